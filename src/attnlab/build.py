@@ -1,0 +1,203 @@
+"""From a configuration to the parts it names. Sizes that follow from other sizes are worked out here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from lightning import Callback, Trainer
+from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichModelSummary, RichProgressBar
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig
+
+from attnlab import callbacks, checkpoints
+from attnlab.data.batching import Examples, encode
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.tokenizers import Vocabularies, train_vocabularies
+from attnlab.errors import UserError
+from attnlab.metrics.scores import EVERY
+from attnlab.module import Seq2SeqModule
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.runs import Run
+
+
+def construct(node: Any, /, **arguments: Any) -> Any:
+    """Hydra's `instantiate`, with what went wrong inside said plainly.
+
+    Raises:
+        UserError: what the target raised as a wrong setting.
+    """
+    try:
+        made = instantiate(node)
+        return made(**arguments) if callable(made) and arguments else made
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, UserError):
+            raise cause from None
+        if isinstance(cause, (TypeError, ValueError)):
+            raise UserError(f"{node.get('_target_', node)}: {cause}") from error
+        raise
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{node.get('_target_', node)}: {error}") from error
+
+
+def build_corpus(config: DictConfig) -> Corpus:
+    """Raw text pairs in their splits."""
+    corpus: Corpus = construct(config.data)
+    return corpus
+
+
+def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
+    """Tokenizers of both sides, trained on the training split alone."""
+    return train_vocabularies(
+        corpus.train,
+        source=instantiate(config.tokenizer),
+        target=instantiate(config.get("target_tokenizer")),
+        shared=config.shared_vocabulary,
+    )
+
+
+def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
+    """Batches of every split."""
+    data: Seq2SeqData = construct(
+        {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
+        corpus=corpus,
+        vocabularies=vocabularies,
+        seed=config.seed,
+    )
+    return data
+
+
+def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pair]) -> Examples:
+    """Text pairs as the network reads them."""
+    batching = config.batching
+    return encode(
+        pairs,
+        vocabularies,
+        source_end=batching.source_end,
+        max_source_length=batching.max_source_length,
+        max_target_length=batching.max_target_length,
+    )
+
+
+def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
+    """Embeddings, encoder, bridge, attention, decoder and readout."""
+    embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
+    source_embedding = TokenEmbedding(
+        vocabulary_size=vocabularies.source.size, word_dropout=config.embedding.word_dropout, **embedding
+    )
+    if config.embedding.shared and not config.shared_vocabulary:
+        raise UserError("embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true")
+    target_embedding = (
+        source_embedding
+        if config.embedding.shared
+        else TokenEmbedding(
+            vocabulary_size=vocabularies.target.size, word_dropout=config.embedding.word_dropout, **embedding
+        )
+    )
+    encoder = construct(config.encoder, input_size=config.embedding.size)
+    attention = construct(config.attention, query_size=config.decoder.size, memory_size=encoder.memory_size)
+    decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
+    bridge = construct(
+        config.bridge,
+        memory_size=encoder.memory_size,
+        encoder_layers=encoder.layers,
+        size=config.decoder.size,
+        layers=config.decoder.layers,
+        states_per_layer=decoder.cells.states_per_layer,
+    )
+    readout = construct(
+        {key: value for key, value in config.readout.items() if key != "tied"},
+        state_size=decoder.output_size,
+        context_size=attention.context_size,
+        input_size=config.embedding.size,
+        vocabulary_size=vocabularies.target.size,
+        tied=target_embedding.table if config.readout.tied else None,
+    )
+    return Seq2Seq(
+        source_embedding=source_embedding,
+        encoder=encoder,
+        bridge=bridge,
+        target_embedding=target_embedding,
+        decoder=decoder,
+        readout=readout,
+    )
+
+
+def build_module(config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies, corpus: Corpus) -> Seq2SeqModule:
+    """The network with its loss, scores and optimizer."""
+    return Seq2SeqModule(
+        network=network,
+        vocabularies=vocabularies,
+        optimizer=instantiate(config.optimizer),
+        scheduler=instantiate(config.scheduler.schedule),
+        scheduler_needs=dict(config.scheduler.needs),
+        scheduler_interval=config.scheduler.interval,
+        teacher_forcing=construct(config.teacher_forcing),
+        label_smoothing=config.loss.label_smoothing,
+        beam_size=config.search.beam_size,
+        length_penalty=config.search.length_penalty,
+        max_length=config.search.max_length,
+        scores=(*EVERY, *corpus.scores),
+    )
+
+
+def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
+    """The chosen loggers, but for those that could not be had."""
+    chosen = [construct(node, run=run, config=config) for node in config.logger.values()]
+    return [logger for logger in chosen if logger is not None]
+
+
+def build_callbacks(config: DictConfig, run: Run, vocabularies: Vocabularies, *, terminal: bool) -> list[Callback]:
+    """What every run has, and what the callbacks group adds."""
+    contents = checkpoints.describe(config, vocabularies, run.hash)
+    best = {"filename": "best", "monitor": config.checkpoint.monitor, "mode": config.checkpoint.mode}
+    shown: list[Callback] = [RichProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
+    return [
+        *shown,
+        callbacks.EpochLog(),
+        callbacks.Guard(),
+        callbacks.Reproducible(config.seed),
+        callbacks.Interruption(run.last),
+        callbacks.CheckpointContents(contents),
+        callbacks.Throughput(),
+        callbacks.Predictions(run.predictions),
+        LearningRateMonitor(logging_interval="step"),
+        *(construct(node, run=run) for node in config.callbacks.values()),
+        ModelCheckpoint(dirpath=run.checkpoints, enable_version_counter=False, **best),
+        ModelCheckpoint(dirpath=run.checkpoints, enable_version_counter=False, filename="last", save_on_train_epoch_end=True),
+    ]
+
+
+def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
+    """Lightning's Trainer."""
+    trainer: Trainer = instantiate(
+        config.trainer,
+        default_root_dir=str(run.directory),
+        logger=loggers,
+        callbacks=callbacks_,
+        plugins=[checkpoints.AtomicCheckpointIO()],
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        _convert_="object",
+    )
+    return trainer
+
+
+def restore_network(path: Path) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+    """A trained network in evaluation mode, from its checkpoint alone.
+
+    Raises:
+        UserError: if the file is no checkpoint of this package, or cut short.
+    """
+    checkpoint = checkpoints.load(path)
+    config, vocabularies = checkpoints.restore(checkpoint, path)
+    network = build_network(config, vocabularies)
+    prefix = "network."
+    weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
+    network.load_state_dict(weights)
+    return config, vocabularies, network.eval()

@@ -1,0 +1,74 @@
+"""Heat maps of what the decoder looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from attnlab import figures
+from attnlab.module import Seq2SeqModule, Split
+from attnlab.runs import Run
+from attnlab.tracking import log_image
+
+
+class Pictures(Callback):
+    """Draws the attention of a few sentences as they are decoded, to `figures/attention-<n>.png`.
+
+    From the validation split while training, and from the test split (or validation, where there is no test
+    split) of the best model at its end. A mechanism without weights has no pictures.
+
+    Args:
+        run: whose figures they are.
+        count: sentences, the first of the split.
+        every_n_epochs: draw after each so many epochs.
+    """
+
+    def __init__(self, *, run: Run, count: int = 4, every_n_epochs: int = 10) -> None:
+        self.folder = run.figures
+        self.count = count
+        self.every_n_epochs = every_n_epochs
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draw, if it is time."""
+        if trainer.state.fn != "fit" or (trainer.current_epoch + 1) % self.every_n_epochs == 0:
+            self._draw(trainer, pl_module, "val")
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draw."""
+        self._draw(trainer, pl_module, "test")
+
+    @torch.no_grad()
+    def _draw(self, trainer: Trainer, module: LightningModule, split: Split) -> None:
+        assert isinstance(module, Seq2SeqModule)
+        if not trainer.is_global_zero:
+            return
+        data = module.data
+        batch = data.examples(split)[list(range(min(self.count, len(data.pairs(split)))))]
+        found = module.search(batch.to(module.device))
+        vocabularies = module.vocabularies
+        for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
+            if not weights[0].any():
+                return
+            length = int(batch.source_lengths[row])
+            figure = figures.heatmap(
+                weights[0].numpy(),
+                vocabularies.source.tokens(batch.source[row, :length].tolist()),
+                [*vocabularies.target.tokens(tokens[0]), "<eos>"][: len(weights[0])],
+            )
+            path = self.folder / f"attention-{row + 1}.png"
+            figures.save(figure, path)
+            log_image(trainer.loggers, f"attention/{row + 1}", path)
+
+
+def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
+    """Draw what a run logged: `loss.png`, `learning_rate.png`, and a picture a score."""
+    pictures = {"loss": ["train/loss_epoch", "val/loss"]}
+    pictures |= {"learning_rate": [name for name in series if name.startswith("lr-")]}
+    pictures |= {name.split("/")[1]: [name] for name in series if name.startswith("val/") and name != "val/loss"}
+    for title, names in pictures.items():
+        drawn = {name: series[name] for name in names if name in series}
+        if drawn:
+            figures.save(figures.curves(drawn, title="", y_label=title.replace("_", " ")), folder / f"{title}.png")

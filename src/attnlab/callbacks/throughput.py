@@ -1,0 +1,56 @@
+"""How fast training goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from attnlab.types import PAD, Batch
+
+
+class Throughput(Callback):
+    """Logs `throughput/tokens_per_second` (source and target, without padding) and `…/steps_per_second`.
+
+    Counts training steps alone, from the end of one to the end of the next: waiting for data counts,
+    validation does not.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: torch.Tensor | int = 0
+        self.steps = 0
+        self.seconds = 0.0
+        self.since: float | None = None
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ARG002
+        batch: Batch,
+        batch_idx: int,  # noqa: ARG002
+    ) -> None:
+        """Count the batch, and log at the trainer's own pace."""
+        now = time.perf_counter()
+        if self.since is not None:
+            self.seconds += now - self.since
+            self.steps += 1
+            self.tokens = self.tokens + batch.source_lengths.sum() + (batch.labels != PAD).sum()
+        self.since = now
+        if self.steps >= trainer.log_every_n_steps:
+            values = {
+                "throughput/tokens_per_second": float(self.tokens) / self.seconds,
+                "throughput/steps_per_second": self.steps / self.seconds,
+            }
+            pl_module.log_dict(values, rank_zero_only=True)
+            self.tokens, self.steps, self.seconds = 0, 0, 0.0
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Start the clock anew: what lies between epochs is not training."""
+        self.since = None
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Start the clock anew."""
+        self.since = None

@@ -1,0 +1,76 @@
+"""Composing a configuration out of `conf/` and the words of a command. Imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from attnlab.errors import UserError
+
+_PACKAGE = Path(__file__).resolve().parent
+CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
+"""Where the groups lie: inside an installed package, or at the top of a checkout."""
+
+
+def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
+    """A configuration with `key=value` words applied.
+
+    Raises:
+        UserError: at a key that the configuration lacks, with the nearest it has.
+    """
+    changed = OmegaConf.create(OmegaConf.to_container(config))
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise UserError(str(error).splitlines()[0]) from error
+    keys = all_keys(changed)
+    for override in parsed:
+        key = override.key_or_group
+        if key not in keys:
+            raise UserError(f"no setting {key!r} in this run{suggest(key, keys)}")
+        OmegaConf.update(changed, key, override.value())
+    assert isinstance(changed, DictConfig)
+    return changed
+
+
+def all_keys(config: DictConfig) -> list[str]:
+    """Every dotted key of a configuration."""
+
+    def walk(node: Any, prefix: str) -> list[str]:
+        if not isinstance(node, dict):
+            return []
+        return [
+            key
+            for name, child in node.items()
+            for key in (f"{prefix}{name}", *walk(child, f"{prefix}{name}."))
+        ]
+
+    return walk(OmegaConf.to_container(config), "")
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """ "; did you mean 'x'?" with the nearest known name, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def explain(error: HydraException | OmegaConfBaseException) -> str:
+    """One line for what Hydra says in several, with the nearest name where a key was mistyped."""
+    text = str(error)
+    mistyped = re.search(r"Could not override '([^']+)'", text) or re.search(r"Key '([^']+)' is not in struct", text)
+    if mistyped is not None:
+        from hydra import compose, initialize_config_dir
+
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            keys = all_keys(compose("train", return_hydra_config=False))
+        key = mistyped[1]
+        return f"no setting {key!r}{suggest(key, keys)}; attnlab train --cfg job shows all settings"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines)

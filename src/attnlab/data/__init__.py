@@ -1,0 +1,1 @@
+"""From files and seeds to batches: corpora, tokenizers, collation, the DataModule."""

@@ -1,0 +1,264 @@
+"""Encoded pairs, the order in which they are visited, and how a batch is put together.
+
+N pairs in a split · B pairs in a batch · S, T as in `attnlab.types`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from attnlab.data.corpus import Pair
+from attnlab.data.tokenizers import Vocabularies
+from attnlab.errors import UserError
+from attnlab.types import EOS, PAD, SOS, Batch
+
+Lengths = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences of unequal length, end to end."""
+
+    tokens: NDArray[np.int32]  # [sum of the lengths]
+    offsets: NDArray[np.int64]  # [N + 1]: where each begins, and the end
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Sequences:
+        """Lay these rows end to end."""
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets)
+
+    @property
+    def lengths(self) -> Lengths:
+        """[N]."""
+        return np.diff(self.offsets)
+
+    def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The chosen sequences, [B, longest] int64 with PAD at the end, and their lengths, [B] int64."""
+        starts = self.offsets[np.asarray(indices)]  # [B]
+        lengths = self.offsets[np.asarray(indices) + 1] - starts  # [B]
+        positions = np.arange(lengths.max())  # [longest]
+        real = positions < lengths[:, None]  # [B, longest]
+        rows = np.full(real.shape, PAD, dtype=np.int64)  # [B, longest]
+        rows[real] = self.tokens[(starts[:, None] + positions)[real]]
+        return torch.from_numpy(rows), torch.from_numpy(lengths)
+
+
+class Examples(Dataset[Batch]):
+    """The encoded pairs of a split. Indexed with a list of places, it gives a whole batch."""
+
+    def __init__(self, sources: Sequences, targets: Sequences) -> None:
+        self._sources = sources
+        self._targets = targets
+
+    def __len__(self) -> int:
+        return len(self._sources.lengths)
+
+    def __getitem__(self, indices: list[int]) -> Batch:
+        source, source_lengths = self._sources.padded(indices)
+        target, _ = self._targets.padded(indices)
+        return Batch(source, source_lengths, target, index=torch.tensor(indices))
+
+    @property
+    def source_lengths(self) -> Lengths:
+        """[N]: the S of each pair, its EOS included where sources end with one."""
+        return self._sources.lengths
+
+    @property
+    def target_lengths(self) -> Lengths:
+        """[N]: the T of each pair, the number of tokens to predict: EOS counts, SOS does not."""
+        return self._targets.lengths - 1
+
+
+def encode(
+    pairs: Sequence[Pair],
+    vocabularies: Vocabularies,
+    *,
+    source_end: bool,
+    max_source_length: int | None,
+    max_target_length: int | None,
+) -> Examples:
+    """Turn raw pairs into token ids: sources end with EOS if `source_end`, targets are SOS … EOS.
+
+    A longer source is cut to S = `max_source_length` and a longer target to T = `max_target_length`
+    (None: never). Each bound counts the EOS, which a cut sequence keeps, and not the SOS. Raises
+    `UserError` at a source without tokens.
+    """
+    end = [EOS] if source_end else []
+    source_room = _room("max_source_length", max_source_length, marks=len(end))
+    target_room = _room("max_target_length", max_target_length, marks=1)
+    sources = vocabularies.source.encode_all([pair.source for pair in pairs])
+    targets = vocabularies.target.encode_all([pair.target for pair in pairs])
+    for number, (pair, source) in enumerate(zip(pairs, sources, strict=True), start=1):
+        if not source:
+            raise UserError(
+                f"pair {number} of {len(pairs)}: the tokenizer leaves nothing of the source {pair.source!r} "
+                f"(target {pair.target!r}): mend or remove that pair, or let tokenizer.source drop less"
+            )
+    return Examples(
+        Sequences.of([source[:source_room] + end for source in sources]),
+        Sequences.of([[SOS, *target[:target_room], EOS] for target in targets]),
+    )
+
+
+def _room(setting: str, bound: int | None, *, marks: int) -> int | None:
+    """How many tokens of text a sequence may have, besides its end mark."""
+    if bound is None:
+        return None
+    if bound <= marks:
+        raise UserError(f"{setting}={bound} leaves no room for text: give at least {marks + 1}, or null")
+    return bound - marks
+
+
+class BatchOrder(Sampler[list[int]]):
+    """The order of training: every pair exactly once an epoch, over all processes together.
+
+    It depends on the seed and the epoch alone. The number of batches is the same in every epoch and on
+    every rank, and equals `len`; at each step, all ranks get batches of about the same length if
+    `like_length`.
+
+    by="sentences"
+        A batch holds `size` pairs or one less or, for the count to come out even among `world` ranks,
+        somewhat fewer. With `like_length`, pairs are shuffled and dealt to pools of `pool` steps (a step is a
+        batch a rank), sorted by length inside each pool, and cut into batches.
+    by="tokens"
+        The padded tokens of a batch, (longest source + longest target) · B, are at most `size`; a longer
+        pair makes a batch by itself. The whole split is sorted, equal lengths in random order, so that the
+        batches have the same sizes in every epoch. This is always of like length.
+
+    Raises `UserError` where there are too few pairs to give every rank its batches.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Lengths,  # [N]
+        target_lengths: Lengths,  # [N]
+        *,
+        size: int,
+        by: Literal["sentences", "tokens"] = "sentences",
+        like_length: bool = True,
+        pool: int = 50,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._source_lengths = source_lengths
+        self._target_lengths = target_lengths
+        self._like_length = like_length
+        self._seed = seed
+        self._rank = rank
+        self._world = world
+        if by == "tokens":
+            if not like_length:
+                raise UserError("by=tokens sorts by length: set like_length=true or by=sentences")
+            sizes = _token_sizes(source_lengths, target_lengths, size=size, world=world)
+            pools = np.zeros(len(sizes), dtype=np.int64)
+        else:
+            sizes = _even_sizes(len(source_lengths), size=size, world=world)
+            if pool < 1:
+                raise UserError(f"pool={pool}: a pool holds at least 1 batch")
+            pools = np.arange(len(sizes)) // (pool * world)
+        self._bounds = np.cumsum(sizes)[:-1]  # [batches - 1]: where one batch ends and the next begins
+        self._pools = np.repeat(pools, sizes)  # [N]: the pool of each place in the order
+        self._epoch = 0
+        self._resumed_epoch = 0
+        self._resumed_batch = 0
+
+    def __len__(self) -> int:
+        """The batches of a whole epoch on one rank, wherever it was resumed."""
+        return (len(self._bounds) + 1) // self._world
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iterators go through."""
+        self._epoch = epoch
+
+    def resume(self, epoch: int, batch: int) -> None:
+        """Continue with this batch of this epoch: its iterators, however many are made, begin there."""
+        self._epoch = self._resumed_epoch = epoch
+        self._resumed_batch = batch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng((self._seed, self._epoch))
+        order = random.permutation(len(self._pools))  # [N]
+        if self._like_length:
+            order = order[np.lexsort((self._target_lengths[order], self._source_lengths[order], self._pools))]
+        batches = np.split(order, self._bounds)
+        steps = random.permutation(len(self))
+        begin = self._resumed_batch if self._epoch == self._resumed_epoch else 0
+        for step in steps[begin:]:
+            yield batches[step * self._world + self._rank].tolist()
+
+
+class EvaluationOrder(Sampler[list[int]]):
+    """A rank's share of a split: sorted by length, every pair exactly once over all ranks.
+
+    Sums over ranks are therefore exact, and every rank has the same number of batches. Raises `UserError`
+    where there are fewer pairs than ranks.
+    """
+
+    def __init__(self, lengths: Lengths, *, size: int, rank: int = 0, world: int = 1) -> None:
+        bounds = np.cumsum(_even_sizes(len(lengths), size=size, world=world))[:-1]
+        self._batches = np.split(np.argsort(lengths, kind="stable"), bounds)[rank::world]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self._batches)
+
+
+def _even_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]:
+    """Sizes of a multiple of `world` batches that differ by at most one.
+
+    None is above `size`, unless size is 1 and the pairs do not come out even among the ranks.
+    """
+    _check(total, size, world)
+    steps = min(-(-total // (size * world)), total // world)
+    count = steps * world
+    return np.full(count, total // count) + (np.arange(count) < total % count)
+
+
+def _token_sizes(
+    source_lengths: Lengths, target_lengths: Lengths, *, size: int, world: int
+) -> NDArray[np.int64]:
+    """Sizes of the batches of the sorted split, a multiple of `world`, within `size` padded tokens each."""
+    _check(len(source_lengths), size, world)
+    order = np.lexsort((target_lengths, source_lengths))
+    sizes: list[int] = []
+    count = longest_target = 0
+    for source, target in zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True):
+        longest_target = max(longest_target, target)
+        if (
+            count and (source + longest_target) * (count + 1) > size
+        ):  # sources come sorted: this is the longest
+            sizes.append(count)
+            count, longest_target = 0, target
+        count += 1
+    sizes.append(count)
+    while len(sizes) % world:
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        half = sizes[largest] // 2
+        if half == 0:
+            raise UserError(
+                f"batch_size={size} tokens makes {len(sizes)} batches of one pair, which {world} processes "
+                "cannot share evenly: allow more tokens"
+            )
+        sizes[largest : largest + 1] = [half, sizes[largest] - half]
+    return np.array(sizes)
+
+
+def _check(total: int, size: int, world: int) -> None:
+    if size < 1:
+        raise UserError(f"batch_size={size}: a batch holds at least 1")
+    if total < world:
+        raise UserError(f"{total} pairs cannot give each of {world} processes a batch: use fewer processes")

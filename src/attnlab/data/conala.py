@@ -1,0 +1,161 @@
+"""CoNaLa: English intents and the Python snippets that fulfil them (Yin et al. 2018).
+
+The annotated corpus comes from Stack Overflow, CC BY-SA 4.0: 2,379 training and 500 test examples in an
+archive that also holds mined pairs, which are not read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from attnlab.data.corpus import Corpus, Pair, split
+from attnlab.data.download import fetch
+from attnlab.data.files import decode, read_text
+from attnlab.errors import UserError
+
+URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
+TRAIN_MEMBER = "conala-corpus/conala-train.json"
+TEST_MEMBER = "conala-corpus/conala-test.json"
+TRAIN_MD5 = "3c339ac6a45566f70a2a74db1ef3cc3a"
+
+FIELDS = ("intent", "rewritten_intent", "snippet", "question_id")
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character: JSON can write one, UTF-8 and tokenizers cannot hold one."""
+
+
+class Example(NamedTuple):
+    """One object of a CoNaLa file."""
+
+    intent: str
+    rewritten_intent: str | None
+    snippet: str
+    question_id: int | str
+
+    @property
+    def pair(self) -> Pair:
+        """The rewritten intent (the intent where nobody rewrote it) and the snippet, both as they stand."""
+        return Pair(self.rewritten_intent or self.intent, self.snippet)
+
+
+def load(
+    *,
+    path: str | None = None,
+    test_path: str | None = None,
+    cache: str,
+    url: str = URL,
+    known_hash: str | None = None,
+    train_md5: str | None = TRAIN_MD5,
+    val_fraction: float = 0.2,
+    group_by_question: bool = True,
+    keep_unrewritten: bool = False,
+    max_tokens: int | None = 50,
+    seed: int = 0,
+) -> Corpus:
+    """Read the annotated corpus, and hold a validation split out of its training file.
+
+    `path` is a training file of one's own and `test_path` a test file; without `test_path` there is then no
+    test split. Without `path` the official archive is downloaded into `cache`, and its test file is the
+    test. `known_hash` checks the whole archive; where it is None pooch prints the hash that came. What is
+    trained on is checked in any case, by `train_md5` (None for another edition of the corpus).
+
+    Of the training file, examples without a rewritten intent are dropped, unless `keep_unrewritten` falls
+    back on the intent; so are those with more than `max_tokens` tokens on either side, counted between runs
+    of white space. Of the 2,379 examples 2,300 remain: 79 have no rewritten intent, and none is too long
+    (the longest intent has 32 tokens, the longest snippet 29; only splitting at every single blank would
+    make 64 of an indented one). The test file is read whole, so that scores compare with published ones.
+
+    All examples of one question land in one split, unless `group_by_question` is false. Snippets keep their
+    white space; 84 of the training file hold line breaks.
+
+    Raises `UserError` for files that cannot be had, read or understood.
+    """
+    if max_tokens is not None and max_tokens < 1:
+        raise UserError(f"data.max_tokens={max_tokens}: allow at least 1 token, or null for any number")
+    tests: list[Example] = []
+    if path is None:
+        archive = fetch(url, known_hash=known_hash, cache=cache)
+        examples = _read_member(archive, TRAIN_MEMBER, md5=train_md5)
+        tests = _read_member(archive, TEST_MEMBER) if test_path is None else []
+    else:
+        examples = _parse(read_text(path), name=path)
+    if test_path is not None:
+        tests = _parse(read_text(test_path), name=test_path)
+
+    kept = [
+        example
+        for example in examples
+        if (keep_unrewritten or example.rewritten_intent) and _fits(example.pair, max_tokens)
+    ]
+    if not kept:
+        raise UserError(
+            f"{path or url}: none of its {len(examples)} examples is left to train on: give another file, or "
+            "set data.keep_unrewritten=true or data.max_tokens=null"
+        )
+    train, val, _ = split(
+        [example.pair for example in kept],
+        val_fraction=val_fraction,
+        seed=seed,
+        groups=[example.question_id for example in kept] if group_by_question else None,
+    )
+    return Corpus(
+        train=train, val=val, test=[example.pair for example in tests], scores=("conala_bleu", "parses")
+    )
+
+
+def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[Example]:
+    """The examples of one file in the archive, which is never unpacked: nothing is left half-written."""
+    name = f"{archive} ({member})"
+    mend = "delete the archive to download it again, or set data.path=FILE"
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            content = opened.read(member)
+    except (zipfile.BadZipFile, KeyError, OSError) as error:
+        raise UserError(f"{name}: cannot be read from the archive ({error}): {mend}") from error
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 is not None and found != md5:
+        raise UserError(f"{name}: its md5 is {found}, not {md5}: {mend}")
+    return _parse(decode(content, name=name), name=name)
+
+
+def _parse(text: str, *, name: str) -> list[Example]:
+    """The examples of a CoNaLa file's text; `name` is what errors call the file."""
+    try:
+        items = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{name}, line {error.lineno}: not valid JSON ({error.msg}): it may be cut short; fetch it again"
+        ) from error
+    if not isinstance(items, list):
+        raise UserError(f"{name}: not a JSON list: give a list of objects with {', '.join(FIELDS)}")
+    return [_example(item, place=f"{name}, item {number}") for number, item in enumerate(items, start=1)]
+
+
+def _example(item: object, *, place: str) -> Example:
+    """One object, checked."""
+    if not isinstance(item, dict):
+        raise UserError(f"{place}: not an object: give it {', '.join(FIELDS)}")
+    if missing := [field for field in FIELDS if field not in item]:
+        raise UserError(f"{place}: lacks {', '.join(missing)}: add what is missing, or remove the item")
+    example = Example(*(item[field] for field in FIELDS))
+    for field, text in zip(FIELDS[:3], example[:3], strict=True):
+        absent = field == "rewritten_intent" and text in (None, "")
+        if not absent and not _is_text(text):
+            raise UserError(f"{place}: {field} is not a text: mend or remove the item")
+    if not isinstance(example.question_id, int | str):
+        raise UserError(f"{place}: question_id is neither a number nor a text: mend or remove the item")
+    return example
+
+
+def _is_text(value: object) -> bool:
+    """Whether a tokenizer can read it and find a token in it."""
+    return isinstance(value, str) and bool(value.strip()) and not SURROGATE.search(value)
+
+
+def _fits(pair: Pair, max_tokens: int | None) -> bool:
+    """Whether neither side has more tokens, counted between runs of white space."""
+    return max_tokens is None or all(len(text.split()) <= max_tokens for text in pair)

@@ -1,0 +1,157 @@
+"""A corpus and its vocabularies as Lightning's loaders."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from lightning.pytorch import LightningDataModule, Trainer
+from torch.utils.data import DataLoader, Sampler
+
+from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, encode
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.tokenizers import Vocabularies
+from attnlab.errors import UserError
+from attnlab.types import Batch
+
+Split = Literal["train", "val", "test"]
+
+SPLITS: dict[str, tuple[Split, ...]] = {
+    "fit": ("train", "val"),
+    "validate": ("val",),
+    "test": ("test",),
+    "predict": ("test",),
+}
+"""The splits that each of Lightning's stages reads."""
+
+
+class Seq2SeqData(LightningDataModule):
+    """Batches of a corpus, in an order that is the same whenever it is asked for.
+
+    The orders know about processes, so the Trainer needs `use_distributed_sampler=False`. Batching is by
+    `by`, `like_length` and `pool` as `BatchOrder` has it, and encoding as by `encode`. Validation and test
+    take `evaluation_batch_size` pairs at a time, by default `batch_size` of them, or 64 if that counts
+    tokens. Prediction reads the test split.
+
+    Training resumes in the middle of an epoch: with the batch that follows those the trainer's restored
+    progress counts as done.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocabularies: Vocabularies,
+        *,
+        batch_size: int,
+        by: Literal["sentences", "tokens"] = "sentences",
+        like_length: bool = True,
+        pool: int = 50,
+        evaluation_batch_size: int | None = None,
+        source_end: bool = False,
+        max_source_length: int | None = None,
+        max_target_length: int | None = None,
+        workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.corpus = corpus
+        self.vocabularies = vocabularies
+        self.batch_size = batch_size
+        self.by = by
+        self.like_length = like_length
+        self.pool = pool
+        self.evaluation_batch_size = evaluation_batch_size or (batch_size if by == "sentences" else 64)
+        self.source_end = source_end
+        self.max_source_length = max_source_length
+        self.max_target_length = max_target_length
+        self.workers = workers
+        self.seed = seed
+        self._examples: dict[Split, Examples] = {}
+
+    def pairs(self, split: Split) -> list[Pair]:
+        """The raw text of a split; `Batch.index` counts its places."""
+        return {"train": self.corpus.train, "val": self.corpus.val, "test": self.corpus.test}[split]
+
+    def examples(self, split: Split) -> Examples:
+        """A split as the network reads it, once a stage that reads it was set up."""
+        return self._examples[split]
+
+    def setup(self, stage: str) -> None:
+        """Encode the splits that this stage reads."""
+        for split in SPLITS[stage]:
+            if split not in self._examples:
+                self._examples[split] = encode(
+                    self.pairs(split),
+                    self.vocabularies,
+                    source_end=self.source_end,
+                    max_source_length=self.max_source_length,
+                    max_target_length=self.max_target_length,
+                )
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        """The training split, from where the trainer stands."""
+        examples = self._examples["train"]
+        rank, world = self._place()
+        order = BatchOrder(
+            examples.source_lengths,
+            examples.target_lengths,
+            size=self.batch_size,
+            by=self.by,
+            like_length=self.like_length,
+            pool=self.pool,
+            seed=self.seed,
+            rank=rank,
+            world=world,
+        )
+        if self.trainer is not None:
+            order.resume(*_position(self.trainer, len(order)))
+        return self._loader(examples, order)
+
+    def val_dataloader(self) -> DataLoader[Batch]:
+        """The rank's share of the validation split."""
+        return self._evaluation_loader("val")
+
+    def test_dataloader(self) -> DataLoader[Batch]:
+        """The rank's share of the test split."""
+        return self._evaluation_loader("test")
+
+    def predict_dataloader(self) -> DataLoader[Batch]:
+        """The same as for testing."""
+        return self._evaluation_loader("test")
+
+    def _evaluation_loader(self, split: Split) -> DataLoader[Batch]:
+        examples = self._examples[split]
+        rank, world = self._place()
+        order = EvaluationOrder(
+            examples.source_lengths, size=self.evaluation_batch_size, rank=rank, world=world
+        )
+        return self._loader(examples, order)
+
+    def _loader(self, examples: Examples, order: Sampler[list[int]]) -> DataLoader[Batch]:
+        return DataLoader(
+            examples,
+            sampler=order,
+            batch_size=None,  # the order gives whole batches
+            num_workers=self.workers,
+            persistent_workers=self.workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def _place(self) -> tuple[int, int]:
+        """The rank of this process, and the number of processes."""
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def _position(trainer: Trainer, length: int) -> tuple[int, int]:
+    """The epoch and the batch in it at which training stands, `length` being the batches of the loader.
+
+    From the count of all batches ever begun, which is right at the end of an epoch too. Lightning
+    checkpoints inside a batch's last hook, when that batch is begun but not yet counted as completed.
+    """
+    if getattr(trainer, "overfit_batches", 0):  # an attribute that Lightning does not declare
+        raise UserError(
+            "trainer.overfit_batches replaces the order of training: use trainer.limit_train_batches"
+        )
+    limit = trainer.limit_train_batches
+    epoch = min(length, limit) if isinstance(limit, int) else int(length * limit)
+    return divmod(trainer.fit_loop.epoch_loop.batch_progress.total.ready, max(epoch, 1))

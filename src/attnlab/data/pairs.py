@@ -1,0 +1,121 @@
+"""Parallel text: a tab-separated table, or two aligned plain files."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from itertools import islice
+
+from attnlab.data.corpus import Corpus, Pair, split
+from attnlab.data.files import read_text, split_lines
+from attnlab.errors import UserError
+
+
+def load(
+    *,
+    path: str | None = None,
+    source_path: str | None = None,
+    target_path: str | None = None,
+    header: bool | None = None,
+    source_column: int = 0,
+    target_column: int = 1,
+    limit: int | None = None,
+    val_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+    seed: int = 0,
+) -> Corpus:
+    """Read sentence pairs and split them at random, keeping pairs of one source together.
+
+    Either `path` is a table, a pair a line and a tab between columns, as Tatoeba and Anki export it; columns
+    count from 0 and may be more than two; quotation marks are text. Or line i of `target_path` translates
+    line i of `source_path`.
+
+    `header` tells whether a table's first row is a header; None takes a row of column numbers, such as
+    `1<TAB>2`, for one. Empty lines are skipped. `limit` reads only the first so many pairs.
+
+    Two sources are one where only case, punctuation, symbols and the amount of white space tell them apart;
+    all their pairs land in the same split. A tokenizer that drops more, such as digits, can still make two
+    sources equal.
+
+    Raises `UserError` where files or settings are missing, do not fit together, or are broken.
+    """
+    if limit is not None and limit < 1:
+        raise UserError(f"data.limit={limit}: ask for at least 1 pair, or null for all")
+    if path and not (source_path or target_path):
+        found = _table(path, header, source_column, target_column)
+    elif source_path and target_path and not path:
+        found = _aligned(source_path, target_path)
+    else:
+        raise UserError(
+            "no text to read: set data.path=FILE to a tab-separated file, or else both "
+            "data.source_path=FILE and data.target_path=FILE to two aligned files"
+        )
+    pairs = list(islice(found, limit))
+    if not pairs:
+        raise UserError(f"{path or source_path}: there is no pair in it: give a file with sentence pairs")
+    train, val, test = split(
+        pairs,
+        val_fraction=val_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+        groups=_source_keys([pair.source for pair in pairs]),
+    )
+    return Corpus(train=train, val=val, test=test)
+
+
+def _table(path: str, header: bool | None, source_column: int, target_column: int) -> Iterator[Pair]:
+    """The pairs of a tab-separated file."""
+    if source_column < 0 or target_column < 0 or source_column == target_column:
+        raise UserError(
+            f"data.source_column={source_column} and data.target_column={target_column}: give two different "
+            "columns, counted from 0"
+        )
+    needed = max(source_column, target_column) + 1
+    numbered = enumerate(split_lines(read_text(path)), start=1)
+    filled = ((number, line) for number, line in numbered if line.strip())
+    for row, (number, line) in enumerate(filled):
+        cells = line.split("\t")
+        if len(cells) < needed:
+            raise UserError(
+                f"{path}, line {number}: {len(cells)} of the {needed} columns needed: put tabs between "
+                "columns, or set data.source_column and data.target_column"
+            )
+        pair = Pair(cells[source_column], cells[target_column])
+        is_header = all(cell.strip().isdigit() for cell in pair) if header is None else header
+        if row > 0 or not is_header:
+            yield _check(pair, f"{path}, line {number}")
+
+
+def _aligned(source_path: str, target_path: str) -> Iterator[Pair]:
+    """The pairs of two files with as many lines."""
+    sources, targets = split_lines(read_text(source_path)), split_lines(read_text(target_path))
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{source_path} has {len(sources)} lines, but {target_path} has {len(targets)}: line i of one "
+            "must translate line i of the other"
+        )
+    for number, pair in enumerate(map(Pair, sources, targets), start=1):
+        if any(text.strip() for text in pair):
+            yield _check(pair, f"{source_path} and {target_path}, line {number}")
+
+
+def _check(pair: Pair, place: str) -> Pair:
+    """Demand text on both sides."""
+    for name, text in pair._asdict().items():
+        if not text.strip():
+            raise UserError(f"{place}: the {name} is empty: fill it in, or remove the line")
+    return pair
+
+
+def _source_keys(sources: list[str]) -> list[str]:
+    """What is left of each source without case, punctuation, symbols and more than one blank at a time.
+
+    A source of nothing but punctuation or symbols, an emoji for one, is its own key.
+    """
+    folded = [source.casefold() for source in sources]
+    dropped = {
+        ord(character): None
+        for character in set("".join(folded))
+        if unicodedata.category(character)[0] in {"P", "S"}
+    }
+    return [" ".join(text.translate(dropped).split()) or text for text in folded]

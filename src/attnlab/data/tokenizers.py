@@ -1,0 +1,349 @@
+"""Text to token ids and back, and how a vocabulary is learnt from a training split.
+
+Every training function takes texts and returns a `Tokenizer`; its settings are keyword-only, so that a
+configuration can fix them beforehand and leave the texts for later. Built on Hugging Face `tokenizers`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Pipeline
+
+from attnlab.data.corpus import Pair
+from attnlab.errors import UserError
+from attnlab.types import EOS, PAD, SOS
+
+# The library's threads do not survive the forks of data loading, and it says so on standard error in every
+# fork. One thread reads 50,000 sentences in a second.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+MARKS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}
+"""The tokens that stand for no text, as they are shown."""
+UNKNOWN = "<unk>"
+"""How a piece outside the vocabulary is shown. A corpus that writes `<unk>` itself means the same."""
+SPECIALS = len(MARKS) + 1
+"""The ids below this are special in every open vocabulary."""
+
+
+class Tokenizer:
+    """A vocabulary, and the way texts are cut into its tokens.
+
+    PAD, SOS and EOS (ids 0 to 2) are not spelt anywhere in the wrapped pipeline, whose own ids are counted
+    from 3: no text can produce them, not even one that contains `<eos>`. Nor are they added to what is
+    encoded; that is for whoever makes batches.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @property
+    def size(self) -> int:
+        """V: the number of ids, special ones included."""
+        return len(MARKS) + self._pipeline.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text. Raises `UserError` at a token outside a closed vocabulary."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, faster than one by one."""
+        if self._pipeline.token_to_id(UNKNOWN) is None:
+            self._refuse_strangers(texts)
+        encodings = self._pipeline.encode_batch_fast(texts)
+        return [[id + len(MARKS) for id in encoding.ids] for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of these ids, without PAD, SOS and EOS; an unknown piece reads `<unk>`.
+
+        What was encoded comes back as `clean` gives it, unknown pieces apart.
+        """
+        return self._join([self._spelling(id) for id in ids if id not in MARKS])
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """A readable label for each id; a token of nothing but white space is shown as `␣`."""
+        spellings = (MARKS.get(id) or self._spelling(id) for id in ids)
+        return ["␣" if spelling.isspace() else spelling for spelling in spellings]
+
+    def clean(self, text: str) -> str:
+        """The text that `decode` would give back, had the vocabulary every piece of it.
+
+        This is what a decoded hypothesis can be fairly compared with.
+        """
+        return self._join(self.pieces(text))
+
+    def pieces(self, text: str) -> list[str]:
+        """What a text is cut into before the vocabulary is asked."""
+        normalizer = self._pipeline.normalizer
+        normal = normalizer.normalize_str(text) if normalizer else text
+        return [piece for piece, _ in self._pipeline.pre_tokenizer.pre_tokenize_str(normal)]
+
+    def to_json(self) -> str:
+        """Everything there is to know, as text."""
+        return self._pipeline.to_str()
+
+    @classmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        """The tokenizer that wrote this text."""
+        return cls(Pipeline.from_str(text))
+
+    def _spelling(self, id: int) -> str:
+        spelling = self._pipeline.id_to_token(id - len(MARKS))
+        if spelling is None:
+            raise IndexError(f"id {id} in a vocabulary of {self.size}")
+        return spelling
+
+    def _join(self, pieces: list[str]) -> str:
+        decoder = self._pipeline.decoder
+        return decoder.decode(pieces) if decoder else " ".join(pieces)
+
+    def _refuse_strangers(self, texts: Sequence[str]) -> None:
+        """Raise `UserError` at the first piece outside a closed vocabulary."""
+        known = self._pipeline.get_vocab()
+        for piece in chain.from_iterable(map(self.pieces, texts)):
+            if piece not in known:
+                symbols = sorted(known, key=known.__getitem__)
+                raise UserError(
+                    f"token {piece!r} is not in the vocabulary {symbols[0]} … {symbols[-1]}: "
+                    "use these symbols only, with white space between them"
+                )
+
+
+class Vocabularies(NamedTuple):
+    """The tokenizers of both sides; one and the same object where the vocabulary is shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+
+Training = Callable[[Iterable[str]], Tokenizer]
+"""One of the training functions below, its settings fixed."""
+
+
+def train_vocabularies(
+    train: Sequence[Pair], *, source: Training, target: Training | None = None, shared: bool = False
+) -> Vocabularies:
+    """Learn the vocabularies of both sides from the training split.
+
+    `target` defaults to the same training as `source`, on the other side's texts. With `shared`, one
+    vocabulary is learnt from the texts of both sides together, and `target` must be left out.
+    """
+    if shared:
+        if target is not None:
+            raise UserError(
+                "shared=true learns one vocabulary for both sides: leave the target's tokenizer out"
+            )
+        both = source(chain((pair.source for pair in train), (pair.target for pair in train)))
+        return Vocabularies(both, both)
+    return Vocabularies(
+        source=source(pair.source for pair in train),
+        target=(target or source)(pair.target for pair in train),
+    )
+
+
+def whitespace(texts: Iterable[str], *, max_size: int | None, min_frequency: int = 1) -> Tokenizer:
+    """Tokens are what stands between white space.
+
+    The vocabulary is the special tokens and the `max_size` most frequent words (None: all of them) that
+    occur at least `min_frequency` times. Of equally frequent words, the first by code points come first.
+    """
+    return _most_frequent(
+        texts, pre_tokenizers.WhitespaceSplit(), max_size=max_size, min_frequency=min_frequency
+    )
+
+
+CHARACTERS = {
+    "apostrophes": "['’ʼ]",
+    "ascii_punctuation": r"[!-/:-@\[-`{-~]",
+    "punctuation": r"[\p{P}$+<=>^`|~]",  # Unicode's, and ASCII's nine that Unicode calls symbols
+    "ascii_digits": "[0-9]",
+    "devanagari_digits": "[०-९]",
+    "digits": r"\p{Nd}",  # the decimal digits of every script
+}
+"""The classes of characters that `words` can drop or split off, by name."""
+
+
+def words(
+    texts: Iterable[str],
+    *,
+    max_size: int | None,
+    min_frequency: int = 1,
+    lowercase: bool = True,
+    drop: Sequence[str] = (),
+    split: Sequence[str] = (),
+) -> Tokenizer:
+    """Words of natural language: cleaned, then split at white space.
+
+    Texts are brought to Unicode's composed form (NFC) and lower-cased. The characters of the classes in
+    `drop` are deleted, so that "well-known" becomes "wellknown"; each character of the classes in `split`
+    becomes a token of its own. The names of classes are those of `CHARACTERS`. Combining marks, such as
+    Devanagari's vowel signs, are never punctuation. The vocabulary is chosen as by `whitespace`.
+    """
+    cleaning: list[normalizers.Normalizer] = [normalizers.NFC()]
+    if lowercase:
+        cleaning.append(normalizers.Lowercase())
+    if drop:
+        cleaning.append(normalizers.Replace(_any_of("drop", drop), ""))
+    cutting: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
+    if split:
+        cutting.append(pre_tokenizers.Split(_any_of("split", split), "isolated"))
+    return _most_frequent(
+        texts,
+        pre_tokenizers.Sequence(cutting),
+        normalizer=normalizers.Sequence(cleaning),
+        max_size=max_size,
+        min_frequency=min_frequency,
+    )
+
+
+def characters(
+    texts: Iterable[str], *, max_size: int | None = None, min_frequency: int = 1, graphemes: bool = False
+) -> Tokenizer:
+    """Tokens are characters, white space among them.
+
+    A character is a Unicode code point; with `graphemes` it is what a reader would call one, a letter with
+    the marks that combine with it (an extended grapheme cluster). The vocabulary is chosen as by
+    `whitespace`.
+    """
+    character = Regex(r"\X" if graphemes else "(?m:.)")  # m: a dot that matches the end of a line too
+    return _most_frequent(
+        texts,
+        pre_tokenizers.Split(character, "isolated"),
+        decoder=decoders.Fuse(),
+        max_size=max_size,
+        min_frequency=min_frequency,
+    )
+
+
+def bpe(texts: Iterable[str], *, size: int) -> Tokenizer:
+    """Subwords by byte-pair encoding [Sennrich et al. 2016].
+
+    The most frequent neighbours merge until V = `size`, or until no pair is left. A space is written `▁` at
+    the beginning of the next token, and a text begins as if a space stood before it. Decoding gives a text
+    back to the last space, with two exceptions: one space at its very beginning is lost, and a `▁` in the
+    text comes back as a space. Raises `UserError` where `size` has no room for every character of the texts.
+    """
+    trainer = trainers.BpeTrainer(vocab_size=size - len(MARKS), special_tokens=[UNKNOWN], show_progress=False)
+    return _subwords(_learn(models.BPE(unk_token=UNKNOWN), trainer, _with_room(texts, size)).model)
+
+
+def unigram(texts: Iterable[str], *, size: int) -> Tokenizer:
+    """Subwords by a unigram language model [Kudo 2018]: the likeliest segmentation over V = `size` pieces.
+
+    Spaces are treated, and `UserError` is raised, as by `bpe`. Unknown characters that stand side by side
+    are one unknown piece.
+    """
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size - len(MARKS), special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
+    )
+    learnt = _learn(models.Unigram(), trainer, _with_room(texts, size))
+    return _subwords(models.Unigram(_settled(json.loads(learnt.to_str())["model"]["vocab"]), unk_id=0))
+
+
+def symbols(texts: Iterable[str], *, count: int) -> Tokenizer:
+    """The closed vocabulary of a synthetic task: PAD, SOS, EOS, then the `count` numbers from 3 on.
+
+    So every symbol is its own id. There is no UNK: encoding anything but symbols with white space between
+    them raises `UserError`, and so do `texts` of another task.
+    """
+    vocabulary = {str(len(MARKS) + id): id for id in range(count)}
+    tokenizer = Tokenizer(_pipeline(models.WordLevel(vocabulary, UNKNOWN), pre_tokenizers.WhitespaceSplit()))
+    tokenizer.encode_all(_some(texts))
+    return tokenizer
+
+
+def _pipeline(
+    model: models.Model,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    *,
+    normalizer: normalizers.Normalizer | None = None,
+    decoder: decoders.Decoder | None = None,
+) -> Pipeline:
+    pipeline = Pipeline(model)
+    pipeline.normalizer = normalizer
+    pipeline.pre_tokenizer = pre_tokenizer
+    pipeline.decoder = decoder
+    return pipeline
+
+
+def _most_frequent(
+    texts: Iterable[str],
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    *,
+    normalizer: normalizers.Normalizer | None = None,
+    decoder: decoders.Decoder | None = None,
+    max_size: int | None,
+    min_frequency: int,
+) -> Tokenizer:
+    """A vocabulary of whole pieces.
+
+    Counted here: the library's own trainer gives a piece spelt `<unk>` two ids and leaves one of them empty.
+    """
+    blank = _pipeline(models.WordLevel({}, UNKNOWN), pre_tokenizer, normalizer=normalizer, decoder=decoder)
+    pieces = Tokenizer(blank).pieces
+    counts = Counter(chain.from_iterable(map(pieces, _some(texts))))
+    del counts[UNKNOWN]
+    frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
+    vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]
+    blank.model = models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN)
+    return Tokenizer(blank)
+
+
+def _subwords(model: models.Model) -> Tokenizer:
+    return Tokenizer(_pipeline(model, pre_tokenizers.Metaspace(), decoder=decoders.Metaspace()))
+
+
+def _learn(model: models.Model, trainer: trainers.Trainer, texts: list[str]) -> Pipeline:
+    """Train a model, in a pipeline to throw away: it would from then on search raw text for `<unk>`."""
+    pipeline = _pipeline(model, pre_tokenizers.Metaspace())
+    pipeline.train_from_iterator(texts, trainer)
+    return pipeline
+
+
+def _settled(vocabulary: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Make the learnt log-probabilities the same in every run.
+
+    The library sums them in the random order of a hash table, which shows in their last digits; and it
+    gives the characters that it needs for themselves alone, in that order too, scores 0.0001 apart, from
+    the lowest up. They get the lowest, all others four decimals, and equals follow their spelling.
+    """
+    scores = {piece: score for piece, score in vocabulary if piece != UNKNOWN}
+    lowest = min(scores.values(), default=0.0)
+    near = lowest + 0.0001 * sum(len(piece) == 1 for piece in scores)
+    settled = {piece: round(lowest if score < near else score, 4) for piece, score in scores.items()}
+    return [(UNKNOWN, 0.0), *sorted(settled.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _some(texts: Iterable[str]) -> list[str]:
+    listed = list(texts)
+    if not listed:
+        raise UserError("there are no texts to learn a vocabulary from: the training split is empty")
+    return listed
+
+
+def _with_room(texts: Iterable[str], size: int) -> list[str]:
+    """The texts, if a vocabulary of this size can hold all their characters."""
+    listed = _some(texts)
+    needed = SPECIALS + len({"▁"}.union(*listed) - {" "})
+    if size < needed:
+        raise UserError(
+            f"a vocabulary of size={size} is too small: the training texts need {needed}, "
+            f"for {SPECIALS} special tokens and each of their characters"
+        )
+    return listed
+
+
+def _any_of(setting: str, names: Sequence[str]) -> Regex:
+    """What matches one character of the named classes."""
+    for name in names:
+        if name not in CHARACTERS:
+            raise UserError(
+                f"{setting}: no class of characters is called {name!r}; there are {', '.join(CHARACTERS)}"
+            )
+    return Regex("|".join(CHARACTERS[name] for name in names))

@@ -1,0 +1,9 @@
+"""The one kind of error a user is meant to read."""
+
+
+class UserError(Exception):
+    """Something the user can mend: one line that names the thing and the mend.
+
+    Commands print the message without a stack trace and exit with 1. Anything else that is raised is a
+    fault of the program.
+    """

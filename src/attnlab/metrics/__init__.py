@@ -1,0 +1,1 @@
+"""How good an output is, and how good the attention behind it."""

@@ -1,0 +1,169 @@
+"""The LightningModule: a network, its loss, its scores and its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import lightning
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.tokenizers import Vocabularies
+from attnlab.metrics.scores import Sample, Samples, TokenScores, score
+from attnlab.nn.seq2seq import Decoded, Seq2Seq
+from attnlab.schedules import TeacherForcing, draw_forced
+from attnlab.search import beam, greedy
+from attnlab.types import PAD, Batch, Hypotheses
+
+Split = Literal["val", "test"]
+
+
+class Seq2SeqModule(lightning.LightningModule):
+    """Trains and scores a `Seq2Seq` network.
+
+    Args:
+        network: the network.
+        vocabularies: the tokenizers of both sides.
+        optimizer: makes an optimizer of parameters.
+        scheduler: makes a scheduler of an optimizer, given the numbers named in `scheduler_needs`.
+        scheduler_needs: maps arguments of `scheduler` to the numbers they are: "total_steps" or
+            "steps_per_epoch", both in optimizer steps.
+        scheduler_interval: step the scheduler after each "step" or "epoch".
+        teacher_forcing: how often the decoder reads the reference.
+        label_smoothing: share of the target distribution spread over the vocabulary (in training only).
+        beam_size: hypotheses kept in search; 1 is greedy.
+        length_penalty: exponent of the length that beam scores are divided by.
+        max_length: longest output, in tokens.
+        scores: names of the scores of decoded texts, of `attnlab.metrics.scores.SCORES`.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Seq2Seq,
+        vocabularies: Vocabularies,
+        optimizer: Callable[..., Optimizer],
+        scheduler: Callable[..., LRScheduler],
+        scheduler_needs: Mapping[str, str],
+        scheduler_interval: Literal["step", "epoch"],
+        teacher_forcing: TeacherForcing,
+        label_smoothing: float = 0.0,
+        beam_size: int = 1,
+        length_penalty: float = 1.0,
+        max_length: int = 100,
+        scores: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.vocabularies = vocabularies
+        self.make_optimizer = optimizer
+        self.make_scheduler = scheduler
+        self.scheduler_needs = scheduler_needs
+        self.scheduler_interval = scheduler_interval
+        self.teacher_forcing = teacher_forcing
+        self.label_smoothing = label_smoothing
+        self.beam_size = beam_size
+        self.length_penalty = length_penalty
+        self.max_length = max_length
+        self.scores = tuple(scores)
+        self.token_scores = TokenScores()
+        self.samples = Samples()
+        self.outputs: list[Sample] = []  # of the last evaluation, in the order of the split
+
+    @property
+    def data(self) -> Seq2SeqData:
+        """The data that the trainer was given."""
+        return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
+
+    def decode(self, batch: Batch, forced: Tensor | None = None) -> tuple[Decoded, Tensor, Tensor]:
+        """Decode with the target known.
+
+        Returns:
+            What was decoded, and for the N real tokens alone their logits [N, V] and labels [N].
+        """
+        decoded: Decoded = self.network(
+            batch.source, batch.source_lengths, batch.source_mask, batch.inputs, forced
+        )
+        real = batch.labels != PAD  # [B, T]
+        return decoded, self.network.readout(decoded.features[real]), batch.labels[real]
+
+    def search(self, batch: Batch) -> Hypotheses:
+        """Decode the sources alone, greedily or with a beam."""
+        if self.beam_size == 1:
+            return greedy(self.network, batch, max_length=self.max_length)
+        return beam(
+            self.network,
+            batch,
+            size=self.beam_size,
+            max_length=self.max_length,
+            length_penalty=self.length_penalty,
+        )
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        """Mean cross-entropy over the batch's real tokens."""
+        forced = draw_forced(self.teacher_forcing, self.global_step, batch.inputs)
+        _, logits, labels = self.decode(batch, forced)
+        loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.label_smoothing)
+        self.log("train/loss", loss, on_step=True, on_epoch=False, prog_bar=True)
+        self.log("train/loss_epoch", loss, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True)
+        return loss
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        """Score a batch with the target known, and search for it with the target hidden."""
+        self._evaluate(batch, "val")
+
+    def test_step(self, batch: Batch, _: int) -> None:
+        """The same on the test split."""
+        self._evaluate(batch, "test")
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the scores of the validation split."""
+        self._log_scores("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Log the scores of the test split."""
+        self._log_scores("test")
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer, and its scheduler."""
+        optimizer = self.make_optimizer(self.parameters())
+        total = int(self.trainer.estimated_stepping_batches)
+        available = {
+            "total_steps": total,
+            "steps_per_epoch": max(1, total // max(1, self.trainer.max_epochs or 1)),
+        }
+        numbers = {argument: available[name] for argument, name in self.scheduler_needs.items()}
+        scheduler = self.make_scheduler(optimizer, **numbers)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {
+                "scheduler": scheduler,
+                "interval": self.scheduler_interval,
+                "monitor": "val/loss",
+            },
+        }
+
+    def _evaluate(self, batch: Batch, split: Split) -> None:
+        _, logits, labels = self.decode(batch)
+        self.token_scores.update(logits, labels)
+        pairs = self.data.pairs(split)
+        target = self.vocabularies.target
+        hypotheses = self.search(batch)
+        self.samples.update(
+            [
+                Sample(index, pairs[index].source, target.clean(pairs[index].target), target.decode(best[0]))
+                for index, best in zip(batch.index.tolist(), hypotheses.tokens, strict=True)
+            ]
+        )
+
+    def _log_scores(self, split: Split) -> None:
+        self.outputs = self.samples.compute()
+        values = {**self.token_scores.compute(), **score(self.outputs, self.scores)}
+        self.log_dict({f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()}, sync_dist=True)
+        self.samples.reset()
+        self.token_scores.reset()

@@ -1,0 +1,40 @@
+"""Additive attention, the root of the family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention.base import Attention
+from attnlab.types import Memory
+
+
+class Additive(Attention):
+    """e_j = vᵀ tanh(W s + U h_j): Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section A.1.2.
+
+    Per query 2·H·A + S·(3·A) operations and B·S·A numbers of memory; the keys U h_j cost 2·S·D·A once a
+    sentence. An offset on v would shift all scores of a row alike, which the softmax undoes, so v has none.
+
+    Args:
+        query_size: H.
+        memory_size: D.
+        size: A.
+        bias: add an offset to W s and to U h_j.
+    """
+
+    def __init__(self, *, query_size: int, memory_size: int, size: int, bias: bool = False) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size)
+        self.query = nn.Linear(query_size, size, bias=bias)
+        self.key = nn.Linear(memory_size, size, bias=bias)
+        self.energy = nn.Linear(size, 1, bias=False)
+
+    def project(self, memory: Memory) -> Tensor:
+        """U h_j: [B, S, A]."""
+        return self.key(memory.states)  # type: ignore[no-any-return]
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:  # noqa: ARG002
+        """[B, Q, S]."""
+        summed = self.query(query)[:, :, None] + keys[:, None]  # [B, Q, S, A]
+        return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]

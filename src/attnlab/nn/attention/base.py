@@ -1,0 +1,86 @@
+"""What every attention mechanism shares: the interface, the masking and the weighted sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention.normalisers import masked_softmax
+from attnlab.types import Memory
+
+
+class Attention(nn.Module):
+    """Weights over a memory, and the context they give.
+
+    For a query s and memory states h_1 … h_S::
+
+        e_j = score(s, h_j)        the variant's own
+        α   = softmax(e)           over real positions only
+        c   = Σ_j α_j h_j
+
+    Use it in two moves: `keys = attention.project(memory)` once a sentence, then
+    `context, weights, state = attention(query, memory, keys, state)` for each query.
+
+    A query is [B, Q, H]: Q queries to the same memory at once, which may be target positions or the
+    hypotheses of a beam. State, where a variant has one, is a tensor or tuple of tensors [B, Q, …], made by
+    `begin` and handed in and out; nothing is kept on the module. A variant with state sets
+    `stateful = True`, and is then asked one target position at a time.
+
+    A variant of your own overrides `project` if it maps the memory, and `score`.
+
+    Args:
+        query_size: H.
+        memory_size: D.
+    """
+
+    stateful = False
+
+    def __init__(self, *, query_size: int, memory_size: int) -> None:
+        super().__init__()
+        self.query_size = query_size
+        self.memory_size = memory_size
+
+    @property
+    def context_size(self) -> int:
+        """The width of the context: D, unless a variant says otherwise."""
+        return self.memory_size
+
+    def project(self, memory: Memory) -> Tensor:
+        """Whatever of the score depends on the memory alone: keys [B, S, …]."""
+        return memory.states
+
+    def begin(self, memory: Memory) -> Any:  # noqa: ARG002
+        """The state before the first target position, tensors [B, 1, …]; None if the variant has none."""
+        return None
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        """Unnormalised scores [B, Q, S] of a query [B, Q, H] against keys [B, S, …]."""
+        raise NotImplementedError
+
+    def advance(self, state: Any, weights: Tensor) -> Any:  # noqa: ARG002
+        """The state after attending with `weights` [B, Q, S]."""
+        return state
+
+    def forward(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Attend.
+
+        Args:
+            query: [B, Q, H], or [B, H] for one query a sentence.
+            memory: states [B, S, D], mask [B, S] True at real positions.
+            keys: what `project(memory)` gave.
+            state: what `begin` or the call before gave.
+
+        Returns:
+            context [B, Q, D] and weights [B, Q, S] (without Q if the query had none), and the new state.
+        """
+        if query.dim() == 2:
+            context, weights, state = self(query[:, None], memory, keys, state)
+            return context[:, 0], weights[:, 0], state
+        scores = self.score(query, keys, state)  # [B, Q, S]
+        weights = masked_softmax(scores, memory.mask[:, None])  # [B, Q, S]
+        context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
+        return context, weights, self.advance(state, weights)

@@ -1,0 +1,123 @@
+"""Bridges: from the encoder's final states to the decoder's first.
+
+Every bridge is made for a decoder of L layers of size H whose cells carry `states_per_layer` tensors (LSTM: h
+and c; GRU: h), and turns a memory into L cell states of tensors [B, 1, H].
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.cells import CellState
+from attnlab.types import Memory
+
+
+def final_states(memory: Memory, count: int) -> list[Tensor]:
+    """The encoder's final hidden state, and for count = 2 its final cell (or the hidden state again): [B, L, D]."""
+    if memory.hidden is None:
+        raise ValueError("this memory has no final states to start a decoder from: use bridge=zero")
+    cell = memory.hidden if memory.cell is None else memory.cell
+    return [memory.hidden, cell][:count]
+
+
+class ZeroBridge(nn.Module):
+    """s_0 = 0."""
+
+    def __init__(self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int):  # noqa: ARG002
+        super().__init__()
+        self.size = size
+        self.layers = layers
+        self.states_per_layer = states_per_layer
+
+    def forward(self, memory: Memory) -> tuple[CellState, ...]:
+        """L states of zeros [B, 1, H]."""
+        zeros = memory.states.new_zeros(memory.states.size(0), 1, self.size)  # [B, 1, H]
+        return tuple((zeros,) * self.states_per_layer for _ in range(self.layers))
+
+
+class CopyBridge(nn.Module):
+    """s_0 of layer l = the final state [forward; backward] of the encoder's layer l.
+
+    Raises:
+        ValueError: if the two differ in size or in layers.
+    """
+
+    def __init__(self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int):
+        super().__init__()
+        if (memory_size, encoder_layers) != (size, layers):
+            raise ValueError(
+                f"bridge=copy hands {encoder_layers} final states of size {memory_size} to a decoder of {layers} "
+                f"layers of size {size}; make them equal or use bridge=linear"
+            )
+        self.states_per_layer = states_per_layer
+
+    def forward(self, memory: Memory) -> tuple[CellState, ...]:
+        """L states [B, 1, H]."""
+        finals = [final.unbind(dim=1) for final in final_states(memory, self.states_per_layer)]
+        return tuple(tuple(state[:, None] for state in layer) for layer in zip(*finals, strict=True))
+
+
+class LinearBridge(nn.Module):
+    """s_0 = f(W m + b), with a W and b of its own for h and for c.
+
+    m is the final state [forward; backward] of the encoder's top layer, and every layer of the decoder starts
+    from the same s_0 (`layers_from="top"`); or layer l starts from layer l, each with maps of its own
+    (`layers_from="each"`). Bahdanau et al. 2014, section A.2.2, has m = the backward half alone, which at its
+    end has just read the first word, and f = tanh.
+
+    Args:
+        memory_size: D.
+        encoder_layers: the encoder's L.
+        size: H.
+        layers: the decoder's L.
+        states_per_layer: 2 for LSTM, 1 for GRU.
+        activation: f.
+        layers_from: see above.
+        half: "both" directions or the "backward" one alone (of an encoder that has two).
+
+    Raises:
+        ValueError: if `layers_from="each"` and the two differ in layers.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_size: int,
+        encoder_layers: int,
+        size: int,
+        layers: int,
+        states_per_layer: int,
+        activation: Literal["identity", "tanh"] = "identity",
+        layers_from: Literal["top", "each"] = "top",
+        half: Literal["both", "backward"] = "both",
+    ) -> None:
+        super().__init__()
+        if layers_from == "each" and encoder_layers != layers:
+            raise ValueError(
+                f"bridge.layers_from=each needs as many layers in the encoder ({encoder_layers}) as in the "
+                f"decoder ({layers}); make them equal or use bridge.layers_from=top"
+            )
+        self.layers = layers
+        self.skip = memory_size // 2 if half == "backward" else 0
+        self.activation = torch.tanh if activation == "tanh" else nn.Identity()
+        self.top_only = layers_from == "top"
+        self.maps = nn.ModuleList(
+            nn.ModuleList(nn.Linear(memory_size - self.skip, size) for _ in range(states_per_layer))
+            for _ in range(1 if self.top_only else layers)
+        )
+
+    def forward(self, memory: Memory) -> tuple[CellState, ...]:
+        """L states [B, 1, H]."""
+        finals = final_states(memory, len(self.maps[0]))  # type: ignore[arg-type]
+        read = finals[0].size(1) - len(self.maps)  # the first encoder layer that is read
+        states = tuple(
+            tuple(
+                self.activation(linear(final[:, read + layer, self.skip :]))[:, None]  # [B, 1, H]
+                for linear, final in zip(maps, finals, strict=True)  # type: ignore[arg-type]
+            )
+            for layer, maps in enumerate(self.maps)
+        )
+        return states * self.layers if self.top_only else states

@@ -1,0 +1,114 @@
+"""Recurrent cells, opened up so that a loop need not do what a single product can.
+
+A cell's gates are a sum: W x + U s + b. Of a decoder's input only a part (the context, the state) waits for
+the step before; the rest is known for all steps at once. So a cell offers the two halves by themselves.
+Parameters, their layout and the numbers are those of torch's own cells.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+CellState = tuple[Tensor, ...]
+"""(h,) of a GRU, (h, c) of an LSTM, each [B, Q, H]."""
+
+
+class LSTMCell(nn.LSTMCell):
+    """i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c')  (Hochreiter & Schmidhuber 1997)."""
+
+    states = 2
+
+    def advance(self, gates: Tensor, state: CellState) -> CellState:
+        """One step from (h, c), given W x + b as `gates` [B, Q, 4H]."""
+        hidden, cell = state
+        gates = gates + F.linear(hidden, self.weight_hh, self.bias_hh)  # [B, Q, 4H]
+        i, f, g, o = gates.chunk(4, dim=-1)  # each [B, Q, H]
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)  # [B, Q, H]
+        return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+class GRUCell(nn.GRUCell):
+    """r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = (1 - z) n + z h  (Cho et al. 2014)."""
+
+    states = 1
+
+    def advance(self, gates: Tensor, state: CellState) -> CellState:
+        """One step from (h,), given W x + b as `gates` [B, Q, 3H]."""
+        (hidden,) = state
+        from_input = gates.chunk(3, dim=-1)  # each [B, Q, H]
+        from_state = F.linear(hidden, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
+        r = torch.sigmoid(from_input[0] + from_state[0])
+        z = torch.sigmoid(from_input[1] + from_state[1])
+        n = torch.tanh(from_input[2] + r * from_state[2])
+        return (n + z * (hidden - n),)
+
+
+CELLS = {"lstm": LSTMCell, "gru": GRUCell}
+
+
+class CellStack(nn.Module):
+    """L cells, each reading the output of the one below; the first reads [x; u].
+
+    x (the embedded token) is known ahead, u (the context, or the fed-back output) only at its step.
+
+    Args:
+        cell: "lstm" or "gru".
+        ahead_size: width of x.
+        late_size: width of u; may be 0.
+        size: H.
+        layers: L.
+        dropout: on what goes from a layer to the next.
+    """
+
+    def __init__(
+        self,
+        *,
+        cell: Literal["lstm", "gru"],
+        ahead_size: int,
+        late_size: int,
+        size: int,
+        layers: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.ahead_size = ahead_size
+        self.size = size
+        inputs = [ahead_size + late_size, *[size] * (layers - 1)]
+        self.cells = nn.ModuleList([CELLS[cell](width, size) for width in inputs])
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def states_per_layer(self) -> int:
+        """2 for LSTM (h and c), 1 for GRU."""
+        return self.cells[0].states  # type: ignore[return-value]
+
+    def ahead(self, x: Tensor) -> Tensor:
+        """The first layer's share of x: [B, T, E] to [B, T, gates], for all steps in one product."""
+        first = self.cells[0]
+        return F.linear(x, first.weight_ih[:, : self.ahead_size], first.bias_ih)  # type: ignore[index,arg-type]
+
+    def forward(
+        self, ahead: Tensor, u: Tensor, layers: tuple[CellState, ...]
+    ) -> tuple[Tensor, tuple[CellState, ...]]:
+        """One step.
+
+        Args:
+            ahead: [B, Q, gates], a step of what `ahead` gave.
+            u: [B, Q, late_size].
+            layers: each layer's state.
+
+        Returns:
+            The top layer's output [B, Q, H], and the new states.
+        """
+        first = self.cells[0]
+        gates = ahead + F.linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
+        states = [first.advance(gates, layers[0])]  # type: ignore[operator]
+        for cell, state in zip(list(self.cells)[1:], layers[1:], strict=True):
+            below = self.dropout(states[-1][0])  # [B, Q, H]
+            gates = F.linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            states.append(cell.advance(gates, state))  # type: ignore[operator]
+        return states[-1][0], tuple(states)

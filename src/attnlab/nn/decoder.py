@@ -1,0 +1,196 @@
+"""Decoders, one for each order in which attending and stepping can go.
+
+All have the same three moves: `begin` makes the state before the first token, `step` takes one token further
+(what search uses), and `forward` runs over a whole target whose tokens are known (teacher forcing). `forward`
+and `step` are the same arithmetic; `forward` only takes out of the loop what does not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Attention
+from attnlab.nn.cells import CellStack, CellState
+from attnlab.types import Memory
+
+
+class DecoderState(NamedTuple):
+    """What one target position hands to the next; every tensor begins with [B, Q]."""
+
+    layers: tuple[CellState, ...]
+    feed: Tensor  # [B, Q, F]: the attentional vector fed back, of width 0 where none is
+    attention: Any  # the attention's own state, or None
+
+
+class DecoderOutput(NamedTuple):
+    """What the readout sees of each target position."""
+
+    states: Tensor  # [B, T, H]
+    contexts: Tensor  # [B, T, D], of width 0 without attention
+    weights: Tensor  # [B, T, S]
+
+
+class BahdanauDecoder(nn.Module):
+    """Bahdanau's order: attend with the state before, then step.
+
+    ::
+
+        c_i = attend(s_{i-1})
+        s_i = f(s_{i-1}, [y_{i-1}; c_i])
+
+    Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section 3.1. The query is the top layer's state, the
+    context goes into the first layer.
+
+    Args:
+        input_size: E.
+        attention: made for queries of size H.
+        cell: "lstm" or "gru".
+        size: H.
+        layers: L.
+        dropout: on what goes from a layer to the next.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        attention: Attention,
+        cell: Literal["lstm", "gru"] = "lstm",
+        size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.output_size = size
+        self.cells = CellStack(
+            cell=cell,
+            ahead_size=input_size,
+            late_size=attention.context_size,
+            size=size,
+            layers=layers,
+            dropout=dropout,
+        )
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
+        """The state before the first token, from each layer's first state [B, 1, H]."""
+        hidden = layers[-1][0]
+        return DecoderState(layers, hidden[..., :0], self.attention.begin(memory))
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Read one token [B, Q, E] for each of Q hypotheses a sentence; outputs are [B, Q, …]."""
+        return self._advance(self.cells.ahead(embedded), state, memory, keys)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """Read a whole target [B, T, E]; outputs are [B, T, …]."""
+        outputs = []
+        for ahead in self.cells.ahead(embedded).split(1, dim=1):  # [B, 1, gates]
+            output, state = self._advance(ahead, state, memory, keys)
+            outputs.append(output)
+        return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
+
+    def _advance(
+        self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        query = state.layers[-1][0]  # [B, Q, H]
+        context, weights, attention = self.attention(query, memory, keys, state.attention)
+        top, layers = self.cells(ahead, context, state.layers)  # [B, Q, H]
+        return DecoderOutput(top, context, weights), DecoderState(layers, state.feed, attention)
+
+
+class LuongDecoder(nn.Module):
+    """Luong's order: step, then attend with the state just reached.
+
+    ::
+
+        s_i = f(s_{i-1}, [y_{i-1}; h̃_{i-1}])     h̃ only with input feeding
+        c_i = attend(s_i)
+        h̃_i = tanh(W [c_i; s_i])                 the attentional vector, which the readout sees as the state
+
+    Luong, Pham & Manning 2015 (arXiv 1508.04025), sections 3 and 3.3. Without input feeding the recurrence
+    waits for no attention, and a stateless attention answers all target positions in one call.
+
+    Args:
+        input_size: E.
+        attention: made for queries of size H.
+        cell: "lstm" or "gru".
+        size: H.
+        layers: L.
+        dropout: on what goes from a layer to the next.
+        input_feeding: feed h̃_{i-1} back.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        attention: Attention,
+        cell: Literal["lstm", "gru"] = "lstm",
+        size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        input_feeding: bool = True,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.output_size = size
+        self.feed_size = size if input_feeding else 0
+        self.combine = nn.Linear(attention.context_size + size, size, bias=False)
+        self.cells = CellStack(
+            cell=cell,
+            ahead_size=input_size,
+            late_size=self.feed_size,
+            size=size,
+            layers=layers,
+            dropout=dropout,
+        )
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
+        """The state before the first token, from each layer's first state [B, 1, H]; h̃_0 = 0."""
+        hidden = layers[-1][0]
+        feed = torch.zeros_like(hidden[..., : self.feed_size])
+        return DecoderState(layers, feed, self.attention.begin(memory))
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Read one token [B, Q, E] for each of Q hypotheses a sentence; outputs are [B, Q, …]."""
+        return self._advance(self.cells.ahead(embedded), state, memory, keys)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """Read a whole target [B, T, E]; outputs are [B, T, …]."""
+        steps = self.cells.ahead(embedded).split(1, dim=1)  # each [B, 1, gates]
+        if self.feed_size or self.attention.stateful:
+            outputs = []
+            for ahead in steps:
+                output, state = self._advance(ahead, state, memory, keys)
+                outputs.append(output)
+            return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
+        tops, layers = [], state.layers
+        for ahead in steps:
+            top, layers = self.cells(ahead, state.feed, layers)
+            tops.append(top)
+        output, _ = self._attend(torch.cat(tops, dim=1), state, memory, keys)
+        return output
+
+    def _advance(
+        self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        top, layers = self.cells(ahead, state.feed, state.layers)  # [B, Q, H]
+        output, attention = self._attend(top, state, memory, keys)
+        return output, DecoderState(layers, output.states[..., : self.feed_size], attention)
+
+    def _attend(
+        self, tops: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, Any]:
+        contexts, weights, attention = self.attention(tops, memory, keys, state.attention)
+        attentional = torch.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, Q, H]
+        return DecoderOutput(attentional, contexts, weights), attention
+
+
+Decoder = BahdanauDecoder | LuongDecoder

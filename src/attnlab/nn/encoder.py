@@ -1,0 +1,75 @@
+"""The encoder: from an embedded source to a memory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from attnlab.types import Memory
+
+RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class Encoder(nn.Module):
+    """A recurrent network over the source, in one or both directions.
+
+    h_j = [forward h_j; backward h_j]. Padding is skipped, not read: it changes no state and no final state,
+    and memory states at padding are zero.
+
+    Args:
+        input_size: E.
+        cell: "lstm" or "gru".
+        size: units in each direction.
+        layers: L.
+        bidirectional: read the source from both ends; D = 2 x size, else D = size.
+        dropout: on what goes from a layer to the next.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        cell: Literal["lstm", "gru"] = "lstm",
+        size: int,
+        layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.layers = layers
+        self.directions = 2 if bidirectional else 1
+        self.memory_size = size * self.directions
+        self.network = RECURRENT[cell](
+            input_size,
+            size,
+            num_layers=layers,
+            bidirectional=bidirectional,
+            dropout=dropout if layers > 1 else 0.0,
+            batch_first=True,
+        )
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        """Read the sources.
+
+        Args:
+            embedded: [B, S, E].
+            lengths: [B] int64, on the CPU, each at least 1.
+            mask: [B, S], True at real tokens.
+        """
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        states, final = self.network(packed)
+        states, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.size(1))  # [B, S, D]
+        hidden, cell = final if isinstance(final, tuple) else (final, None)
+        return Memory(
+            states=states,
+            mask=mask,
+            hidden=self._side_by_side(hidden),
+            cell=None if cell is None else self._side_by_side(cell),
+        )
+
+    def _side_by_side(self, final: Tensor) -> Tensor:
+        """Torch's [L * directions, B, units] as [B, L, D]."""
+        by_layer = final.unflatten(0, (self.layers, self.directions))  # [L, directions, B, units]
+        return by_layer.permute(2, 0, 1, 3).flatten(2)  # [B, L, D]

@@ -1,0 +1,133 @@
+"""The network: encoder, bridge, attentional decoder and readout, put together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.decoder import Decoder, DecoderState
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.encoder import Encoder
+from attnlab.nn.readout import Readout
+from attnlab.types import Memory
+
+
+class Encoded(NamedTuple):
+    """A read source: all that a decoder asks of it, the same at every step; tensors begin with [B]."""
+
+    memory: Memory
+    keys: Tensor  # [B, S, …]: what the attention projected
+
+
+class Decoded(NamedTuple):
+    """A whole target, decoded with its tokens known."""
+
+    features: Tensor  # [B, T, F]: what the readout turns into logits
+    weights: Tensor  # [B, T, S]
+
+
+class Seq2Seq(nn.Module):
+    """p(y | x) = Π_i softmax(readout(s_i, c_i, y_{i-1})).
+
+    Args:
+        source_embedding: of the source's tokens.
+        encoder: reads them into a memory.
+        bridge: gives the decoder its first state.
+        target_embedding: of the target's tokens; may be the source's own.
+        decoder: with its attention inside.
+        readout: gives logits.
+    """
+
+    def __init__(
+        self,
+        *,
+        source_embedding: TokenEmbedding,
+        encoder: Encoder,
+        bridge: nn.Module,
+        target_embedding: TokenEmbedding,
+        decoder: Decoder,
+        readout: Readout,
+    ) -> None:
+        super().__init__()
+        self.source_embedding = source_embedding
+        self.encoder = encoder
+        self.bridge = bridge
+        self.target_embedding = target_embedding
+        self.decoder = decoder
+        self.readout = readout
+
+    def encode(self, source: Tensor, lengths: Tensor, mask: Tensor) -> tuple[Encoded, DecoderState]:
+        """Read the sources, and make ready to decode.
+
+        Args:
+            source: [B, S] int64.
+            lengths: [B] int64, on the CPU.
+            mask: [B, S], True at real tokens.
+        """
+        memory = self.encoder(self.source_embedding(source), lengths, mask)
+        encoded = Encoded(memory, self.decoder.attention.project(memory))
+        return encoded, self.decoder.begin(self.bridge(memory), memory)
+
+    def step(
+        self, tokens: Tensor, state: DecoderState, encoded: Encoded
+    ) -> tuple[Tensor, Tensor, DecoderState]:
+        """Read one token for each of Q hypotheses a sentence.
+
+        Args:
+            tokens: [B, Q] int64: y_{i-1}.
+            state: of the step before, or the first.
+            encoded: the sources.
+
+        Returns:
+            Logits [B, Q, V], weights [B, Q, S], the new state.
+        """
+        embedded = self.target_embedding(tokens)  # [B, Q, E]
+        output, state = self.decoder.step(embedded, state, *encoded)
+        return self.readout(self.readout.features(output, embedded)), output.weights, state
+
+    def forward(
+        self, source: Tensor, lengths: Tensor, mask: Tensor, inputs: Tensor, forced: Tensor | None = None
+    ) -> Decoded:
+        """Decode targets whose tokens are known.
+
+        Args:
+            source: [B, S] int64.
+            lengths: [B] int64, on the CPU.
+            mask: [B, S], True at real tokens.
+            inputs: [B, T] int64: SOS and the target.
+            forced: None for teacher forcing throughout; or [B, T] bool, True where the decoder reads the
+                reference and False where it reads its own best guess instead (the first token is always
+                read as it is).
+        """
+        encoded, state = self.encode(source, lengths, mask)
+        if forced is not None:
+            return self._sample(inputs, forced, state, encoded)
+        embedded = self.target_embedding(inputs)  # [B, T, E]
+        output = self.decoder(embedded, state, *encoded)
+        return Decoded(self.readout.features(output, embedded), output.weights)
+
+    def _sample(self, inputs: Tensor, forced: Tensor, state: DecoderState, encoded: Encoded) -> Decoded:
+        """Scheduled sampling: a step at a time, since a guess must be made before it can be read."""
+        features, weights = [], []
+        guess = inputs[:, :1]  # [B, 1]
+        for i in range(inputs.size(1)):
+            tokens = torch.where(forced[:, i : i + 1], inputs[:, i : i + 1], guess) if i else guess
+            embedded = self.target_embedding(tokens)  # [B, 1, E]
+            output, state = self.decoder.step(embedded, state, *encoded)
+            features.append(self.readout.features(output, embedded))
+            weights.append(output.weights)
+            with torch.no_grad():
+                guess = self.readout(features[-1]).argmax(dim=-1)  # [B, 1]
+        return Decoded(torch.cat(features, dim=1), torch.cat(weights, dim=1))
+
+
+def select(tree: Any, *index: Tensor) -> Any:
+    """Index every tensor of a tuple of tuples: `select(state, rows)` keeps those sentences."""
+    if tree is None:
+        return None
+    if isinstance(tree, Tensor):
+        return tree[index]
+    parts = [select(part, *index) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

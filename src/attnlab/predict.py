@@ -1,0 +1,138 @@
+"""`attnlab predict RUN`: a source a line on standard input, a target a line on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from attnlab import figures
+from attnlab.build import encode_pairs, restore_network
+from attnlab.data.corpus import Pair
+from attnlab.data.tokenizers import Vocabularies
+from attnlab.errors import UserError
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.runs import locate
+from attnlab.search import beam
+from attnlab.types import Batch
+
+BATCH = 64
+"""Sentences searched together."""
+
+FORMATS = (".png", ".svg", ".jsonl")
+
+
+class Prediction(NamedTuple):
+    """One hypothesis for one line."""
+
+    line: int  # from 1
+    rank: int  # from 1, best first
+    score: float  # log-probability, divided by the length to the power of the length penalty
+    source: list[str]  # tokens
+    target: list[str]  # tokens, "<eos>" last where the hypothesis ended by itself
+    text: str
+    weights: np.ndarray  # [T, S]
+
+
+def main(words: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    options = _parser().parse_args(words)
+    drawing = None if options.attention is None else Path(options.attention)
+    if drawing is not None and drawing.suffix not in FORMATS:
+        raise UserError(f"--attention {drawing}: end the name in one of {', '.join(FORMATS)}")
+    _, checkpoint = locate(options.run)
+    config, vocabularies, network = restore_network(checkpoint)
+    beam_size = options.beam or config.search.beam_size
+    if options.nbest > beam_size:
+        raise UserError(f"--nbest {options.nbest} needs a beam at least as wide: add --beam {options.nbest}")
+    if drawing is not None and drawing.suffix == ".jsonl":
+        drawing.write_text("")
+
+    lines = enumerate((line.rstrip("\r\n") for line in sys.stdin), start=1)
+    while numbered := list(islice(lines, 1 if sys.stdin.isatty() else BATCH)):
+        for number, line in numbered:
+            if not line.strip():
+                raise UserError(f"line {number} of standard input is empty: there is nothing to translate")
+        examples = encode_pairs(config, vocabularies, [Pair(line, "") for _, line in numbered])
+        for prediction in predict(
+            examples[list(range(len(numbered)))],
+            [number for number, _ in numbered],
+            network=network,
+            vocabularies=vocabularies,
+            beam_size=beam_size,
+            nbest=options.nbest,
+            length_penalty=config.search.length_penalty,
+            max_length=config.search.max_length,
+        ):
+            text = prediction.text.replace("\n", "\\n")
+            print(text if options.nbest == 1 else f"{prediction.line}\t{prediction.score:.4f}\t{text}", flush=True)
+            if drawing is not None:
+                _draw(drawing, prediction)
+    return 0
+
+
+def predict(
+    batch: Batch,
+    lines: list[int],
+    *,
+    network: Seq2Seq,
+    vocabularies: Vocabularies,
+    beam_size: int,
+    nbest: int,
+    length_penalty: float,
+    max_length: int,
+) -> Iterator[Prediction]:
+    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` numbers the sentences."""
+    found = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
+    for row, line in enumerate(lines):
+        source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
+        hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
+        for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
+            yield Prediction(
+                line=line,
+                rank=rank,
+                score=score,
+                source=source,
+                target=[*vocabularies.target.tokens(tokens), "<eos>"][: len(weights)],
+                text=vocabularies.target.decode(tokens),
+                weights=weights.numpy(),
+            )
+
+
+def _draw(path: Path, prediction: Prediction) -> None:
+    """Add to a .jsonl file, or draw a picture named after the line: attention.png gives attention-1.png, …"""
+    if path.suffix == ".jsonl":
+        with path.open("a", encoding="utf-8") as file:
+            record = {**prediction._asdict(), "weights": prediction.weights.round(4).tolist()}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        return
+    place = f"{prediction.line}" if prediction.rank == 1 else f"{prediction.line}-{prediction.rank}"
+    figure = figures.heatmap(prediction.weights, prediction.source, prediction.target)
+    figures.save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="attnlab predict", description=__doc__, allow_abbrev=False)
+    parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
+    parser.add_argument("--beam", type=_positive, metavar="K", help="hypotheses kept in search (default: the run's)")
+    parser.add_argument(
+        "--nbest", type=_positive, default=1, metavar="N", help="print N a line, as line number, score, text"
+    )
+    parser.add_argument(
+        "--attention",
+        metavar="FILE",
+        help="write the weights: a .png or .svg picture a line, or all of them as numbers in a .jsonl file",
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)

@@ -1,0 +1,167 @@
+"""Search: from a network's single step to whole outputs.
+
+Both searches are batched, project the keys once, and let finished sentences leave the batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlab.nn.seq2seq import Seq2Seq, select
+from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
+
+
+@torch.no_grad()
+def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
+    """The best token at each step; scores are the mean log-probability of the tokens and of EOS.
+
+    Args:
+        network: in evaluation mode.
+        batch: whose sources are read; its targets are not.
+        max_length: give up after this many tokens (EOS not counted).
+    """
+    mask = batch.source_mask
+    encoded, state = network.encode(batch.source, batch.source_lengths, mask)
+    size, width = batch.source.shape
+    device = batch.source.device
+    tokens = torch.full((size, max_length + 1), PAD, device=device)  # [B, T]
+    weights = torch.zeros(size, max_length + 1, width, device=device)  # [B, T, S]
+    scores = torch.zeros(size, device=device)  # [B]
+    live = torch.arange(size, device=device)  # rows not finished
+    last = torch.full((size, 1), SOS, device=device)  # [live, 1]
+    for step in range(max_length + 1):
+        logits, attended, state = network.step(last, state, encoded)
+        best, last = logits.float().log_softmax(dim=-1).max(dim=-1)  # [live, 1]
+        tokens[live, step] = last[:, 0]
+        weights[live, step] = attended[:, 0].float()
+        scores[live] += best[:, 0]
+        unfinished = last[:, 0] != EOS
+        going_on = unfinished.nonzero()[:, 0]
+        if len(going_on) == 0:
+            break
+        if len(going_on) < len(live):
+            live, last = live[going_on], last[going_on]
+            encoded, state = select(encoded, going_on), select(state, going_on)
+    lengths = batch.source_lengths.tolist()
+    outputs = []
+    for row, ids in enumerate(tokens.tolist()):
+        end = next((i for i, token in enumerate(ids) if token == EOS), max_length)
+        steps = min(end + 1, max_length + 1)
+        outputs.append((ids[:end], float(scores[row]) / steps, weights[row, :steps, : lengths[row]].cpu()))
+    return Hypotheses(*([[part] for part in parts] for parts in zip(*outputs, strict=True)))
+
+
+class _Finished(NamedTuple):
+    """Where each of a sentence's finished hypotheses ended."""
+
+    scores: Tensor  # [B, K], -inf where there is none yet
+    steps: Tensor  # [B, K]: the step of its last token
+    parents: Tensor  # [B, K]: the beam it came from
+    counts: Tensor  # [B]
+
+
+@torch.no_grad()
+def beam(
+    network: Seq2Seq, batch: Batch, *, size: int, max_length: int, length_penalty: float = 1.0
+) -> Hypotheses:
+    """The K best hypotheses that a beam of K finds, best first.
+
+    A hypothesis of n tokens, EOS counted, scores log p(y | x) / n^length_penalty. At each step the K best
+    continuations that do not end go on; one that ends among the first K is finished, and a sentence is done
+    when K are. With K = 1 this is greedy search.
+
+    Args:
+        network: in evaluation mode.
+        batch: whose sources are read; its targets are not.
+        size: K.
+        max_length: hypotheses still open after this many tokens are taken as they are.
+        length_penalty: 0 compares sums of log-probabilities, 1 means.
+    """
+    encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
+    sentences, width = batch.source.shape
+    device = batch.source.device
+    shape = (max_length + 1, sentences, size)
+    tokens = torch.full(shape, PAD, device=device)  # [T, B, K]
+    parents = torch.zeros(shape, dtype=torch.int64, device=device)  # [T, B, K]: beam each token came from
+    weights = torch.zeros(*shape, width, device=device)  # [T, B, K, S]: of the step, by the beam that took it
+    finished = _Finished(
+        scores=torch.full((sentences, size), float("-inf"), device=device),
+        steps=torch.zeros(sentences, size, dtype=torch.int64, device=device),
+        parents=torch.zeros(sentences, size, dtype=torch.int64, device=device),
+        counts=torch.zeros(sentences, dtype=torch.int64, device=device),
+    )
+    live = torch.arange(sentences, device=device)
+    last = torch.full((sentences, 1), SOS, device=device)  # [live, Q]: Q = 1 at first, then K
+    sums = torch.zeros(sentences, 1, device=device)  # [live, Q]: log-probability so far
+    for step in range(max_length + 1):
+        logits, attended, state = network.step(last, state, encoded)
+        weights[step, live, : attended.size(1)] = attended.float()
+        totals = sums[..., None] + logits.float().log_softmax(dim=-1)  # [live, Q, V]
+        vocabulary = totals.size(-1)
+        best, flat = totals.flatten(1).topk(min(2 * size, totals[0].numel()), dim=-1)  # [live, 2K]
+        token, parent = flat % vocabulary, flat // vocabulary
+        # The last step ends whatever is open, so there every one of the first K counts as finished.
+        ends = (token == EOS) | (step == max_length)  # [live, 2K]
+        _finish(finished, live, step, best[:, :size], parent[:, :size], ends[:, :size], length_penalty)
+        if step == max_length:
+            break
+        keep = torch.sort(ends.int(), dim=-1, stable=True).indices[:, :size]  # the K best that go on
+        last, parent, sums = token.gather(1, keep), parent.gather(1, keep), best.gather(1, keep)
+        sums = sums.masked_fill(last == EOS, float("-inf"))  # fewer than K can go on in a tiny vocabulary
+        tokens[step, live, : last.size(1)] = last
+        parents[step, live, : last.size(1)] = parent
+        going_on = (finished.counts[live] < size).nonzero()[:, 0]
+        if len(going_on) == 0:
+            break
+        state = select(state, going_on[:, None], parent[going_on])
+        if len(going_on) < len(live):
+            live, last, sums = live[going_on], last[going_on], sums[going_on]
+            encoded = select(encoded, going_on)
+    return _read_back(finished, tokens, parents, weights, batch.source_lengths)
+
+
+def _finish(
+    finished: _Finished,
+    live: Tensor,
+    step: int,
+    best: Tensor,
+    parent: Tensor,
+    ends: Tensor,
+    length_penalty: float,
+) -> None:
+    """Note the hypotheses [live, K] that ended at this step, as far as there is room for K a sentence."""
+    size = finished.scores.size(1)
+    slots = finished.counts[live, None] + ends.cumsum(dim=1) - 1  # [live, K]
+    row, rank = (ends & (slots < size) & best.isfinite()).nonzero(as_tuple=True)
+    slot = slots[row, rank]
+    finished.scores[live[row], slot] = best[row, rank] / (step + 1) ** length_penalty
+    finished.steps[live[row], slot] = step
+    finished.parents[live[row], slot] = parent[row, rank]
+    finished.counts[live] = (finished.counts[live] + ends.sum(dim=1)).clamp(max=size)
+
+
+def _read_back(
+    finished: _Finished, tokens: Tensor, parents: Tensor, weights: Tensor, source_lengths: Tensor
+) -> Hypotheses:
+    """Follow each finished hypothesis from its end to its beginning."""
+    tokens, parents, weights = tokens.cpu(), parents.cpu(), weights.cpu()
+    found = Hypotheses([], [], [])
+    for sentence, length in enumerate(source_lengths.tolist()):
+        scores, order = finished.scores[sentence].cpu().sort(descending=True, stable=True)
+        outputs = []
+        for score, slot in zip(scores.tolist(), order.tolist(), strict=True):
+            if score == float("-inf"):
+                continue
+            end, beam = int(finished.steps[sentence, slot]), int(finished.parents[sentence, slot])
+            ids, rows = [], [weights[end, sentence, beam, :length]]
+            for step in range(end - 1, -1, -1):
+                ids.append(int(tokens[step, sentence, beam]))
+                beam = int(parents[step, sentence, beam])
+                rows.append(weights[step, sentence, beam, :length])
+            outputs.append((ids[::-1], score, torch.stack(rows[::-1])))
+        for part, values in zip(found, zip(*outputs, strict=True), strict=True):
+            part.append(list(values))  # type: ignore[arg-type]
+    return found

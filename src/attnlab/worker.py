@@ -1,0 +1,94 @@
+"""One run in a process of its own: `python -m attnlab.worker RUN_DIR` reads config.yaml, trains, writes result.json.
+
+A fresh process for each run keeps CUDA, distributed training and dashboards of one run out of the next; under
+DDP Lightning starts this same command again for every rank. Exit codes: 0 finished, 1 failed, 75 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+from attnlab.errors import UserError
+from attnlab.runs import Run, environment
+
+INTERRUPTED = 75
+log = logging.getLogger("attnlab")
+
+
+def main(directory: str) -> int:
+    """Run the run in `directory`; returns the exit code."""
+    run = Run(Path(directory))
+    leads = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+    _start_logging(run, leads=leads)
+    if leads:
+        run.write_result("running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv)))
+    # Imported late, so that a run that cannot start says so at once.
+    from attnlab.callbacks import Interrupted
+    from attnlab.train import train
+
+    try:
+        scores = train(run.read_config(), run)
+    except Interrupted:
+        if leads:
+            run.write_result("interrupted")
+            log.info("stopped in good order; the same command goes on from here")
+        return INTERRUPTED
+    except Exception as error:
+        told = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        if leads:
+            run.write_result("failed", error=told)
+        log.error("%s", told)
+        log.debug("%s", traceback.format_exc())
+        if not isinstance(error, UserError):
+            log.error("the stack trace is in %s", run.log)
+        if os.environ.get("ATTNLAB_TRACEBACK"):
+            traceback.print_exc()
+        return 1
+    if leads:
+        _print_scores(run, scores)
+    return 0
+
+
+def _start_logging(run: Run, *, leads: bool) -> None:
+    """Everything goes to train.log; what this package says goes to the terminal too."""
+    file = logging.FileHandler(run.log, encoding="utf-8")
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    log.setLevel(logging.DEBUG)
+    root.addHandler(file)
+    logging.captureWarnings(True)
+    if leads:
+        terminal = RichHandler(console=Console(stderr=True), show_path=False, show_time=False, show_level=False)
+        terminal.setLevel(logging.INFO)
+        log.addHandler(terminal)
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+
+
+def _print_scores(run: Run, scores: dict[str, float]) -> None:
+    table = Table(title=run.directory.name)
+    splits = [split for split in ("val", "test") if f"{split}/loss" in scores]
+    table.add_column("score")
+    for split in splits:
+        table.add_column({"val": "validation", "test": "test"}[split], justify="right")
+    for name in dict.fromkeys(key.split("/", 1)[1] for key in scores):
+        table.add_row(name, *(f"{scores[f'{split}/{name}']:.4f}" for split in splits))
+    console = Console(soft_wrap=True)
+    console.print(table)
+    console.print(f"pictures     {run.figures}", highlight=False)
+    console.print(f"predictions  {run.predictions}", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab.metrics import conala
+
+CODE = st.lists(st.sampled_from(["x", "y", "fooBar", "(", ")", " ", "'a'", ".", "= 1"]), max_size=12).map(
+    "".join
+)
+
+
+def counts(tokens: list[str], order: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(tokens[i : i + order]) for i in range(len(tokens) - order + 1))
+
+
+def official_bleu(hypotheses: list[str], references: list[str]) -> float:
+    """The formula of the challenge's script, written out."""
+    pairs = [(conala.tokenize(h), conala.tokenize(r)) for h, r in zip(hypotheses, references, strict=True)]
+    hypothesis_length = sum(len(h) for h, _ in pairs)
+    reference_length = sum(len(r) for _, r in pairs)
+    precisions = []
+    for order in range(1, 5):
+        matches = sum((counts(h, order) & counts(r, order)).total() for h, r in pairs)
+        possible = sum(counts(h, order).total() for h, _ in pairs)
+        precisions.append(matches / possible if possible else 0.0)
+    if min(precisions) == 0:
+        return 0.0
+    ratio = hypothesis_length / reference_length
+    brevity = 1.0 if ratio > 1 else math.exp(1 - 1 / ratio)
+    return 100 * brevity * math.exp(sum(math.log(p) for p in precisions) / 4)
+
+
+@pytest.mark.parametrize(
+    ("code", "tokens"),
+    [
+        ("os.getCwd()", ["os", ".", "get", "Cwd", "(", ")"]),
+        ("d['a'] = \"b\"", ["d", "[", "`", "a", "`", "]", "=", "`", "b", "`"]),
+        ("my_list  \n\t+=1", ["my_list", "+", "=", "1"]),
+        ("HTTPServer aB2C", ["HTTPServer", "a", "B2C"]),
+        ("größe", ["gr", "ö", "ß", "e"]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_tokens_of_the_official_script(code: str, tokens: list[str]) -> None:
+    assert conala.tokenize(code) == tokens
+
+
+def test_bleu_by_hand() -> None:
+    # 5 of 6 tokens, 4 of 5 pairs, 3 of 4 triples and 2 of 3 quadruples agree, and nothing is too short
+    expected = 100 * (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** (1 / 4)
+    assert conala.bleu(["a b c d e x"], ["a b c d e f"]) == pytest.approx(expected)
+
+
+def test_brevity_penalty_by_hand() -> None:
+    assert conala.bleu(["a b c d"], ["a b c d e f"]) == pytest.approx(100 * math.exp(1 - 6 / 4))
+    assert conala.bleu(["a b c d e f"], ["a b c d e f"]) == pytest.approx(100)
+
+
+def test_an_order_without_a_match_is_not_smoothed_away() -> None:
+    assert conala.bleu(["a b c x"], ["a b c d"]) == 0
+    assert conala.bleu(["", ""], ["a b c d", "e"]) == 0
+
+
+def test_case_counts() -> None:
+    assert conala.bleu(["A b c d e"], ["a b c d e"]) < 100
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(CODE, CODE.filter(str.strip)), min_size=1, max_size=4))
+def test_the_library_agrees_with_the_official_formula(pairs: list[tuple[str, str]]) -> None:
+    hypotheses, references = (list(column) for column in zip(*pairs, strict=True))
+    assert conala.bleu(hypotheses, references) == pytest.approx(official_bleu(hypotheses, references))
+
+
+@pytest.mark.parametrize("code", ["x = 1", "for i in y:\n    print(i)", "'\\d' is 'x'", "sorted(l, key=len)"])
+def test_python_parses(code: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert conala.parses(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "",
+        "  \n",
+        "# only words",
+        "for in x",
+        "print 'x'",
+        "a\0b",
+        "x = '\ud800'",
+        "(" * 5000,
+        "-" * 10**5 + "1",
+    ],
+    ids=["empty", "blank", "comment", "syntax", "python2", "nul", "surrogate", "brackets", "deep"],
+)
+def test_no_python(code: str) -> None:
+    assert not conala.parses(code)

@@ -1,0 +1,145 @@
+"""Tiny networks and batches for the tests. Sizes are distinct primes, so that swapped axes fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn import attention as variants
+from attnlab.nn.attention import Attention
+from attnlab.nn.bridge import LinearBridge
+from attnlab.nn.decoder import BahdanauDecoder, Decoder, LuongDecoder
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.encoder import Encoder
+from attnlab.nn.readout import Readout
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.types import EOS, PAD, SOS, UNK, Batch
+
+SOURCE_WORDS, TARGET_WORDS = 23, 19
+SOURCE_WIDTH, TARGET_WIDTH, UNITS, STATE, ENERGY = 3, 5, 2, 7, 13
+
+ATTENTIONS: dict[str, type[Attention]] = {
+    name: getattr(variants, name) for name in variants.__all__ if name != "Attention"
+}
+ARGUMENTS: dict[str, dict[str, Any]] = {"Additive": {"size": ENERGY, "bias": True}}
+"""What a variant's constructor asks for beside the two sizes."""
+
+ORDERS = ("bahdanau", "luong", "luong with input feeding")
+
+
+def make_attention(name: str, query_size: int, memory_size: int) -> Attention:
+    return ATTENTIONS[name](query_size=query_size, memory_size=memory_size, **ARGUMENTS.get(name, {}))
+
+
+def same_sizes(name: str) -> bool:
+    """Whether a variant asks for queries as wide as the memory."""
+    return issubclass(ATTENTIONS[name], variants.Dot)
+
+
+def randomise(module: nn.Module, spread: float = 1.0) -> None:
+    """Large weights, so that attention and outputs are far from uniform; PAD's embedding stays zero."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.uniform_(-spread, spread)
+        for part in module.modules():
+            if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+                part.weight[part.padding_idx] = 0.0
+
+
+def make_network(
+    *,
+    attention: str = "Additive",
+    order: str = "bahdanau",
+    cell: Any = "lstm",
+    layers: int = 1,
+    words: int = TARGET_WORDS,
+    parts: tuple[str, ...] = ("state", "context", "input"),
+    seed: int = 0,
+    spread: float = 1.0,
+) -> Seq2Seq:
+    """A network in evaluation mode, with random weights."""
+    torch.manual_seed(seed)
+    encoder = Encoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS)
+    state = encoder.memory_size if same_sizes(attention) else STATE
+    options = {
+        "input_size": TARGET_WIDTH,
+        "attention": make_attention(attention, state, encoder.memory_size),
+        "cell": cell,
+        "size": state,
+        "layers": layers,
+    }
+    decoder: Decoder
+    if order == "bahdanau":
+        decoder = BahdanauDecoder(**options)
+    else:
+        decoder = LuongDecoder(**options, input_feeding=order != "luong")
+    network = Seq2Seq(
+        source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
+        encoder=encoder,
+        bridge=LinearBridge(
+            memory_size=encoder.memory_size,
+            encoder_layers=encoder.layers,
+            size=state,
+            layers=layers,
+            states_per_layer=decoder.cells.states_per_layer,
+        ),
+        target_embedding=TokenEmbedding(vocabulary_size=words, size=TARGET_WIDTH),
+        decoder=decoder,
+        readout=Readout(
+            state_size=state,
+            context_size=decoder.attention.context_size,
+            input_size=TARGET_WIDTH,
+            vocabulary_size=words,
+            parts=parts,
+        ),
+    )
+    randomise(network, spread)
+    return network.eval()
+
+
+def make_batch(
+    sources: list[list[int]], targets: list[list[int]] | None = None, *, padding: int = 0
+) -> Batch:
+    """Sentences as token ids, padded to the longest and `padding` further; targets get SOS and EOS."""
+    marked = [[SOS, *target, EOS] for target in targets or [[]] * len(sources)]
+    return Batch(
+        source=padded(sources, padding),
+        source_lengths=torch.tensor([len(source) for source in sources]),
+        target=padded(marked, padding),
+        index=torch.arange(len(sources)),
+    )
+
+
+def padded(rows: list[list[int]], padding: int = 0) -> Tensor:
+    width = max(len(row) for row in rows) + padding
+    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+
+
+def random_rows(lengths: list[int], words: int) -> list[list[int]]:
+    """Rows of ordinary tokens."""
+    return [torch.randint(UNK + 1, words, (length,)).tolist() for length in lengths]
+
+
+def random_batch(source_lengths: list[int], target_lengths: list[int] | None = None) -> Batch:
+    """A batch of ordinary tokens; without targets when no lengths are given for them."""
+    targets = None if target_lengths is None else random_rows(target_lengths, TARGET_WORDS)
+    return make_batch(random_rows(source_lengths, SOURCE_WORDS), targets)
+
+
+def forced_logits(network: Seq2Seq, batch: Batch) -> Tensor:
+    """The logits of a teacher-forced pass: [B, T, V]."""
+    decoded = network(batch.source, batch.source_lengths, batch.source_mask, batch.inputs)
+    return network.readout(decoded.features)
+
+
+def stepwise(network: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The logits [B, T, V] and weights [B, T, S] of reading the same targets one step at a time."""
+    encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
+    logits, weights = [], []
+    for tokens in batch.inputs.split(1, dim=1):
+        scores, attended, state = network.step(tokens, state, encoded)
+        logits.append(scores)
+        weights.append(attended)
+    return torch.cat(logits, dim=1), torch.cat(weights, dim=1)

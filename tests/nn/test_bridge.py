@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from networks import make_batch
+
+from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.encoder import Encoder
+from attnlab.types import Memory
+
+B, S, D, L, H = 2, 3, 4, 2, 7
+
+
+def make_memory(*, with_cell: bool = True, layers: int = L) -> Memory:
+    """Hidden states of 0, 1, 2 … and cells 100 above."""
+    hidden = torch.arange(float(B * layers * D)).view(B, layers, D)
+    return Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool), hidden, hidden + 100 if with_cell else None)
+
+
+def make_linear(*, layers: int = L, states_per_layer: int = 2, size: int = H, **options: Any) -> LinearBridge:
+    sizes = {"memory_size": D, "encoder_layers": L, "size": size, "layers": layers}
+    return LinearBridge(**sizes, states_per_layer=states_per_layer, **options)
+
+
+@pytest.mark.parametrize("states_per_layer", [1, 2])
+def test_zero(states_per_layer: int) -> None:
+    bridge = ZeroBridge(memory_size=D, encoder_layers=L, size=H, layers=3, states_per_layer=states_per_layer)
+    state = bridge(Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool)))  # needs no final states
+    assert [len(layer) for layer in state] == [states_per_layer] * 3
+    assert all(part.shape == (B, 1, H) and not part.any() for layer in state for part in layer)
+
+
+def test_copy_by_hand() -> None:
+    bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=2)
+    (h_1, c_1), (h_2, c_2) = bridge(make_memory())
+    assert h_1.tolist() == [[[0, 1, 2, 3]], [[8, 9, 10, 11]]]
+    assert h_2.tolist() == [[[4, 5, 6, 7]], [[12, 13, 14, 15]]]
+    assert torch.equal(c_1, h_1 + 100)
+    assert torch.equal(c_2, h_2 + 100)
+
+
+def test_copy_to_a_gru_hands_over_h_alone() -> None:
+    bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=1)
+    (h_1,), (h_2,) = bridge(make_memory(with_cell=False))
+    assert h_1.tolist() == [[[0, 1, 2, 3]], [[8, 9, 10, 11]]]
+    assert h_2.tolist() == [[[4, 5, 6, 7]], [[12, 13, 14, 15]]]
+
+
+def test_copy_from_a_gru_to_an_lstm_starts_h_and_c_alike() -> None:
+    bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=2)
+    for h, c in bridge(make_memory(with_cell=False)):
+        assert torch.equal(h, c)
+
+
+@pytest.mark.parametrize(("size", "layers"), [(D + 1, L), (D, L + 1)])
+def test_copy_refuses_what_does_not_fit(size: int, layers: int) -> None:
+    with pytest.raises(ValueError, match=r"make them equal or use bridge=linear"):
+        CopyBridge(memory_size=D, encoder_layers=L, size=size, layers=layers, states_per_layer=2)
+
+
+@torch.no_grad()
+def test_linear_by_hand() -> None:
+    """H = 1; h: the sum of the top layer's state, plus 1; c: twice its first number."""
+    bridge = make_linear(size=1, layers=3)
+    for_h, for_c = bridge.maps[0]
+    for_h.weight.fill_(1.0), for_h.bias.fill_(1.0)
+    for_c.weight.copy_(torch.tensor([[2.0, 0, 0, 0]])), for_c.bias.zero_()
+    state = bridge(make_memory())
+    assert len(state) == 3  # the same for every layer of the decoder
+    for h, c in state:
+        assert h.tolist() == [[[4 + 5 + 6 + 7 + 1]], [[12 + 13 + 14 + 15 + 1]]]
+        assert c.tolist() == [[[2 * 104]], [[2 * 112]]]
+
+
+@torch.no_grad()
+def test_linear_with_tanh_by_hand() -> None:
+    bridge = make_linear(size=1, layers=1, states_per_layer=1, activation="tanh")
+    bridge.maps[0][0].weight.copy_(torch.tensor([[0.25, 0, 0, 0]])), bridge.maps[0][0].bias.zero_()
+    ((h,),) = bridge(make_memory())
+    assert h.flatten().tolist() == pytest.approx([math.tanh(1), math.tanh(3)])
+
+
+@torch.no_grad()
+def test_linear_from_each_layer_by_hand() -> None:
+    """Layer l of the decoder starts from layer l of the encoder, each by maps of its own."""
+    bridge = make_linear(size=1, layers_from="each")
+    assert len(bridge.maps) == L
+    for layer, maps in enumerate(bridge.maps):
+        for linear in maps:
+            linear.weight.fill_(layer + 1.0), linear.bias.zero_()
+    (h_1, _), (h_2, c_2) = bridge(make_memory())
+    assert h_1.flatten().tolist() == [0 + 1 + 2 + 3, 8 + 9 + 10 + 11]
+    assert h_2.flatten().tolist() == [2 * (4 + 5 + 6 + 7), 2 * (12 + 13 + 14 + 15)]
+    assert c_2.flatten().tolist() == [2 * (422), 2 * (454)]
+
+
+def test_linear_from_each_refuses_unequal_layers() -> None:
+    with pytest.raises(ValueError, match=r"encoder \(2\) as in the decoder \(3\)"):
+        make_linear(layers=3, layers_from="each")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layers", [1, 2])
+def test_backward_half_is_the_backward_direction_at_the_first_word(layers: int) -> None:
+    units = 3
+    encoder = Encoder(input_size=5, cell="gru", size=units, layers=layers)
+    batch = make_batch([[4, 5, 6, 7], [8, 9]], padding=2)
+    embedded = TokenEmbedding(vocabulary_size=11, size=5)(batch.source)
+    memory = encoder(embedded, batch.source_lengths, batch.source_mask)
+    bridge = LinearBridge(
+        memory_size=encoder.memory_size,
+        encoder_layers=layers,
+        size=units,
+        layers=1,
+        states_per_layer=1,
+        half="backward",
+    )
+    bridge.maps[0][0].weight.copy_(torch.eye(units)), bridge.maps[0][0].bias.zero_()
+    ((h,),) = bridge(memory)
+    torch.testing.assert_close(h[:, 0], memory.states[:, 0, units:])
+
+
+@pytest.mark.parametrize("kind", [CopyBridge, LinearBridge])
+def test_a_memory_without_final_states(kind: type[Any]) -> None:
+    bridge = kind(memory_size=D, encoder_layers=1, size=D, layers=1, states_per_layer=1)
+    with pytest.raises(ValueError, match="use bridge=zero"):
+        bridge(Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool)))

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import (
+    ATTENTIONS,
+    ORDERS,
+    SOURCE_WORDS,
+    TARGET_WORDS,
+    forced_logits,
+    make_batch,
+    make_network,
+    random_batch,
+    random_rows,
+)
+from torch import Tensor
+
+from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
+from attnlab.search import greedy
+from attnlab.types import Batch
+
+SENTENCES = st.lists(st.tuples(st.integers(1, 7), st.integers(0, 5)), min_size=1, max_size=4)
+
+
+def decode(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> Decoded:
+    decoded: Decoded = network(batch.source, batch.source_lengths, batch.source_mask, batch.inputs, forced)
+    return decoded
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("order", ORDERS)
+@given(lengths=SENTENCES, extra=st.integers(0, 3), seed=st.integers(0, 1000))
+@settings(max_examples=10)
+@torch.no_grad()
+def test_padding_and_batch_mates_change_no_logit(
+    order: str, attention: str, lengths: list[tuple[int, int]], extra: int, seed: int
+) -> None:
+    network = make_network(order=order, attention=attention, seed=seed)
+    sources = random_rows([length for length, _ in lengths], SOURCE_WORDS)
+    targets = random_rows([length for _, length in lengths], TARGET_WORDS)
+    batch = make_batch(sources, targets, padding=extra)
+    together = decode(network, batch)
+    logits = network.readout(together.features)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        single = make_batch([source], [target])
+        alone = decode(network, single)
+        steps, width = len(target) + 1, len(source)
+        torch.testing.assert_close(
+            logits[row, :steps], network.readout(alone.features)[0], rtol=0, atol=1e-5
+        )
+        torch.testing.assert_close(
+            together.weights[row, :steps, :width], alone.weights[0], rtol=0, atol=1e-5
+        )
+        assert not together.weights[row, :, width:].any()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@torch.no_grad()
+def test_shapes(order: str) -> None:
+    network = make_network(order=order)
+    batch = random_batch([3, 7], [4, 2])
+    decoded = decode(network, batch)
+    assert decoded.features.shape[:2] == (2, 5)
+    assert decoded.weights.shape == (2, 5, 7)
+    assert network.readout(decoded.features).shape == (2, 5, TARGET_WORDS)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_parameter_learns(order: str, attention: str) -> None:
+    network = make_network(order=order, attention=attention, layers=2, spread=0.5)
+    forced_logits(network, random_batch([3, 7, 5], [4, 2, 5])).square().sum().backward()
+    idle = {name for name, parameter in network.named_parameters() if not parameter.grad.any()}
+    assert idle == set()
+
+
+# ----------------------------------------------------------------------------------- scheduled sampling
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@torch.no_grad()
+def test_sampling_never_is_teacher_forcing(order: str) -> None:
+    network = make_network(order=order)
+    batch = random_batch([3, 7], [4, 2])
+    sampled = decode(network, batch, torch.ones_like(batch.inputs, dtype=torch.bool))
+    for one, two in zip(sampled, decode(network, batch), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("seed", range(5))
+@torch.no_grad()
+def test_sampling_always_is_greedy_search(order: str, seed: int) -> None:
+    network = make_network(order=order, seed=seed)
+    batch = random_batch([3, 7, 5], [6, 6, 6])
+    sampled = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+    choices = network.readout(sampled.features).argmax(dim=-1)  # [B, T]
+    found = greedy(network, batch, max_length=6)
+    for row, [tokens] in enumerate(found.tokens):
+        assert choices[row, : len(tokens)].tolist() == tokens
+
+
+@torch.no_grad()
+def test_sampling_by_hand() -> None:
+    """Forced at steps 0, 2, 3 and not at 1 and 4: those read the best guess of the step before."""
+    network = make_network()
+    batch = random_batch([3, 5], [4, 4])
+    forced = torch.tensor([[True, False, True, True, False]] * 2)
+    sampled = decode(network, batch, forced)
+
+    inputs = batch.inputs.clone()
+    for i in (1, 4):  # a guess depends only on what was read before it
+        guesses = forced_logits(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
+        inputs[:, i] = guesses[:, i - 1].argmax(dim=-1)
+    assert not torch.equal(inputs, batch.inputs)
+    expected = decode(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
+    for one, two in zip(sampled, expected, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_sampling_differs_by_sentence_and_always_reads_the_first_token() -> None:
+    network = make_network()
+    batch = random_batch([5, 5, 5], [4, 4, 4])
+    forced = torch.ones_like(batch.inputs, dtype=torch.bool)
+    forced[:, 0] = False  # there is no guess yet
+    forced[1] = False
+    sampled = decode(network, batch, forced).features
+    teacher, free = decode(network, batch).features, decode(network, batch, torch.zeros_like(forced)).features
+    torch.testing.assert_close(sampled[[0, 2]], teacher[[0, 2]], rtol=0, atol=1e-5)
+    torch.testing.assert_close(sampled[1], free[1], rtol=0, atol=1e-5)
+    assert not torch.allclose(teacher[1], free[1])
+
+
+def test_gradients_flow_through_sampled_steps() -> None:
+    network = make_network()
+    batch = random_batch([3, 5], [4, 4])
+    decoded = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+    network.readout(decoded.features).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
+
+
+# ---------------------------------------------------------------------------------------------- select
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: tuple[Tensor, None]
+
+
+def test_select_keeps_the_shape_of_the_tree() -> None:
+    tree = Pair(torch.arange(3), (torch.arange(6).view(3, 2), None))
+    kept = select(tree, torch.tensor([2, 0]))
+    assert isinstance(kept, Pair)
+    assert kept.left.tolist() == [2, 0]
+    assert kept.right[0].tolist() == [[4, 5], [0, 1]]
+    assert kept.right[1] is None
+
+
+def test_select_by_sentence_and_hypothesis() -> None:
+    (kept,) = select((torch.arange(6).view(2, 3),), torch.tensor([[1], [0]]), torch.tensor([[2, 2], [0, 1]]))
+    assert kept.tolist() == [[5, 5], [0, 1]]
