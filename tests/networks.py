@@ -15,13 +15,37 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.types import EOS, PAD, SOS, UNK, Batch
+from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
 
 SOURCE_WORDS, TARGET_WORDS = 23, 19
 SOURCE_WIDTH, TARGET_WIDTH, UNITS, STATE, ENERGY = 3, 5, 2, 7, 13
 
+
+class Coverage(Attention):
+    """A variant with state, whether or not the package has one: e_j = sᵀ W h_j - Σ of α_j so far."""
+
+    stateful = True
+
+    def __init__(self, *, query_size: int, memory_size: int) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size)
+        self.key = nn.Linear(memory_size, query_size, bias=False)
+
+    def project(self, memory: Memory) -> Tensor:
+        return self.key(memory.states)
+
+    def begin(self, memory: Memory) -> Tensor:
+        return memory.states.new_zeros(memory.states.size(0), 1, memory.states.size(1))  # [B, 1, S]
+
+    def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
+        return torch.bmm(query, keys.transpose(1, 2)) - state  # [B, Q, S]
+
+    def advance(self, state: Tensor, weights: Tensor) -> Tensor:
+        return state + weights
+
+
 ATTENTIONS: dict[str, type[Attention]] = {
-    name: getattr(variants, name) for name in variants.__all__ if name != "Attention"
+    **{name: getattr(variants, name) for name in variants.__all__ if name != "Attention"},
+    "Coverage": Coverage,
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {"Additive": {"size": ENERGY, "bias": True}}
 """What a variant's constructor asks for beside the two sizes."""

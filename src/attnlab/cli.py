@@ -42,14 +42,6 @@ TORCH_DISTRIBUTED = (
 """What must not leak into a worker, which would take itself for a rank of somebody else's training."""
 
 
-class RunFailed(Exception):
-    """A worker ended without finishing; it has said why."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"the run ended with exit code {code}")
-        self.code = code
-
-
 def main() -> None:
     """Run the command line, and exit with 0 done, 1 failed, 2 wrong usage, 75 interrupted."""
     sys.exit(run(sys.argv[1:]))
@@ -83,54 +75,54 @@ def run(words: list[str]) -> int:
 
 
 def train(words: list[str]) -> int:
-    """`attnlab train`: Hydra composes, a worker trains."""
+    """`attnlab train`: Hydra composes, a worker trains each run; returns the worst exit code of them."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     from attnlab.compose import CONF, explain
 
+    codes = []
+
+    def launch(config: Any) -> float | None:
+        # A run that fails says so by its code: raised here, it would end the whole sweep it belongs to.
+        code, value = train_run(config)
+        codes.append(code)
+        return value
+
     # Hydra's own way with errors is to print several lines and leave; this makes it raise them instead.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = ["attnlab train", *words]
     try:
         hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(launch)()
-    except RunFailed as failed:
-        return failed.code
     except (HydraException, OmegaConfBaseException) as error:
         if os.environ.get("ATTNLAB_TRACEBACK"):
             raise
         print(f"attnlab: {explain(error)}", file=sys.stderr)
         return 2
-    return 0
+    return max(codes, default=0)
 
 
-def launch(config: Any) -> float | None:
+def train_run(config: Any) -> tuple[int, float | None]:
     """Train the run of a composed configuration in a worker, unless it is finished.
 
     Returns:
-        The best value of what the checkpoints are chosen by, for a sweeper that searches.
-
-    Raises:
-        RunFailed: if the worker did not finish.
+        The exit code, and the value of what the checkpoints are chosen by, for a sweeper that searches.
     """
     from attnlab import runs
 
     run = runs.prepare(config)
-    result = run.read_result()
-    if result.get("status") == "finished":
+    if run.read_result().get("status") == "finished":
         print(f"finished already: {run.directory}")
-        for name, value in result["metrics"].items():
+        for name, value in run.read_result()["metrics"].items():
             print(f"  {name:24} {value:.4f}")
         print("force=true starts over")
     else:
         print(f"run directory  {run.directory}", flush=True)
         code = start_worker(str(run.directory))
         if code != 0:
-            raise RunFailed(code)
-        result = run.read_result()
-    value: float | None = result["metrics"].get(config.checkpoint.monitor)
-    return value
+            return code, None
+    return 0, run.read_result()["metrics"].get(config.checkpoint.monitor)
 
 
 def start_worker(directory: str) -> int:

@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.errors import UserError
@@ -52,7 +53,7 @@ def all_keys(config: DictConfig) -> list[str]:
             for key in (f"{prefix}{name}", *walk(child, f"{prefix}{name}."))
         ]
 
-    return walk(OmegaConf.to_container(config), "")
+    return walk(OmegaConf.to_container(config, resolve=False), "")
 
 
 def suggest(name: str, known: list[str]) -> str:
@@ -63,14 +64,17 @@ def suggest(name: str, known: list[str]) -> str:
 
 def explain(error: HydraException | OmegaConfBaseException) -> str:
     """One line for what Hydra says in several, with the nearest name where a key was mistyped."""
-    text = str(error)
-    mistyped = re.search(r"Could not override '([^']+)'", text) or re.search(r"Key '([^']+)' is not in struct", text)
-    if mistyped is not None:
-        from hydra import compose, initialize_config_dir
-
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            keys = all_keys(compose("train", return_hydra_config=False))
-        key = mistyped[1]
-        return f"no setting {key!r}{suggest(key, keys)}; attnlab train --cfg job shows all settings"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines)
+    text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    option = re.search(r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?) Config search path", text)
+    if option is not None:
+        group, name, options = option.groups()
+        return f"no option {name!r} for {group}{suggest(name, options.split())}; there are {options}"
+    mistyped = re.search(r"Could not override '([^'@]+)'", text)
+    if mistyped is None:
+        return text
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        known = compose("train", return_hydra_config=True)
+    with open_dict(known):
+        del known["hydra"]
+    key = mistyped[1]
+    return f"no setting {key!r}{suggest(key, all_keys(known))} (attnlab train --cfg job shows all settings)"

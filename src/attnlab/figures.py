@@ -132,11 +132,11 @@ def curves(
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG in one piece, so that nobody ever reads half a picture; missing folders are made."""
+    """Write a PNG or SVG, as the name ends, in one piece, so that nobody reads half a picture."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        figure.savefig(unfinished, format="png", dpi=150, bbox_inches="tight")
+        figure.savefig(unfinished, format=path.suffix[1:], dpi=150, bbox_inches="tight")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

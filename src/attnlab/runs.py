@@ -126,6 +126,7 @@ def identify(config: DictConfig) -> str:
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     identity = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
+    identity["data"] = {key: value for key, value in plain["data"].items() if key != "cache"}
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
 
 

@@ -21,10 +21,9 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
     Args:
         network: in evaluation mode.
         batch: whose sources are read; its targets are not.
-        max_length: give up after this many tokens (EOS not counted).
+        max_length: EOS is the only choice after this many tokens.
     """
-    mask = batch.source_mask
-    encoded, state = network.encode(batch.source, batch.source_lengths, mask)
+    encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
     size, width = batch.source.shape
     device = batch.source.device
     tokens = torch.full((size, max_length + 1), PAD, device=device)  # [B, T]
@@ -34,7 +33,7 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
     for step in range(max_length + 1):
         logits, attended, state = network.step(last, state, encoded)
-        best, last = logits.float().log_softmax(dim=-1).max(dim=-1)  # [live, 1]
+        best, last = _log_probabilities(logits, must_end=step == max_length).max(dim=-1)  # [live, 1]
         tokens[live, step] = last[:, 0]
         weights[live, step] = attended[:, 0].float()
         scores[live] += best[:, 0]
@@ -45,13 +44,21 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
         if len(going_on) < len(live):
             live, last = live[going_on], last[going_on]
             encoded, state = select(encoded, going_on), select(state, going_on)
-    lengths = batch.source_lengths.tolist()
+    lengths, totals, weights = batch.source_lengths.tolist(), scores.tolist(), weights.cpu()
     outputs = []
     for row, ids in enumerate(tokens.tolist()):
-        end = next((i for i, token in enumerate(ids) if token == EOS), max_length)
-        steps = min(end + 1, max_length + 1)
-        outputs.append((ids[:end], float(scores[row]) / steps, weights[row, :steps, : lengths[row]].cpu()))
+        end = ids.index(EOS)
+        outputs.append((ids[:end], totals[row] / (end + 1), weights[row, : end + 1, : lengths[row]]))
     return Hypotheses(*([[part] for part in parts] for parts in zip(*outputs, strict=True)))
+
+
+def _log_probabilities(logits: Tensor, *, must_end: bool) -> Tensor:
+    """[..., V] in fp32; where a sentence must end, -inf for all but EOS."""
+    logs = logits.float().log_softmax(dim=-1)
+    if must_end:
+        elsewhere = torch.arange(logs.size(-1), device=logs.device) != EOS
+        logs = logs.masked_fill(elsewhere, float("-inf"))
+    return logs
 
 
 class _Finished(NamedTuple):
@@ -77,7 +84,7 @@ def beam(
         network: in evaluation mode.
         batch: whose sources are read; its targets are not.
         size: K.
-        max_length: hypotheses still open after this many tokens are taken as they are.
+        max_length: EOS is the only choice after this many tokens.
         length_penalty: 0 compares sums of log-probabilities, 1 means.
     """
     encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
@@ -99,12 +106,11 @@ def beam(
     for step in range(max_length + 1):
         logits, attended, state = network.step(last, state, encoded)
         weights[step, live, : attended.size(1)] = attended.float()
-        totals = sums[..., None] + logits.float().log_softmax(dim=-1)  # [live, Q, V]
+        totals = sums[..., None] + _log_probabilities(logits, must_end=step == max_length)  # [live, Q, V]
         vocabulary = totals.size(-1)
         best, flat = totals.flatten(1).topk(min(2 * size, totals[0].numel()), dim=-1)  # [live, 2K]
         token, parent = flat % vocabulary, flat // vocabulary
-        # The last step ends whatever is open, so there every one of the first K counts as finished.
-        ends = (token == EOS) | (step == max_length)  # [live, 2K]
+        ends = token == EOS  # [live, 2K]
         _finish(finished, live, step, best[:, :size], parent[:, :size], ends[:, :size], length_penalty)
         if step == max_length:
             break
@@ -134,8 +140,9 @@ def _finish(
 ) -> None:
     """Note the hypotheses [live, K] that ended at this step, as far as there is room for K a sentence."""
     size = finished.scores.size(1)
+    ends = ends & best.isfinite()  # what ended before cannot end again
     slots = finished.counts[live, None] + ends.cumsum(dim=1) - 1  # [live, K]
-    row, rank = (ends & (slots < size) & best.isfinite()).nonzero(as_tuple=True)
+    row, rank = (ends & (slots < size)).nonzero(as_tuple=True)
     slot = slots[row, rank]
     finished.scores[live[row], slot] = best[row, rank] / (step + 1) ** length_penalty
     finished.steps[live[row], slot] = step
@@ -146,22 +153,23 @@ def _finish(
 def _read_back(
     finished: _Finished, tokens: Tensor, parents: Tensor, weights: Tensor, source_lengths: Tensor
 ) -> Hypotheses:
-    """Follow each finished hypothesis from its end to its beginning."""
-    tokens, parents, weights = tokens.cpu(), parents.cpu(), weights.cpu()
+    """The finished hypotheses of each sentence, best first, each followed from its end to its beginning."""
+    finished = _Finished(*(tensor.cpu() for tensor in finished))
+    said, origins, weights = tokens.tolist(), parents.tolist(), weights.cpu()
     found = Hypotheses([], [], [])
     for sentence, length in enumerate(source_lengths.tolist()):
-        scores, order = finished.scores[sentence].cpu().sort(descending=True, stable=True)
-        outputs = []
-        for score, slot in zip(scores.tolist(), order.tolist(), strict=True):
-            if score == float("-inf"):
-                continue
-            end, beam = int(finished.steps[sentence, slot]), int(finished.parents[sentence, slot])
-            ids, rows = [], [weights[end, sentence, beam, :length]]
+        scores, order = finished.scores[sentence].sort(descending=True, stable=True)
+        slots = order[scores.isfinite()]
+        ends, beams = finished.steps[sentence, slots].tolist(), finished.parents[sentence, slots].tolist()
+        paths = []
+        for end, beam in zip(ends, beams, strict=True):
+            ids, path = [], [beam]  # path: the beam that took each step
             for step in range(end - 1, -1, -1):
-                ids.append(int(tokens[step, sentence, beam]))
-                beam = int(parents[step, sentence, beam])
-                rows.append(weights[step, sentence, beam, :length])
-            outputs.append((ids[::-1], score, torch.stack(rows[::-1])))
-        for part, values in zip(found, zip(*outputs, strict=True), strict=True):
-            part.append(list(values))  # type: ignore[arg-type]
+                ids.append(said[step][sentence][path[-1]])
+                path.append(origins[step][sentence][path[-1]])
+            rows = weights[torch.arange(end + 1), sentence, path[::-1], :length]  # [end + 1, S]
+            paths.append((ids[::-1], rows))
+        found.tokens.append([ids for ids, _ in paths])
+        found.scores.append(scores[: len(paths)].tolist())
+        found.weights.append([rows for _, rows in paths])
     return found

@@ -30,10 +30,11 @@ def main(directory: str) -> int:
     _start_logging(run, leads=leads)
     if leads:
         run.write_result("running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv)))
-    # Imported late, so that a run that cannot start says so at once.
+    # Imported late: result.json says "running" seconds earlier.
     from attnlab.callbacks import Interrupted
     from attnlab.train import train
 
+    _quieten_lightning()
     try:
         scores = train(run.read_config(), run)
     except Interrupted:
@@ -70,6 +71,10 @@ def _start_logging(run: Run, *, leads: bool) -> None:
         terminal = RichHandler(console=Console(stderr=True), show_path=False, show_time=False, show_level=False)
         terminal.setLevel(logging.INFO)
         log.addHandler(terminal)
+
+
+def _quieten_lightning() -> None:
+    """Let what Lightning says go to train.log alone; on import it gives its loggers a terminal of their own."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from networks import make_batch
 
 from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
 from attnlab.types import Memory
+from networks import make_batch
 
 B, S, D, L, H = 2, 3, 4, 2, 7
 
@@ -18,7 +18,9 @@ B, S, D, L, H = 2, 3, 4, 2, 7
 def make_memory(*, with_cell: bool = True, layers: int = L) -> Memory:
     """Hidden states of 0, 1, 2 … and cells 100 above."""
     hidden = torch.arange(float(B * layers * D)).view(B, layers, D)
-    return Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool), hidden, hidden + 100 if with_cell else None)
+    return Memory(
+        torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool), hidden, hidden + 100 if with_cell else None
+    )
 
 
 def make_linear(*, layers: int = L, states_per_layer: int = 2, size: int = H, **options: Any) -> LinearBridge:

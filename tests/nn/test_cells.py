@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from networks import randomise
 from torch import nn
 
 from attnlab.nn.cells import CELLS, CellStack
+from networks import randomise
 
 B, Q, E, U, H = 2, 3, 5, 7, 11
 cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -56,7 +56,9 @@ def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, late_size: int) -
 
     x, u = torch.randn(B, T, E), torch.randn(B, T, late_size)
     state = tuple(random_state(cell, B, 1, H) for _ in range(layers))
-    first = tuple(torch.stack([layer[part][:, 0] for layer in state]) for part in range(stack.states_per_layer))
+    first = tuple(
+        torch.stack([layer[part][:, 0] for layer in state]) for part in range(stack.states_per_layer)
+    )
     expected, final = theirs(torch.cat([x, u], dim=-1), first if cell == "lstm" else first[0])
     final = final if cell == "lstm" else (final,)
 

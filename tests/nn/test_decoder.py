@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from networks import ATTENTIONS, ORDERS, forced_logits, make_network, random_batch, stepwise
 from torch import Tensor, nn
 
 from attnlab.nn.seq2seq import Seq2Seq, select
+from networks import ATTENTIONS, ORDERS, forced_logits, make_network, random_batch, stepwise
 
 every_decoder = pytest.mark.parametrize(
     ("order", "cell", "layers", "attention"), list(product(ORDERS, ["lstm", "gru"], [1, 2], ATTENTIONS))

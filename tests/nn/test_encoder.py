@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import randomise
 
 from attnlab.nn.encoder import Encoder
 from attnlab.types import Memory
+from networks import randomise
 
 E, UNITS, WIDEST = 3, 5, 7
 kinds = pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_shapes(cell: str, layers: int, bidirectional: bool) -> None:
 
 @kinds
 @given(lengths=st.lists(st.integers(1, WIDEST), min_size=1, max_size=4), extra=st.integers(0, 3))
+@settings(max_examples=20)
 @torch.no_grad()
 def test_each_sentence_is_read_as_if_alone(
     cell: str, layers: int, bidirectional: bool, lengths: list[int], extra: int
@@ -67,7 +68,9 @@ def test_each_sentence_is_read_as_if_alone(
         torch.testing.assert_close(together.hidden[row], hidden.reshape(layers, -1), rtol=0, atol=1e-6)
         if cell == "lstm":
             assert together.cell is not None
-            torch.testing.assert_close(together.cell[row], final[1][:, 0].reshape(layers, -1), rtol=0, atol=1e-6)
+            torch.testing.assert_close(
+                together.cell[row], final[1][:, 0].reshape(layers, -1), rtol=0, atol=1e-6
+            )
 
 
 @torch.no_grad()

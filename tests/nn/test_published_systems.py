@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from networks import forced_logits, random_batch, randomise, stepwise
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
@@ -23,6 +22,7 @@ from attnlab.nn.encoder import Encoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Memory
+from networks import forced_logits, random_batch, randomise, stepwise
 
 V_X, V_Y = 23, 19  # vocabularies
 E_X, E_Y = 3, 5  # embeddings
@@ -341,7 +341,10 @@ def test_same_number_of_parameters(system: str) -> None:
         for name, parameter in theirs.named_parameters()
         if name == "attend.v.bias" or (name.startswith("start_") and isinstance(ours.bridge, ZeroBridge))
     )
-    assert len(parameters_to_vector(ours.parameters())) == len(parameters_to_vector(theirs.parameters())) - unused
+    assert (
+        len(parameters_to_vector(ours.parameters()))
+        == len(parameters_to_vector(theirs.parameters())) - unused
+    )
 
 
 @torch.no_grad()

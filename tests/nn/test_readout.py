@@ -4,11 +4,11 @@ from itertools import permutations
 
 import pytest
 import torch
-from networks import randomise
 from torch import nn
 
 from attnlab.nn.decoder import DecoderOutput
 from attnlab.nn.readout import Readout
+from networks import randomise
 
 B, T, H, D, E, V, S = 2, 3, 5, 7, 11, 13, 17
 SIZES = {"state_size": H, "context_size": D, "input_size": E, "vocabulary_size": V}
@@ -19,7 +19,9 @@ def decoded() -> tuple[DecoderOutput, torch.Tensor]:
     return output, torch.randn(B, T, E)
 
 
-@pytest.mark.parametrize("parts", [p for n in (1, 2, 3) for p in permutations(["state", "context", "input"], n)])
+@pytest.mark.parametrize(
+    "parts", [p for n in (1, 2, 3) for p in permutations(["state", "context", "input"], n)]
+)
 @torch.no_grad()
 def test_sees_its_parts_in_their_order(parts: tuple[str, ...]) -> None:
     readout = Readout(**SIZES, parts=parts)
@@ -85,7 +87,9 @@ def test_tied_weights_are_one_parameter() -> None:
     assert isinstance(readout.resize, nn.Identity)
     output = DecoderOutput(torch.randn(B, T, E), torch.randn(B, T, D), torch.randn(B, T, S))
     logits = readout(readout.features(output, torch.randn(B, T, E)))
-    torch.testing.assert_close(logits, output.states @ table.weight.T + readout.output.bias, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        logits, output.states @ table.weight.T + readout.output.bias, rtol=0, atol=1e-5
+    )
     logits.sum().backward()
     assert table.weight.grad is not None
 

@@ -6,6 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
+
+from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
+from attnlab.search import greedy
+from attnlab.types import Batch
 from networks import (
     ATTENTIONS,
     ORDERS,
@@ -17,11 +22,6 @@ from networks import (
     random_batch,
     random_rows,
 )
-from torch import Tensor
-
-from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
-from attnlab.search import greedy
-from attnlab.types import Batch
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 7), st.integers(0, 5)), min_size=1, max_size=4)
 
@@ -49,12 +49,8 @@ def test_padding_and_batch_mates_change_no_logit(
         single = make_batch([source], [target])
         alone = decode(network, single)
         steps, width = len(target) + 1, len(source)
-        torch.testing.assert_close(
-            logits[row, :steps], network.readout(alone.features)[0], rtol=0, atol=1e-5
-        )
-        torch.testing.assert_close(
-            together.weights[row, :steps, :width], alone.weights[0], rtol=0, atol=1e-5
-        )
+        torch.testing.assert_close(logits[row, :steps], network.readout(alone.features)[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.weights[row, :steps, :width], alone.weights[0], rtol=0, atol=1e-5)
         assert not together.weights[row, :, width:].any()
 
 
@@ -164,3 +160,25 @@ def test_select_keeps_the_shape_of_the_tree() -> None:
 def test_select_by_sentence_and_hypothesis() -> None:
     (kept,) = select((torch.arange(6).view(2, 3),), torch.tensor([[1], [0]]), torch.tensor([[2, 2], [0, 1]]))
     assert kept.tolist() == [[5, 5], [0, 1]]
+
+
+# ------------------------------------------------------------------------------------- mixed precision
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_mixed_precision(order: str, attention: str, cell: str) -> None:
+    network = make_network(order=order, attention=attention, cell=cell, layers=2, spread=0.5)
+    batch = random_batch([3, 7, 5], [4, 2, 5])
+    with torch.autocast("cpu", torch.bfloat16):
+        decoded = decode(network, batch)
+        sampled = decode(network, batch, torch.ones_like(batch.inputs, dtype=torch.bool))
+        logits = network.readout(decoded.features)
+        found = greedy(network, batch, max_length=5)
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.float(), forced_logits(network, batch), rtol=0, atol=0.1)
+    torch.testing.assert_close(decoded.features.float(), sampled.features.float(), rtol=0, atol=0.1)
+    assert len(found.tokens) == 3
+    logits.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in network.parameters())

@@ -95,15 +95,15 @@ def encode(
     `UserError` at a source without tokens.
     """
     end = [EOS] if source_end else []
-    source_room = _room("max_source_length", max_source_length, marks=len(end))
-    target_room = _room("max_target_length", max_target_length, marks=1)
+    source_room = _room("batching.max_source_length", max_source_length, marks=len(end))
+    target_room = _room("batching.max_target_length", max_target_length, marks=1)
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = vocabularies.target.encode_all([pair.target for pair in pairs])
     for number, (pair, source) in enumerate(zip(pairs, sources, strict=True), start=1):
         if not source:
             raise UserError(
                 f"pair {number} of {len(pairs)}: the tokenizer leaves nothing of the source {pair.source!r} "
-                f"(target {pair.target!r}): mend or remove that pair, or let tokenizer.source drop less"
+                f"(target {pair.target!r}): mend or remove that pair, or drop less (tokenizer.drop)"
             )
     return Examples(
         Sequences.of([source[:source_room] + end for source in sources]),
@@ -128,9 +128,10 @@ class BatchOrder(Sampler[list[int]]):
     `like_length`.
 
     by="sentences"
-        A batch holds `size` pairs or one less or, for the count to come out even among `world` ranks,
-        somewhat fewer. With `like_length`, pairs are shuffled and dealt to pools of `pool` steps (a step is a
-        batch a rank), sorted by length inside each pool, and cut into batches.
+        A batch holds at most `size` pairs, and batches differ by at most one; there are as few as come out
+        even among `world` ranks. (Only where `size` is 1 may some hold 2, for that.) With `like_length`,
+        pairs are shuffled and dealt to pools of `pool` steps (a step is a batch a rank), sorted by length
+        inside each pool, and cut into batches.
     by="tokens"
         The padded tokens of a batch, (longest source + longest target) · B, are at most `size`; a longer
         pair makes a batch by itself. The whole split is sorted, equal lengths in random order, so that the
@@ -160,13 +161,16 @@ class BatchOrder(Sampler[list[int]]):
         self._world = world
         if by == "tokens":
             if not like_length:
-                raise UserError("by=tokens sorts by length: set like_length=true or by=sentences")
+                raise UserError(
+                    "batching.by=tokens sorts by length: set batching.like_length=true, or "
+                    "batching.by=sentences"
+                )
             sizes = _token_sizes(source_lengths, target_lengths, size=size, world=world)
             pools = np.zeros(len(sizes), dtype=np.int64)
         else:
             sizes = _even_sizes(len(source_lengths), size=size, world=world)
             if pool < 1:
-                raise UserError(f"pool={pool}: a pool holds at least 1 batch")
+                raise UserError(f"batching.pool={pool}: a pool holds at least 1 batch")
             pools = np.arange(len(sizes)) // (pool * world)
         self._bounds = np.cumsum(sizes)[:-1]  # [batches - 1]: where one batch ends and the next begins
         self._pools = np.repeat(pools, sizes)  # [N]: the pool of each place in the order
@@ -238,9 +242,8 @@ def _token_sizes(
     count = longest_target = 0
     for source, target in zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True):
         longest_target = max(longest_target, target)
-        if (
-            count and (source + longest_target) * (count + 1) > size
-        ):  # sources come sorted: this is the longest
+        # Sources come sorted, so this one is the longest.
+        if count and (source + longest_target) * (count + 1) > size:
             sizes.append(count)
             count, longest_target = 0, target
         count += 1
@@ -250,8 +253,8 @@ def _token_sizes(
         half = sizes[largest] // 2
         if half == 0:
             raise UserError(
-                f"batch_size={size} tokens makes {len(sizes)} batches of one pair, which {world} processes "
-                "cannot share evenly: allow more tokens"
+                f"batching.batch_size={size} tokens makes {len(sizes)} batches of one pair, which {world} "
+                "processes cannot share evenly: allow more tokens"
             )
         sizes[largest : largest + 1] = [half, sizes[largest] - half]
     return np.array(sizes)
@@ -259,6 +262,6 @@ def _token_sizes(
 
 def _check(total: int, size: int, world: int) -> None:
     if size < 1:
-        raise UserError(f"batch_size={size}: a batch holds at least 1")
+        raise UserError(f"batching.batch_size={size}: a batch holds at least 1")
     if total < world:
         raise UserError(f"{total} pairs cannot give each of {world} processes a batch: use fewer processes")

@@ -78,6 +78,8 @@ class Seq2SeqData(LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Encode the splits that this stage reads."""
+        if getattr(self.trainer, "overfit_batches", 0):  # an attribute that Lightning does not declare
+            raise UserError("trainer.overfit_batches undoes the batching: use trainer.limit_train_batches")
         for split in SPLITS[stage]:
             if split not in self._examples:
                 self._examples[split] = encode(
@@ -148,10 +150,6 @@ def _position(trainer: Trainer, length: int) -> tuple[int, int]:
     From the count of all batches ever begun, which is right at the end of an epoch too. Lightning
     checkpoints inside a batch's last hook, when that batch is begun but not yet counted as completed.
     """
-    if getattr(trainer, "overfit_batches", 0):  # an attribute that Lightning does not declare
-        raise UserError(
-            "trainer.overfit_batches replaces the order of training: use trainer.limit_train_batches"
-        )
     limit = trainer.limit_train_batches
     epoch = min(length, limit) if isinstance(limit, int) else int(length * limit)
     return divmod(trainer.fit_loop.epoch_loop.batch_progress.total.ready, max(epoch, 1))

@@ -28,8 +28,6 @@ MARKS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}
 """The tokens that stand for no text, as they are shown."""
 UNKNOWN = "<unk>"
 """How a piece outside the vocabulary is shown. A corpus that writes `<unk>` itself means the same."""
-SPECIALS = len(MARKS) + 1
-"""The ids below this are special in every open vocabulary."""
 
 
 class Tokenizer:
@@ -137,7 +135,7 @@ def train_vocabularies(
     if shared:
         if target is not None:
             raise UserError(
-                "shared=true learns one vocabulary for both sides: leave the target's tokenizer out"
+                "shared_vocabulary=true learns one vocabulary for both sides: leave target_tokenizer out"
             )
         both = source(chain((pair.source for pair in train), (pair.target for pair in train)))
         return Vocabularies(both, both)
@@ -221,28 +219,29 @@ def characters(
     )
 
 
-def bpe(texts: Iterable[str], *, size: int) -> Tokenizer:
+def bpe(texts: Iterable[str], *, max_size: int) -> Tokenizer:
     """Subwords by byte-pair encoding [Sennrich et al. 2016].
 
-    The most frequent neighbours merge until V = `size`, or until no pair is left. A space is written `▁` at
-    the beginning of the next token, and a text begins as if a space stood before it. Decoding gives a text
-    back to the last space, with two exceptions: one space at its very beginning is lost, and a `▁` in the
-    text comes back as a space. Raises `UserError` where `size` has no room for every character of the texts.
+    The most frequent neighbours merge until there are `max_size` subwords, besides the special tokens, or
+    no pair is left. A space is written `▁` at the beginning of the next token, and a text begins as if a
+    space stood before it. Decoding gives a text back to the last space, with two exceptions: one space at
+    its very beginning is lost, and a `▁` in the text comes back as a space. Raises `UserError` where
+    `max_size` has no room for every character of the texts.
     """
-    trainer = trainers.BpeTrainer(vocab_size=size - len(MARKS), special_tokens=[UNKNOWN], show_progress=False)
-    return _subwords(_learn(models.BPE(unk_token=UNKNOWN), trainer, _with_room(texts, size)).model)
+    trainer = trainers.BpeTrainer(vocab_size=max_size + 1, special_tokens=[UNKNOWN], show_progress=False)
+    return _subwords(_learn(models.BPE(unk_token=UNKNOWN), trainer, _with_room(texts, max_size)).model)
 
 
-def unigram(texts: Iterable[str], *, size: int) -> Tokenizer:
-    """Subwords by a unigram language model [Kudo 2018]: the likeliest segmentation over V = `size` pieces.
+def unigram(texts: Iterable[str], *, max_size: int) -> Tokenizer:
+    """Subwords by a unigram language model [Kudo 2018]: the likeliest segmentation of a text.
 
-    Spaces are treated, and `UserError` is raised, as by `bpe`. Unknown characters that stand side by side
-    are one unknown piece.
+    There are at most `max_size` subwords, besides the special tokens. Spaces are treated, and `UserError`
+    is raised, as by `bpe`. Unknown characters that stand side by side are one unknown piece.
     """
     trainer = trainers.UnigramTrainer(
-        vocab_size=size - len(MARKS), special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
+        vocab_size=max_size + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
     )
-    learnt = _learn(models.Unigram(), trainer, _with_room(texts, size))
+    learnt = _learn(models.Unigram(), trainer, _with_room(texts, max_size))
     return _subwords(models.Unigram(_settled(json.loads(learnt.to_str())["model"]["vocab"]), unk_id=0))
 
 
@@ -327,14 +326,14 @@ def _some(texts: Iterable[str]) -> list[str]:
     return listed
 
 
-def _with_room(texts: Iterable[str], size: int) -> list[str]:
+def _with_room(texts: Iterable[str], max_size: int) -> list[str]:
     """The texts, if a vocabulary of this size can hold all their characters."""
     listed = _some(texts)
-    needed = SPECIALS + len({"▁"}.union(*listed) - {" "})
-    if size < needed:
+    needed = len({"▁"}.union(*listed) - {" "})
+    if max_size < needed:
         raise UserError(
-            f"a vocabulary of size={size} is too small: the training texts need {needed}, "
-            f"for {SPECIALS} special tokens and each of their characters"
+            f"tokenizer.max_size={max_size} is too small: the training texts hold {needed} characters, "
+            "and each needs a place"
         )
     return listed
 
@@ -344,6 +343,7 @@ def _any_of(setting: str, names: Sequence[str]) -> Regex:
     for name in names:
         if name not in CHARACTERS:
             raise UserError(
-                f"{setting}: no class of characters is called {name!r}; there are {', '.join(CHARACTERS)}"
+                f"tokenizer.{setting}: no class of characters is called {name!r}; there are "
+                f"{', '.join(CHARACTERS)}"
             )
     return Regex("|".join(CHARACTERS[name] for name in names))

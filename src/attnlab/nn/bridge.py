@@ -116,7 +116,7 @@ class LinearBridge(nn.Module):
         states = tuple(
             tuple(
                 self.activation(linear(final[:, read + layer, self.skip :]))[:, None]  # [B, 1, H]
-                for linear, final in zip(maps, finals, strict=True)  # type: ignore[arg-type]
+                for linear, final in zip(maps, finals, strict=True)  # type: ignore[call-overload]
             )
             for layer, maps in enumerate(self.maps)
         )

@@ -89,7 +89,7 @@ class BahdanauDecoder(nn.Module):
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
         outputs = []
-        for ahead in self.cells.ahead(embedded).split(1, dim=1):  # [B, 1, gates]
+        for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
             output, state = self._advance(ahead, state, memory, keys)
             outputs.append(output)
         return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
@@ -164,7 +164,7 @@ class LuongDecoder(nn.Module):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
-        steps = self.cells.ahead(embedded).split(1, dim=1)  # each [B, 1, gates]
+        steps = torch.split(self.cells.ahead(embedded), 1, dim=1)  # each [B, 1, gates]
         if self.feed_size or self.attention.stateful:
             outputs = []
             for ahead in steps:

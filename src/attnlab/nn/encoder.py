@@ -71,5 +71,5 @@ class Encoder(nn.Module):
 
     def _side_by_side(self, final: Tensor) -> Tensor:
         """Torch's [L * directions, B, units] as [B, L, D]."""
-        by_layer = final.unflatten(0, (self.layers, self.directions))  # [L, directions, B, units]
+        by_layer = final.view(self.layers, self.directions, *final.shape[1:])  # [L, directions, B, units]
         return by_layer.permute(2, 0, 1, 3).flatten(2)  # [B, L, D]
