@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -198,7 +199,7 @@ def test_n_best_are_sorted_and_distinct(seed: int, size: int, ends: float) -> No
 
 
 def searches(size: int) -> Any:
-    return greedy if size == 1 else lambda *given, **options: beam(*given, size=size, **options)
+    return greedy if size == 1 else partial(beam, size=size)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -266,13 +267,26 @@ def test_search_reads_no_target(size: int) -> None:
     same(searches(size)(network, batch, max_length=5), searches(size)(network, other, max_length=5))
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_finished_sentences_leave_the_batch(size: int) -> None:
-    """No step is taken for a sentence that is done."""
-    network = make(11, ends=1.0)
-    batch = random_batch([7, 1, 3, 5, 2, 4])
+def count_steps(network: Seq2Seq) -> list[int]:
+    """How many sentences take part in each step from now on."""
     rows: list[int] = []
     network.decoder.attention.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
+    return rows
+
+
+@pytest.mark.parametrize("search", [greedy, partial(beam, size=1)])
+def test_no_step_is_taken_for_a_sentence_that_is_done(search: Any) -> None:
+    network = make(11, ends=1.0)
+    rows = count_steps(network)
+    found = search(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
+    assert sum(rows) == sum(len(tokens[0]) + 1 for tokens in found.tokens)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_no_sentence_waits_for_another(size: int) -> None:
+    network = make(11, ends=1.0)
+    batch = random_batch([7, 1, 3, 5, 2, 4])
+    rows = count_steps(network)
     searches(size)(network, batch, max_length=20)
     together = sum(rows)
     rows.clear()

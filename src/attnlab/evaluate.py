@@ -37,6 +37,9 @@ def main(words: list[str]) -> int:
     folder = run.directory / "evaluations" / _name(split, options.overrides)
     trainer = instantiate(
         config.trainer,
+        devices=1,  # the scores of one process are those of many
+        num_nodes=1,
+        strategy="auto",
         logger=False,
         callbacks=[Predictions(folder)],
         use_distributed_sampler=False,

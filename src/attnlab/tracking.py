@@ -50,7 +50,7 @@ class MetricsFile(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a line for each metric."""
         fresh = not self.path.exists()
-        epoch = int(metrics.get("epoch", -1))
+        epoch = int(metrics["epoch"]) if "epoch" in metrics else ""
         with self.path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             if fresh:

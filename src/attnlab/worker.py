@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 from rich.console import Console
@@ -75,6 +76,8 @@ def _start_logging(run: Run, *, leads: bool) -> None:
 
 def _quieten_lightning() -> None:
     """Let what Lightning says go to train.log alone; on import it gives its loggers a terminal of their own."""
+    for advice in (".*LeafSpec.* is deprecated", ".*does not have many workers", ".*is not resumable"):
+        warnings.filterwarnings("ignore", advice)
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -120,6 +120,16 @@ def test_the_module_keeps_nothing(name: str) -> None:
         assert torch.equal(one, two)
 
 
+def test_state_is_handed_on_by_the_caller() -> None:
+    attention, query, memory = make("Coverage")
+    keys, state = attention.project(memory), attention.begin(memory)
+    _, first, state = attention(query, memory, keys, state)
+    _, second, state = attention(query, memory, keys, state)
+    torch.testing.assert_close(state, first + second)
+    scores = attention.score(query, keys, first)
+    torch.testing.assert_close(second, masked_softmax(scores, memory.mask[:, None]))
+
+
 @variants
 def test_gradients(name: str) -> None:
     attention, query, memory = make(name, torch.float64)

@@ -56,17 +56,17 @@ def test_a_context_of_width_0_adds_nothing() -> None:
 
 @torch.no_grad()
 def test_maxout_by_hand() -> None:
-    """t = (4, -1), U t + b' = (4, -1, 3, 2·4 - 1): the pairs' larger are 4 and 7, and W doubles."""
+    """t = (4, -1), U t + b' = (4, -1, 4 - 1, 1 + 1): the pairs' larger are 4 and 3, and W doubles."""
     readout = Readout(state_size=2, context_size=0, input_size=1, vocabulary_size=2, maxout=2)
     assert readout.maxout is not None
-    readout.maxout.weight.copy_(torch.tensor([[1.0, 0], [0, 1], [1, 1], [2, 0]]))
-    readout.maxout.bias.copy_(torch.tensor([0.0, 0, 0, -1]))
+    readout.maxout.weight.copy_(torch.tensor([[1.0, 0], [0, 1], [1, 1], [0, -1]]))
+    readout.maxout.bias.copy_(torch.tensor([0.0, 0, 0, 1]))
     readout.output.weight.copy_(2 * torch.eye(2))
     readout.output.bias.zero_()
     output = DecoderOutput(torch.tensor([[[4.0, -1.0]]]), torch.zeros(1, 1, 0), torch.zeros(1, 1, S))
     features = readout.features(output, torch.zeros(1, 1, 1))
-    assert features.tolist() == [[[4, 7]]]
-    assert readout(features).tolist() == [[[8, 14]]]
+    assert features.tolist() == [[[4, 3]]]
+    assert readout(features).tolist() == [[[8, 6]]]
 
 
 def test_dropout_is_on_the_parts_and_only_in_training() -> None:

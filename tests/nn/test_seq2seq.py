@@ -167,9 +167,9 @@ def test_select_by_sentence_and_hypothesis() -> None:
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_mixed_precision(order: str, attention: str, cell: str) -> None:
-    network = make_network(order=order, attention=attention, cell=cell, layers=2, spread=0.5)
+def test_mixed_precision(order: str, attention: str) -> None:
+    cell = "gru" if order == "luong" else "lstm"
+    network = make_network(order=order, attention=attention, cell=cell, spread=0.5)
     batch = random_batch([3, 7, 5], [4, 2, 5])
     with torch.autocast("cpu", torch.bfloat16):
         decoded = decode(network, batch)

@@ -64,11 +64,14 @@ class Pictures(Callback):
 
 
 def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
-    """Draw what a run logged: `loss.png`, `learning_rate.png`, and a picture a score."""
-    pictures = {"loss": ["train/loss_epoch", "val/loss"]}
-    pictures |= {"learning_rate": [name for name in series if name.startswith("lr-")]}
-    pictures |= {name.split("/")[1]: [name] for name in series if name.startswith("val/") and name != "val/loss"}
+    """Draw what a run logged: `loss.png`, `learning_rate.png`, `accuracy.png` and `bleu.png`."""
+    pictures = {
+        "loss": ["train/loss_epoch", "val/loss"],
+        "learning_rate": [name for name in series if name.startswith("lr-")],
+        "accuracy": ["val/token_accuracy", "val/exact_match", "val/parses"],
+        "bleu": ["val/bleu", "val/chrf", "val/conala_bleu"],
+    }
     for title, names in pictures.items():
         drawn = {name: series[name] for name in names if name in series}
         if drawn:
-            figures.save(figures.curves(drawn, title="", y_label=title.replace("_", " ")), folder / f"{title}.png")
+            figures.save(figures.curves(drawn, y_label=title.replace("_", " ")), folder / f"{title}.png")

@@ -27,12 +27,12 @@ class Throughput(Callback):
     def on_train_batch_end(
         self,
         trainer: Trainer,
-        pl_module: LightningModule,
+        pl_module: LightningModule,  # noqa: ARG002
         outputs: Any,  # noqa: ARG002
         batch: Batch,
         batch_idx: int,  # noqa: ARG002
     ) -> None:
-        """Count the batch, and log at the trainer's own pace."""
+        """Count the batch, and log once as many steps are timed as the trainer logs after."""
         now = time.perf_counter()
         if self.since is not None:
             self.seconds += now - self.since
@@ -44,7 +44,8 @@ class Throughput(Callback):
                 "throughput/tokens_per_second": float(self.tokens) / self.seconds,
                 "throughput/steps_per_second": self.steps / self.seconds,
             }
-            pl_module.log_dict(values, rank_zero_only=True)
+            for logger in trainer.loggers:
+                logger.log_metrics(values, step=trainer.global_step - 1)
             self.tokens, self.steps, self.seconds = 0, 0, 0.0
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002

@@ -16,7 +16,7 @@ from attnlab.types import Memory
 
 
 def final_states(memory: Memory, count: int) -> list[Tensor]:
-    """The encoder's final hidden state, and for count = 2 its final cell (or the hidden state again): [B, L, D]."""
+    """The encoder's final hidden state, and for count = 2 its cell, too (or h again): each [B, L, D]."""
     if memory.hidden is None:
         raise ValueError("this memory has no final states to start a decoder from: use bridge=zero")
     cell = memory.hidden if memory.cell is None else memory.cell
@@ -26,7 +26,15 @@ def final_states(memory: Memory, count: int) -> list[Tensor]:
 class ZeroBridge(nn.Module):
     """s_0 = 0."""
 
-    def __init__(self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int):  # noqa: ARG002
+    def __init__(
+        self,
+        *,
+        memory_size: int,  # noqa: ARG002
+        encoder_layers: int,  # noqa: ARG002
+        size: int,
+        layers: int,
+        states_per_layer: int,
+    ) -> None:
         super().__init__()
         self.size = size
         self.layers = layers
@@ -45,12 +53,14 @@ class CopyBridge(nn.Module):
         ValueError: if the two differ in size or in layers.
     """
 
-    def __init__(self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int):
+    def __init__(
+        self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int
+    ):
         super().__init__()
         if (memory_size, encoder_layers) != (size, layers):
             raise ValueError(
-                f"bridge=copy hands {encoder_layers} final states of size {memory_size} to a decoder of {layers} "
-                f"layers of size {size}; make them equal or use bridge=linear"
+                f"bridge=copy hands {encoder_layers} final states of size {memory_size} to a decoder of "
+                f"{layers} layers of size {size}; make them equal or use bridge=linear"
             )
         self.states_per_layer = states_per_layer
 

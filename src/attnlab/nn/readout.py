@@ -69,7 +69,7 @@ class Readout(nn.Module):
             self.output.weight = tied.weight
 
     def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
-        """t [B, T, F] of what was decoded and the embedded input tokens [B, T, E]."""
+        """The t [B, T, F] of what was decoded and the embedded input tokens [B, T, E]."""
         seen = {"state": decoded.states, "context": decoded.contexts, "input": embedded}
         features: Tensor = self.dropout(torch.cat([seen[part] for part in self.parts], dim=-1))  # [B, T, F]
         if self.maxout is not None:

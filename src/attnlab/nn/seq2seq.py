@@ -111,9 +111,9 @@ class Seq2Seq(nn.Module):
     def _sample(self, inputs: Tensor, forced: Tensor, state: DecoderState, encoded: Encoded) -> Decoded:
         """Scheduled sampling: a step at a time, since a guess must be made before it can be read."""
         features, weights = [], []
-        guess = inputs[:, :1]  # [B, 1]
+        guess = inputs[:, :1]  # [B, 1], so that SOS is read whatever `forced` says
         for i in range(inputs.size(1)):
-            tokens = torch.where(forced[:, i : i + 1], inputs[:, i : i + 1], guess) if i else guess
+            tokens = torch.where(forced[:, i : i + 1], inputs[:, i : i + 1], guess)  # [B, 1]
             embedded = self.target_embedding(tokens)  # [B, 1, E]
             output, state = self.decoder.step(embedded, state, *encoded)
             features.append(self.readout.features(output, embedded))

@@ -1,0 +1,48 @@
+"""Running the commands as a user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ATTNLAB = str(Path(sys.executable).parent / "attnlab")
+
+TINY_REVERSE = (
+    "data.symbols=5",
+    "data.train_lengths=[2,4]",
+    "data.val_lengths=[2,4]",
+    "data.test_lengths=[2,4]",
+    "data.train_size=200",
+    "data.val_size=20",
+    "data.test_size=21",
+    "embedding.size=16",
+    "encoder.size=16",
+    "decoder.size=32",
+    "batching.batch_size=16",
+    "search.max_length=8",
+    "optimizer.lr=0.01",
+    "trainer.accelerator=cpu",
+)
+"""A task so small that a few seconds teach it."""
+
+
+def attnlab(*words: str, folder: Path, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `attnlab WORDS` in a folder, and wait for it."""
+    return subprocess.run(
+        [ATTNLAB, *words],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=clean_environment(**environment),
+    )
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment, with one thread to a process and nobody logged in anywhere."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "HYDRA"))}
+    return {**environment, "OMP_NUM_THREADS": "1", "COLUMNS": "120", **more}

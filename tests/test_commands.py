@@ -1,0 +1,248 @@
+"""Whole commands, run as a user would, with what they leave behind read back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from PIL import Image
+
+from attnlab import checkpoints
+from attnlab.runs import Run
+from attnlab.tracking import read_metrics
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("commands")
+
+
+@pytest.fixture(scope="session")
+def trained(folder: Path) -> Run:
+    """A run trained by the command itself."""
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (directory,) = (folder / "outputs" / "reverse").iterdir()
+    return Run(directory)
+
+
+def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
+    assert trained.directory.name.startswith("additive-seed0-")
+    result = trained.read_result()
+    assert result["status"] == "finished"
+    assert result["metrics"]["test/exact_match"] > 0.9
+    assert set(result["signatures"]) == {"bleu", "chrf"}
+    assert result["command"].startswith("attnlab train data.symbols=5")
+    assert {"parameters", "seconds", "peak_memory", "python", "packages", "git_commit"} <= set(result)
+    for name in ("attention-1.png", "loss.png", "learning_rate.png", "accuracy.png"):
+        with Image.open(trained.figures / name) as picture:
+            assert min(picture.size) > 100
+    lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
+    assert [line["index"] for line in lines] == list(range(21))
+    exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
+    assert result["metrics"]["test/exact_match"] == pytest.approx(exact)
+    assert "epoch 12/12" in trained.log.read_text()
+
+
+def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
+    series = read_metrics(trained.metrics)
+    for name in ("val/loss", "val/perplexity", "val/token_accuracy", "val/exact_match", "val/bleu", "val/chrf"):
+        assert len([step for step, _ in series[name] if step < 12 * 13]) == 12, name
+    assert {"train/loss", "lr-Adam", "throughput/tokens_per_second"} <= set(series)
+
+
+def test_wandb_holds_the_same_offline(trained: Run) -> None:
+    (file,) = (trained.directory / "wandb").glob("offline-run-*/run-*.wandb")
+    assert file.stem == f"run-{trained.hash}"
+    content = file.read_bytes()
+    for name in (b"val/exact_match", b"train/loss", b"lr-Adam", b"throughput/tokens_per_second", b"predictions/test"):
+        assert name in content, name
+    assert list(file.parent.glob("files/media/images/attention/*.png"))
+
+
+def test_a_checkpoint_holds_plain_values_alone(trained: Run) -> None:
+    checkpoint = torch.load(trained.best, weights_only=True)
+    config, vocabularies = checkpoints.restore(checkpoint, trained.best)
+    assert config.data.task == "reverse"
+    assert vocabularies.source.encode("3 7") == [3, 7]
+    assert checkpoint["attnlab"]["wandb_id"] == trained.hash
+
+
+def test_a_finished_run_is_not_run_again(trained: Run, folder: Path) -> None:
+    before = trained.result.stat().st_mtime_ns
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
+    assert done.returncode == 0
+    assert "finished already" in done.stdout
+    assert "force=true" in done.stdout
+    assert trained.result.stat().st_mtime_ns == before
+
+
+def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
+    sources = ["3 4 5", "7 6", "5 5 4 3"]
+    done = attnlab("predict", str(trained.directory), folder=folder, stdin="\n".join(sources) + "\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["5 4 3", "6 7", "3 4 5 5"]
+    assert done.stderr == ""
+
+
+def test_predict_from_a_lone_checkpoint_file(trained: Run, tmp_path: Path) -> None:
+    lone = tmp_path / "model.ckpt"
+    lone.write_bytes(trained.best.read_bytes())
+    assert attnlab("predict", str(lone), folder=tmp_path, stdin="3 4\n").stdout == "4 3\n"
+
+
+def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
+    words = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
+    done = attnlab("predict", str(trained.directory), *words, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert rows[0][2] == "5 4 3"
+    assert float(rows[0][1]) >= float(rows[1][1])
+    records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
+    assert records[0]["source"] == ["3", "4", "5"]
+    assert records[0]["target"] == ["5", "4", "3", "<eos>"]
+    assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
+
+    done = attnlab("predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
+
+
+def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), folder=folder)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((trained.directory / "evaluations" / "test" / "result.json").read_text())
+    assert told["metrics"] == pytest.approx(
+        {name: value for name, value in trained.read_result()["metrics"].items() if name.startswith("test/")}
+    )
+    longer = attnlab(
+        "evaluate", str(trained.directory), "data.test_lengths=[5,6]", "search.beam_size=2", folder=folder
+    )
+    assert longer.returncode == 0, longer.stderr
+    (folder_of_longer,) = (trained.directory / "evaluations").glob("test-*")
+    lines = (folder_of_longer / "test.jsonl").read_text().splitlines()
+    assert {len(json.loads(line)["source"].split()) for line in lines} == {5, 6}
+
+
+WRONG = {
+    "no such command": (["dance"], 2, "no command 'dance': choose from train"),
+    "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
+    "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
+    "a broken override": (["train", "seed=["], 2, "attnlab: "),
+    "no such run": (["predict", "nowhere"], 1, "nowhere does not exist: give a run directory or a checkpoint file"),
+    "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
+    "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
+    "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number from 1 on"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_said_in_one_line(case: str, tmp_path: Path) -> None:
+    words, code, message = WRONG[case]
+    done = attnlab(*words, folder=tmp_path)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_that_is_missing_or_broken(tmp_path: Path) -> None:
+    broken = tmp_path / "conala.json"
+    broken.write_text('[{"intent": "a", ')
+    for path, message in ((tmp_path / "none.json", "no such file"), (broken, "conala.json")):
+        done = attnlab("train", "data=conala", f"data.path={path}", "logger=none", folder=tmp_path)
+        assert done.returncode == 1
+        assert message in done.stderr.replace("\n", "")
+        assert "Traceback" not in done.stderr
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("outputs/conala/*/result.json")]
+    assert [result["status"] for result in results] == ["failed", "failed"]
+    assert all(result["error"] for result in results)
+
+
+def test_the_stack_trace_is_shown_on_request(tmp_path: Path) -> None:
+    done = attnlab("predict", "nowhere", "--traceback", folder=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_a_token_outside_the_vocabulary_and_an_empty_line(trained: Run, folder: Path) -> None:
+    strange = attnlab("predict", str(trained.directory), folder=folder, stdin="3 99\n")
+    assert strange.returncode == 1
+    assert "token '99' is not in the vocabulary 3 … 7" in strange.stderr
+    empty = attnlab("predict", str(trained.directory), folder=folder, stdin="3 4\n\n")
+    assert empty.returncode == 1
+    assert "line 2 of standard input is empty" in empty.stderr
+
+
+def test_a_checkpoint_cut_short_is_named(trained: Run, tmp_path: Path) -> None:
+    short = tmp_path / "short.ckpt"
+    short.write_bytes(trained.best.read_bytes()[:5000])
+    done = attnlab("predict", str(short), folder=tmp_path, stdin="3\n")
+    assert done.returncode == 1
+    assert "short.ckpt cannot be read, it is cut short" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd", "logger=none"]
+    done = attnlab("train", *words, "trainer.gradient_clip_val=null", "scheduler=constant", folder=tmp_path)
+    assert done.returncode == 1
+    assert "not finite at step" in done.stderr.replace("\n", " ")
+    (path,) = tmp_path.glob("outputs/reverse/*/result.json")
+    assert json.loads(path.read_text())["status"] == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Signals, tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=40", "data.train_size=800", "logger=none"]
+    process = subprocess.Popen([ATTNLAB, "train", *words], cwd=tmp_path, env=clean_environment())
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(60) == 75
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    run = Run(directory)
+    assert run.read_result()["status"] == "interrupted"
+    stopped_at = checkpoints.load(run.last)["global_step"]
+    assert 0 < stopped_at < 40 * 50
+
+    done = attnlab("train", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"going on from step {stopped_at}" in done.stderr.replace("\n", " ")
+    assert run.read_result()["status"] == "finished"
+    series = read_metrics(run.metrics)
+    steps = [step for step, _ in series["train/loss"]]
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer=ddp_cpu", "trainer.max_epochs=2", "logger=none", "data.test_size=23"]
+    done = attnlab("train", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    run = Run(directory)
+    assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
+    for split in ("val", "test"):
+        alone = attnlab("evaluate", str(directory), "--split", split, folder=tmp_path)
+        assert alone.returncode == 0, alone.stderr
+        told = json.loads((directory / "evaluations" / split / "result.json").read_text())["metrics"]
+        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(split)}
+        assert told == pytest.approx(together, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_sweep_trains_every_combination(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "attention=none,dot", "seed=0,1"]
+    done = attnlab("train", "-m", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs" / "reverse").iterdir())
+    assert names == ["dot-seed0", "dot-seed1", "none-seed0", "none-seed1"]

@@ -1,0 +1,200 @@
+"""Every option of every group composes, builds, and takes one training step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import Trainer
+from omegaconf import DictConfig, OmegaConf
+
+from attnlab import build
+from attnlab.compose import CONF, all_keys, apply_overrides, suggest
+from attnlab.data.corpus import Corpus
+from attnlab.errors import UserError
+from attnlab.runs import identify, prepare
+from attnlab.tracking import finish_wandb
+
+TINY = (
+    "embedding.size=8",
+    "encoder.size=4",
+    "decoder.size=8",
+    "attention_size=5",
+    "batching.batch_size=4",
+    "trainer.accelerator=cpu",
+    "trainer.log_every_n_steps=1",
+)
+SYNTHETIC = ("data.train_size=12", "data.val_size=4", "data.test_size=4")
+NETWORK_GROUPS = ("tokenizer", "encoder", "bridge", "attention", "decoder", "readout", "teacher_forcing")
+QUIET = {
+    "accelerator": "cpu",
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+    "log_every_n_steps": 1,
+}
+
+
+def options(*groups: str) -> list[str]:
+    return [f"{group}={path.stem}" for group in groups for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+@pytest.fixture
+def parallel(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.tsv"
+    lines = [f"the {noun} {verb} {i}\tdas {noun} {verb}t {i}\n" for i, noun in enumerate("abcdef") for verb in ("is", "was")]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def conala(tmp_path: Path) -> Path:
+    path = tmp_path / "conala-train.json"
+    examples = [
+        {"intent": f"sort {i}", "rewritten_intent": f"sort list `x{i}`", "snippet": f"sorted(x{i})", "question_id": i}
+        for i in range(20)
+    ]
+    path.write_text(json.dumps(examples))
+    return path
+
+
+def words_for(option: str, parallel: Path) -> list[str]:
+    """What an option needs beside itself."""
+    group, name = option.split("=")
+    if group == "tokenizer" and name != "symbols":
+        return ["data=pairs", f"data.path={parallel}", option, *(["tokenizer.max_size=40"] if name in ("bpe", "unigram") else [])]
+    if option == "readout=maxout":
+        return [*SYNTHETIC, option, "readout.maxout=3"]
+    return [*SYNTHETIC, option]
+
+
+@pytest.mark.parametrize("option", options(*NETWORK_GROUPS))
+def test_every_network_option_takes_a_step(
+    option: str, composed: Callable[..., DictConfig], parallel: Path
+) -> None:
+    config = composed(*TINY, *words_for(option, parallel))
+    module, data = build_all(config)
+    batch = data.examples("train")[[0, 1, 2]]
+    optimizer = module.make_optimizer(module.parameters())
+    before = [parameter.clone() for parameter in module.parameters()]
+    _, logits, labels = module.decode(batch)
+    torch.nn.functional.cross_entropy(logits, labels).backward()
+    optimizer.step()
+    assert any(not torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("option", options("optimizer", "scheduler"))
+def test_every_optimizer_and_scheduler_steps(option: str, composed: Callable[..., DictConfig]) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, option))
+    trainer = Trainer(max_epochs=2, logger=False, **QUIET)
+    trainer.fit(module, datamodule=data)
+    assert trainer.global_step == 2 * 3
+
+
+@pytest.mark.parametrize("option", options("callbacks", "logger"))
+def test_every_callback_and_logger_is_built(option: str, composed: Callable[..., DictConfig]) -> None:
+    config = composed(*TINY, *SYNTHETIC, option)
+    run = prepare(config)
+    vocabularies = build.build_vocabularies(config, build.build_corpus(config))
+    loggers = build.build_loggers(config, run)
+    callbacks = build.build_callbacks(config, run, vocabularies, terminal=True)
+    names = {type(part).__name__ for part in (*loggers, *callbacks)}
+    finish_wandb(loggers, failed=False)
+    expected = {
+        "callbacks=default": {"Pictures"},
+        "callbacks=early_stopping": {"Pictures", "EarlyStopping"},
+        "logger=wandb": {"WandbLogger"},
+        "logger=tensorboard": {"TensorBoardLogger"},
+        "logger=many": {"WandbLogger", "TensorBoardLogger"},
+    }
+    assert expected.get(option, set()) <= names
+
+
+@pytest.mark.parametrize("option", options("data"))
+def test_every_kind_of_data_trains(
+    option: str, composed: Callable[..., DictConfig], parallel: Path, conala: Path
+) -> None:
+    path = {"data=pairs": [f"data.path={parallel}"], "data=conala": [f"data.path={conala}"]}
+    module, data = build_all(composed(*TINY, option, *path.get(option, SYNTHETIC)))
+    trainer = Trainer(max_epochs=1, logger=False, **QUIET)
+    trainer.fit(module, datamodule=data)
+    assert 0 < float(trainer.callback_metrics["val/loss"])
+
+
+@pytest.mark.parametrize("option", options("experiment"))
+def test_every_experiment_builds_and_takes_a_step(
+    option: str, composed: Callable[..., DictConfig], parallel: Path, conala: Path
+) -> None:
+    settings = composed(option)
+    target = settings.data._target_
+    path = {"attnlab.data.pairs.load": [f"data.path={parallel}"], "attnlab.data.conala.load": [f"data.path={conala}"]}
+    config = composed(option, *path.get(target, SYNTHETIC))
+    module, data = build_all(config)
+    _, logits, labels = module.decode(data.examples("train")[[0, 1, 2]])
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    loss.backward()
+    assert loss.isfinite()
+
+
+def test_every_attention_can_be_swept_over_in_every_experiment() -> None:
+    """An experiment that set a key of one mechanism would break all others."""
+    for path in (CONF / "experiment").glob("*.yaml"):
+        assert "attention" not in OmegaConf.load(path), path
+
+
+def test_a_tied_readout_needs_one_vocabulary_only_for_shared_embeddings(composed: Callable[..., DictConfig]) -> None:
+    module, _ = build_all(composed(*TINY, *SYNTHETIC, "readout.tied=true"))
+    assert module.network.readout.output.weight is module.network.target_embedding.table.weight
+    with pytest.raises(UserError, match="shared_vocabulary=true"):
+        build_all(composed(*TINY, *SYNTHETIC, "embedding.shared=true"))
+    module, _ = build_all(composed(*TINY, *SYNTHETIC, "embedding.shared=true", "shared_vocabulary=true"))
+    assert module.network.source_embedding is module.network.target_embedding
+
+
+def test_sides_may_have_tokenizers_of_their_own(composed: Callable[..., DictConfig], parallel: Path) -> None:
+    config = composed("data=pairs", f"data.path={parallel}", "tokenizer=words", "tokenizer@target_tokenizer=characters")
+    vocabularies = build.build_vocabularies(config, build.build_corpus(config))
+    assert vocabularies.source.tokens(vocabularies.source.encode("The a")) == ["the", "a"]
+    assert vocabularies.target.tokens(vocabularies.target.encode("das")) == ["d", "a", "s"]
+
+
+def test_a_wrong_size_is_said_in_one_line(composed: Callable[..., DictConfig]) -> None:
+    with pytest.raises(UserError, match=r"query of size 9 with a memory of size 8.*attention=general"):
+        build_all(composed(*TINY, *SYNTHETIC, "attention=dot", "decoder.size=9"))
+
+
+def test_the_identity_leaves_out_where_things_go(composed: Callable[..., DictConfig]) -> None:
+    same = identify(composed())
+    assert identify(composed("logger=none", "force=true")) == same
+    assert identify(composed("seed=1")) != same
+
+
+def test_overrides_of_a_finished_run(composed: Callable[..., DictConfig]) -> None:
+    config = prepare(composed()).read_config()
+    changed = apply_overrides(config, ["search.beam_size=5", "data.test_lengths=[13,24]"])
+    assert (changed.search.beam_size, list(changed.data.test_lengths)) == (5, [13, 24])
+    assert config.search.beam_size == 1
+    with pytest.raises(UserError, match=r"no setting 'search.beem_size' in this run; did you mean 'search.beam_size'\?"):
+        apply_overrides(config, ["search.beem_size=5"])
+
+
+def test_the_nearest_name() -> None:
+    assert suggest("sise", ["size", "layers"]) == "; did you mean 'size'?"
+    assert suggest("zzz", ["size", "layers"]) == ""
+
+
+def test_all_keys(composed: Callable[..., DictConfig]) -> None:
+    assert {"seed", "encoder", "encoder.size", "trainer.max_epochs"} <= set(all_keys(composed()))
+
+
+def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
+    corpus: Corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    data = build.build_data(config, corpus, vocabularies)
+    data.setup("fit")
+    network = build.build_network(config, vocabularies)
+    return build.build_module(config, network, vocabularies, corpus), data
