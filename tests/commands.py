@@ -28,7 +28,9 @@ TINY_REVERSE = (
 """A task so small that a few seconds teach it."""
 
 
-def attnlab(*words: str, folder: Path, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def attnlab(
+    *words: str, folder: Path, stdin: str | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run `attnlab WORDS` in a folder, and wait for it."""
     return subprocess.run(
         [ATTNLAB, *words],
@@ -44,5 +46,7 @@ def attnlab(*words: str, folder: Path, stdin: str | None = None, **environment: 
 
 def clean_environment(**more: str) -> dict[str, str]:
     """This process's environment, with one thread to a process and nobody logged in anywhere."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "HYDRA"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "HYDRA"))
+    }
     return {**environment, "OMP_NUM_THREADS": "1", "COLUMNS": "120", **more}

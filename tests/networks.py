@@ -132,7 +132,7 @@ def make_batch(
         source=padded(sources, padding),
         source_lengths=torch.tensor([len(source) for source in sources]),
         target=padded(marked, padding),
-        index=torch.arange(len(sources)),
+        indices=torch.arange(len(sources)),
     )
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from PIL import Image
 
 from attnlab import checkpoints
 from attnlab.runs import Run
 from attnlab.tracking import read_metrics
+from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,14 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
 
 def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
     series = read_metrics(trained.metrics)
-    for name in ("val/loss", "val/perplexity", "val/token_accuracy", "val/exact_match", "val/bleu", "val/chrf"):
+    for name in (
+        "val/loss",
+        "val/perplexity",
+        "val/token_accuracy",
+        "val/exact_match",
+        "val/bleu",
+        "val/chrf",
+    ):
         assert len([step for step, _ in series[name] if step < 12 * 13]) == 12, name
     assert {"train/loss", "lr-Adam", "throughput/tokens_per_second"} <= set(series)
 
@@ -61,7 +68,13 @@ def test_wandb_holds_the_same_offline(trained: Run) -> None:
     (file,) = (trained.directory / "wandb").glob("offline-run-*/run-*.wandb")
     assert file.stem == f"run-{trained.hash}"
     content = file.read_bytes()
-    for name in (b"val/exact_match", b"train/loss", b"lr-Adam", b"throughput/tokens_per_second", b"predictions/test"):
+    for name in (
+        b"val/exact_match",
+        b"train/loss",
+        b"lr-Adam",
+        b"throughput/tokens_per_second",
+        b"predictions/test",
+    ):
         assert name in content, name
     assert list(file.parent.glob("files/media/images/attention/*.png"))
 
@@ -84,10 +97,11 @@ def test_a_finished_run_is_not_run_again(trained: Run, folder: Path) -> None:
 
 
 def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
-    sources = ["3 4 5", "7 6", "5 5 4 3"]
-    done = attnlab("predict", str(trained.directory), folder=folder, stdin="\n".join(sources) + "\n")
+    samples = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
+    sources = "".join(f"{sample['source']}\n" for sample in samples)
+    done = attnlab("predict", str(trained.directory), folder=folder, stdin=sources)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["5 4 3", "6 7", "3 4 5 5"]
+    assert done.stdout.splitlines() == [sample["hypothesis"] for sample in samples]
     assert done.stderr == ""
 
 
@@ -109,7 +123,9 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert records[0]["target"] == ["5", "4", "3", "<eos>"]
     assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
 
-    done = attnlab("predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n")
+    done = attnlab(
+        "predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n"
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
 
@@ -135,7 +151,11 @@ WRONG = {
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
     "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
     "a broken override": (["train", "seed=["], 2, "attnlab: "),
-    "no such run": (["predict", "nowhere"], 1, "nowhere does not exist: give a run directory or a checkpoint file"),
+    "no such run": (
+        ["predict", "nowhere"],
+        1,
+        "nowhere does not exist: give a run directory or a checkpoint file",
+    ),
     "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
     "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number from 1 on"),

@@ -46,7 +46,11 @@ def options(*groups: str) -> list[str]:
 @pytest.fixture
 def parallel(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.tsv"
-    lines = [f"the {noun} {verb} {i}\tdas {noun} {verb}t {i}\n" for i, noun in enumerate("abcdef") for verb in ("is", "was")]
+    lines = [
+        f"the {noun} {verb} {i}\tdas {noun} {verb}t {i}\n"
+        for i, noun in enumerate("abcdef")
+        for verb in ("is", "was")
+    ]
     path.write_text("".join(lines))
     return path
 
@@ -55,7 +59,12 @@ def parallel(tmp_path: Path) -> Path:
 def conala(tmp_path: Path) -> Path:
     path = tmp_path / "conala-train.json"
     examples = [
-        {"intent": f"sort {i}", "rewritten_intent": f"sort list `x{i}`", "snippet": f"sorted(x{i})", "question_id": i}
+        {
+            "intent": f"sort {i}",
+            "rewritten_intent": f"sort list `x{i}`",
+            "snippet": f"sorted(x{i})",
+            "question_id": i,
+        }
         for i in range(20)
     ]
     path.write_text(json.dumps(examples))
@@ -66,7 +75,12 @@ def words_for(option: str, parallel: Path) -> list[str]:
     """What an option needs beside itself."""
     group, name = option.split("=")
     if group == "tokenizer" and name != "symbols":
-        return ["data=pairs", f"data.path={parallel}", option, *(["tokenizer.max_size=40"] if name in ("bpe", "unigram") else [])]
+        return [
+            "data=pairs",
+            f"data.path={parallel}",
+            option,
+            *(["tokenizer.max_size=40"] if name in ("bpe", "unigram") else []),
+        ]
     if option == "readout=maxout":
         return [*SYNTHETIC, option, "readout.maxout=3"]
     return [*SYNTHETIC, option]
@@ -122,7 +136,7 @@ def test_every_kind_of_data_trains(
     module, data = build_all(composed(*TINY, option, *path.get(option, SYNTHETIC)))
     trainer = Trainer(max_epochs=1, logger=False, **QUIET)
     trainer.fit(module, datamodule=data)
-    assert 0 < float(trainer.callback_metrics["val/loss"])
+    assert float(trainer.callback_metrics["val/loss"]) > 0
 
 
 @pytest.mark.parametrize("option", options("experiment"))
@@ -131,7 +145,10 @@ def test_every_experiment_builds_and_takes_a_step(
 ) -> None:
     settings = composed(option)
     target = settings.data._target_
-    path = {"attnlab.data.pairs.load": [f"data.path={parallel}"], "attnlab.data.conala.load": [f"data.path={conala}"]}
+    path = {
+        "attnlab.data.pairs.load": [f"data.path={parallel}"],
+        "attnlab.data.conala.load": [f"data.path={conala}"],
+    }
     config = composed(option, *path.get(target, SYNTHETIC))
     module, data = build_all(config)
     _, logits, labels = module.decode(data.examples("train")[[0, 1, 2]])
@@ -146,7 +163,9 @@ def test_every_attention_can_be_swept_over_in_every_experiment() -> None:
         assert "attention" not in OmegaConf.load(path), path
 
 
-def test_a_tied_readout_needs_one_vocabulary_only_for_shared_embeddings(composed: Callable[..., DictConfig]) -> None:
+def test_a_tied_readout_needs_one_vocabulary_only_for_shared_embeddings(
+    composed: Callable[..., DictConfig],
+) -> None:
     module, _ = build_all(composed(*TINY, *SYNTHETIC, "readout.tied=true"))
     assert module.network.readout.output.weight is module.network.target_embedding.table.weight
     with pytest.raises(UserError, match="shared_vocabulary=true"):
@@ -156,7 +175,9 @@ def test_a_tied_readout_needs_one_vocabulary_only_for_shared_embeddings(composed
 
 
 def test_sides_may_have_tokenizers_of_their_own(composed: Callable[..., DictConfig], parallel: Path) -> None:
-    config = composed("data=pairs", f"data.path={parallel}", "tokenizer=words", "tokenizer@target_tokenizer=characters")
+    config = composed(
+        "data=pairs", f"data.path={parallel}", "tokenizer=words", "tokenizer@target_tokenizer=characters"
+    )
     vocabularies = build.build_vocabularies(config, build.build_corpus(config))
     assert vocabularies.source.tokens(vocabularies.source.encode("The a")) == ["the", "a"]
     assert vocabularies.target.tokens(vocabularies.target.encode("das")) == ["d", "a", "s"]
@@ -178,7 +199,9 @@ def test_overrides_of_a_finished_run(composed: Callable[..., DictConfig]) -> Non
     changed = apply_overrides(config, ["search.beam_size=5", "data.test_lengths=[13,24]"])
     assert (changed.search.beam_size, list(changed.data.test_lengths)) == (5, [13, 24])
     assert config.search.beam_size == 1
-    with pytest.raises(UserError, match=r"no setting 'search.beem_size' in this run; did you mean 'search.beam_size'\?"):
+    with pytest.raises(
+        UserError, match=r"no setting 'search.beem_size' in this run; did you mean 'search.beam_size'\?"
+    ):
         apply_overrides(config, ["search.beem_size=5"])
 
 
@@ -198,3 +221,8 @@ def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
     data.setup("fit")
     network = build.build_network(config, vocabularies)
     return build.build_module(config, network, vocabularies, corpus), data
+
+
+def test_a_backward_half_needs_two_directions(composed: Callable[..., DictConfig]) -> None:
+    with pytest.raises(UserError, match=r"encoder\.bidirectional=true"):
+        build_all(composed(*TINY, *SYNTHETIC, "bridge=bahdanau", "encoder.bidirectional=false"))

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "callbacks": {"errors", "figures", "module", "runs", "tracking", "types"},
     "build": {"callbacks", "checkpoints", "data", "errors", "metrics", "module", "nn", "runs"},
     "train": {"build", "callbacks", "checkpoints", "metrics", "runs", "tracking"},
-    "evaluate": {"build", "callbacks", "compose", "errors", "metrics", "runs"},
+    "evaluate": {"build", "callbacks", "compose", "errors", "metrics", "module", "runs"},
     "predict": {"build", "data", "errors", "figures", "nn", "runs", "search", "types"},
     "worker": {"callbacks", "errors", "runs", "train"},
     "cli": {"compose", "errors", "evaluate", "predict", "runs"},

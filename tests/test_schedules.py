@@ -67,4 +67,6 @@ def test_halving_every_two_epochs_moves_the_rate() -> None:
         optimizer.step()
         scheduler.step()
     by_epoch = rates[::2]
-    assert by_epoch == pytest.approx([0.7] * 5 + [0.35] * 2 + [0.175] * 2 + [0.0875] * 2 + [0.04375] * 2 + [0.021875] * 2)
+    assert by_epoch == pytest.approx(
+        [0.7] * 5 + [0.35] * 2 + [0.175] * 2 + [0.0875] * 2 + [0.04375] * 2 + [0.021875] * 2
+    )

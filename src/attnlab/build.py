@@ -8,7 +8,12 @@ from typing import Any
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from lightning import Callback, Trainer
-from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichModelSummary, RichProgressBar
+from lightning.pytorch.callbacks import (
+    LearningRateMonitor,
+    ModelCheckpoint,
+    RichModelSummary,
+    RichProgressBar,
+)
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
@@ -91,7 +96,9 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         vocabulary_size=vocabularies.source.size, word_dropout=config.embedding.word_dropout, **embedding
     )
     if config.embedding.shared and not config.shared_vocabulary:
-        raise UserError("embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true")
+        raise UserError(
+            "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
+        )
     target_embedding = (
         source_embedding
         if config.embedding.shared
@@ -102,6 +109,10 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     encoder = construct(config.encoder, input_size=config.embedding.size)
     attention = construct(config.attention, query_size=config.decoder.size, memory_size=encoder.memory_size)
     decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
+    if config.bridge.get("half") == "backward" and encoder.directions == 1:
+        raise UserError(
+            "bridge.half=backward needs an encoder with two directions: encoder.bidirectional=true"
+        )
     bridge = construct(
         config.bridge,
         memory_size=encoder.memory_size,
@@ -128,7 +139,9 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
 
-def build_module(config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies, corpus: Corpus) -> Seq2SeqModule:
+def build_module(
+    config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies, corpus: Corpus
+) -> Seq2SeqModule:
     """The network with its loss, scores and optimizer."""
     return Seq2SeqModule(
         network=network,
@@ -152,7 +165,9 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
     return [logger for logger in chosen if logger is not None]
 
 
-def build_callbacks(config: DictConfig, run: Run, vocabularies: Vocabularies, *, terminal: bool) -> list[Callback]:
+def build_callbacks(
+    config: DictConfig, run: Run, vocabularies: Vocabularies, *, terminal: bool
+) -> list[Callback]:
     """What every run has, and what the callbacks group adds."""
     contents = checkpoints.describe(config, vocabularies, run.hash)
     best = {"filename": "best", "monitor": config.checkpoint.monitor, "mode": config.checkpoint.mode}
@@ -169,7 +184,12 @@ def build_callbacks(config: DictConfig, run: Run, vocabularies: Vocabularies, *,
         LearningRateMonitor(logging_interval="step"),
         *(construct(node, run=run) for node in config.callbacks.values()),
         ModelCheckpoint(dirpath=run.checkpoints, enable_version_counter=False, **best),
-        ModelCheckpoint(dirpath=run.checkpoints, enable_version_counter=False, filename="last", save_on_train_epoch_end=True),
+        ModelCheckpoint(
+            dirpath=run.checkpoints,
+            enable_version_counter=False,
+            filename="last",
+            save_on_train_epoch_end=True,
+        ),
     ]
 
 

@@ -24,7 +24,9 @@ from attnlab.errors import UserError
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Lightning's checkpoint files, made visible by a rename once they are safely on disk."""
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None) -> None:  # noqa: ARG002
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None
+    ) -> None:
         """Write beside the file, flush to disk, rename."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +41,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self,
         path: _PATH,
         map_location: Any | None = None,
-        weights_only: bool | None = None,  # noqa: ARG002
+        weights_only: bool | None = None,
     ) -> dict[str, Any]:
         """Read plain values and tensors alone."""
         return load(Path(path), map_location=map_location)

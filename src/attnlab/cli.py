@@ -5,7 +5,6 @@ Heavy imports come late, inside the commands that need them.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -49,7 +48,11 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Run a command given as words; returns the exit code."""
-    commands: dict[str, Callable[[list[str]], int]] = {"train": train, "evaluate": evaluate, "predict": predict}
+    commands: dict[str, Callable[[list[str]], int]] = {
+        "train": train,
+        "evaluate": evaluate,
+        "predict": predict,
+    }
     traceback = "--traceback" in words or os.environ.get("HYDRA_FULL_ERROR") == "1"
     words = [word for word in words if word != "--traceback"]
     if traceback:
@@ -126,12 +129,12 @@ def train_run(config: Any) -> tuple[int, float | None]:
 
 
 def start_worker(directory: str) -> int:
-    """Run `python -m attnlab.worker DIRECTORY` to its end, hand signals on to it, and return its exit code."""
+    """Run `python -m attnlab.worker DIRECTORY` to its end, handing signals on; returns its exit code."""
     environment = {key: value for key, value in os.environ.items() if key not in TORCH_DISTRIBUTED}
     environment["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     command = [sys.executable, "-m", "attnlab.worker", directory]
     # A session of its own: the terminal's Ctrl-C reaches this process alone, which hands it on in good order.
-    with subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=_die_with_parent) as worker:
+    with subprocess.Popen(command, env=environment, start_new_session=True) as worker:
 
         def hand_on(number: int, _: Any) -> None:
             worker.send_signal(number)
@@ -144,7 +147,9 @@ def start_worker(directory: str) -> int:
                 signal.signal(number, handler)
             _end_group(worker.pid)
     if code < 0:
-        print(f"attnlab: the run was killed by {signal.Signals(-code).name}; see {directory}", file=sys.stderr)
+        print(
+            f"attnlab: the run was killed by {signal.Signals(-code).name}; see {directory}", file=sys.stderr
+        )
         return 1
     return code
 
@@ -161,13 +166,6 @@ def predict(words: list[str]) -> int:
     from attnlab import predict as recipe
 
     return recipe.main(words)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to end this process when the one that started it is gone, however it went."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def _end_group(group: int) -> None:

@@ -26,7 +26,7 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
     Raises:
         UserError: at a key that the configuration lacks, with the nearest it has.
     """
-    changed = OmegaConf.create(OmegaConf.to_container(config))
+    changed = config.copy()
     try:
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
@@ -37,7 +37,6 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
         if key not in keys:
             raise UserError(f"no setting {key!r} in this run{suggest(key, keys)}")
         OmegaConf.update(changed, key, override.value())
-    assert isinstance(changed, DictConfig)
     return changed
 
 
@@ -57,7 +56,7 @@ def all_keys(config: DictConfig) -> list[str]:
 
 
 def suggest(name: str, known: list[str]) -> str:
-    """ "; did you mean 'x'?" with the nearest known name, or nothing."""
+    """The nearest known name as a question to append to a message, or nothing."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -65,7 +64,9 @@ def suggest(name: str, known: list[str]) -> str:
 def explain(error: HydraException | OmegaConfBaseException) -> str:
     """One line for what Hydra says in several, with the nearest name where a key was mistyped."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-    option = re.search(r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?) Config search path", text)
+    option = re.search(
+        r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?) Config search path", text
+    )
     if option is not None:
         group, name, options = option.groups()
         return f"no option {name!r} for {group}{suggest(name, options.split())}; there are {options}"

@@ -16,6 +16,7 @@ from attnlab.callbacks import Predictions
 from attnlab.compose import apply_overrides
 from attnlab.errors import UserError
 from attnlab.metrics.scores import signatures
+from attnlab.module import Split
 from attnlab.runs import locate, write_atomically
 
 
@@ -28,7 +29,7 @@ def main(words: list[str]) -> int:
     config = apply_overrides(config, options.overrides)
 
     corpus = build.build_corpus(config)
-    split = options.split or ("test" if corpus.test else "val")
+    split: Split = options.split or ("test" if corpus.test else "val")
     if split == "test" and not corpus.test:
         raise UserError("this corpus has no test split: score the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
@@ -79,7 +80,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="attnlab evaluate", description=__doc__, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
     parser.add_argument(
-        "overrides", metavar="OVERRIDE", nargs="*", help="settings to change: data.path=FILE search.beam_size=5"
+        "overrides",
+        metavar="OVERRIDE",
+        nargs="*",
+        help="settings to change: data.path=FILE search.beam_size=5",
     )
-    parser.add_argument("--split", choices=("val", "test"), help="default: test, or val where there is no test split")
+    parser.add_argument(
+        "--split", choices=("val", "test"), help="default: test, or val where there is no test split"
+    )
     return parser

@@ -104,20 +104,22 @@ class Seq2SeqModule(lightning.LightningModule):
             length_penalty=self.length_penalty,
         )
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Mean cross-entropy over the batch's real tokens."""
         forced = draw_forced(self.teacher_forcing, self.global_step, batch.inputs)
         _, logits, labels = self.decode(batch, forced)
         loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.label_smoothing)
         self.log("train/loss", loss, on_step=True, on_epoch=False, prog_bar=True)
-        self.log("train/loss_epoch", loss, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True)
+        self.log(
+            "train/loss_epoch", loss, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
+        )
         return loss
 
-    def validation_step(self, batch: Batch, _: int) -> None:
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Score a batch with the target known, and search for it with the target hidden."""
         self._evaluate(batch, "val")
 
-    def test_step(self, batch: Batch, _: int) -> None:
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
         """The same on the test split."""
         self._evaluate(batch, "test")
 
@@ -157,13 +159,15 @@ class Seq2SeqModule(lightning.LightningModule):
         self.samples.update(
             [
                 Sample(index, pairs[index].source, target.clean(pairs[index].target), target.decode(best[0]))
-                for index, best in zip(batch.index.tolist(), hypotheses.tokens, strict=True)
+                for index, best in zip(batch.indices.tolist(), hypotheses.tokens, strict=True)
             ]
         )
 
     def _log_scores(self, split: Split) -> None:
         self.outputs = self.samples.compute()
         values = {**self.token_scores.compute(), **score(self.outputs, self.scores)}
-        self.log_dict({f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()}, sync_dist=True)
+        self.log_dict(
+            {f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()}, sync_dist=True
+        )
         self.samples.reset()
         self.token_scores.reset()

@@ -71,7 +71,10 @@ def main(words: list[str]) -> int:
             max_length=config.search.max_length,
         ):
             text = prediction.text.replace("\n", "\\n")
-            print(text if options.nbest == 1 else f"{prediction.line}\t{prediction.score:.4f}\t{text}", flush=True)
+            print(
+                text if options.nbest == 1 else f"{prediction.line}\t{prediction.score:.4f}\t{text}",
+                flush=True,
+            )
             if drawing is not None:
                 _draw(drawing, prediction)
     return 0
@@ -106,7 +109,7 @@ def predict(
 
 
 def _draw(path: Path, prediction: Prediction) -> None:
-    """Add to a .jsonl file, or draw a picture named after the line: attention.png gives attention-1.png, …"""
+    """Add to a .jsonl file, or draw a picture with the line's number in its name: attention-1.png."""
     if path.suffix == ".jsonl":
         with path.open("a", encoding="utf-8") as file:
             record = {**prediction._asdict(), "weights": prediction.weights.round(4).tolist()}
@@ -120,7 +123,9 @@ def _draw(path: Path, prediction: Prediction) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="attnlab predict", description=__doc__, allow_abbrev=False)
     parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
-    parser.add_argument("--beam", type=_positive, metavar="K", help="hypotheses kept in search (default: the run's)")
+    parser.add_argument(
+        "--beam", type=_positive, metavar="K", help="hypotheses kept in search (default: the run's)"
+    )
     parser.add_argument(
         "--nbest", type=_positive, default=1, metavar="N", help="print N a line, as line number, score, text"
     )

@@ -37,7 +37,17 @@ Status = Literal["running", "finished", "failed", "interrupted"]
 NOT_IDENTITY = ("force", "paths", "logger")
 """Settings that say where things go and who is told, not what is computed."""
 
-PACKAGES = ("attnlab", "torch", "lightning", "hydra-core", "omegaconf", "torchmetrics", "sacrebleu", "tokenizers", "wandb")
+PACKAGES = (
+    "attnlab",
+    "torch",
+    "lightning",
+    "hydra-core",
+    "omegaconf",
+    "torchmetrics",
+    "sacrebleu",
+    "tokenizers",
+    "wandb",
+)
 
 
 @dataclass(frozen=True)
@@ -141,12 +151,12 @@ def prepare(config: DictConfig) -> Run:
         shutil.rmtree(run.directory)
     run.directory.mkdir(parents=True, exist_ok=True)
     plain = OmegaConf.to_container(config, resolve=True)
-    write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(plain)))  # type: ignore[arg-type]
+    write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(plain)))
     return run
 
 
 def locate(path: str) -> tuple[Run, Path]:
-    """The run and the checkpoint that `RUN` means: a run directory (its best checkpoint) or a checkpoint file.
+    """The run and the checkpoint that `RUN` means: a run directory's best checkpoint, or a checkpoint file.
 
     Raises:
         UserError: if there is none.

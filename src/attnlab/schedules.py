@@ -31,7 +31,7 @@ class Constant:
     value: float = 1.0
     per: Grain = "step"
 
-    def ratio(self, step: int) -> float:  # noqa: ARG002
+    def ratio(self, step: int) -> float:
         """ε at a training step, in 0..1."""
         return self.value
 
@@ -76,7 +76,7 @@ def draw_forced(schedule: TeacherForcing, step: int, inputs: Tensor) -> Tensor |
 
 @dataclass(frozen=True)
 class Halving:
-    """1 for `after` epochs; then halved at once, and again every `every` epochs. Fractions of epochs count."""
+    """1 for `after` epochs, then halved at once and every `every` epochs; fractions of epochs count."""
 
     steps_per_epoch: int
     after: float

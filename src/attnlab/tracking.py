@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -18,6 +18,7 @@ from attnlab.runs import Run
 
 log = logging.getLogger(__name__)
 
+WandbMode = Literal["auto", "online", "offline"]
 COLUMNS = ("epoch", "step", "metric", "value")
 
 
@@ -79,7 +80,7 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
     return series
 
 
-def wandb_logger(*, run: Run, config: DictConfig, project: str, mode: str) -> WandbLogger | None:
+def wandb_logger(*, run: Run, config: DictConfig, project: str, mode: WandbMode) -> WandbLogger | None:
     """A Weights & Biases run of the same id as this run, or None if wandb fails.
 
     Args:

@@ -56,7 +56,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             log.info("going on from step %d", step)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
         seconds = time.time() - started
-        scores = {}
+        scores: dict[str, float] = {}
         for evaluate in (trainer.validate, trainer.test) if corpus.test else (trainer.validate,):
             (numbers,) = evaluate(module, datamodule=data, ckpt_path=run.best, verbose=False)
             scores.update(numbers)

@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     source: Tensor  # [B, S] int64
     source_lengths: Tensor  # [B] int64, always on the CPU: packing a padded sequence demands it
     target: Tensor  # [B, T + 1] int64: SOS, the tokens, EOS, padding
-    index: Tensor  # [B] int64: the place of each pair in its split
+    indices: Tensor  # [B] int64: the place of each pair in its split
 
     @property
     def source_mask(self) -> Tensor:
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
             source=self.source.to(device, **options),
             source_lengths=self.source_lengths,
             target=self.target.to(device, **options),
-            index=self.index.to(device, **options),
+            indices=self.indices.to(device, **options),
         )
 
     def pin_memory(self) -> Batch:

@@ -1,13 +1,16 @@
-"""One run in a process of its own: `python -m attnlab.worker RUN_DIR` reads config.yaml, trains, writes result.json.
+"""One run in a process of its own: `python -m attnlab.worker RUN_DIR`.
 
-A fresh process for each run keeps CUDA, distributed training and dashboards of one run out of the next; under
-DDP Lightning starts this same command again for every rank. Exit codes: 0 finished, 1 failed, 75 interrupted.
+Reads config.yaml, trains, and writes result.json. A fresh process for each run keeps CUDA, distributed
+training and dashboards of one run out of the next; under DDP Lightning starts this same command again for
+every rank. Exit codes: 0 finished, 1 failed, 75 interrupted.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -26,19 +29,22 @@ log = logging.getLogger("attnlab")
 
 def main(directory: str) -> int:
     """Run the run in `directory`; returns the exit code."""
+    _die_with_parent()
     run = Run(Path(directory))
     leads = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
     _start_logging(run, leads=leads)
     if leads:
-        run.write_result("running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv)))
+        run.write_result(
+            "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
+        )
     # Imported late: result.json says "running" seconds earlier.
-    from attnlab.callbacks import Interrupted
+    from attnlab.callbacks import InterruptedRunError
     from attnlab.train import train
 
     _quieten_lightning()
     try:
         scores = train(run.read_config(), run)
-    except Interrupted:
+    except InterruptedRunError:
         if leads:
             run.write_result("interrupted")
             log.info("stopped in good order; the same command goes on from here")
@@ -59,6 +65,13 @@ def main(directory: str) -> int:
     return 0
 
 
+def _die_with_parent() -> None:
+    """Ask Linux to end this process when the one that started it is gone, however it went."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
 def _start_logging(run: Run, *, leads: bool) -> None:
     """Everything goes to train.log; what this package says goes to the terminal too."""
     file = logging.FileHandler(run.log, encoding="utf-8")
@@ -69,13 +82,15 @@ def _start_logging(run: Run, *, leads: bool) -> None:
     root.addHandler(file)
     logging.captureWarnings(True)
     if leads:
-        terminal = RichHandler(console=Console(stderr=True), show_path=False, show_time=False, show_level=False)
+        terminal = RichHandler(
+            console=Console(stderr=True), show_path=False, show_time=False, show_level=False
+        )
         terminal.setLevel(logging.INFO)
         log.addHandler(terminal)
 
 
 def _quieten_lightning() -> None:
-    """Let what Lightning says go to train.log alone; on import it gives its loggers a terminal of their own."""
+    """Let what Lightning says go to train.log alone; its loggers have the terminal from their import on."""
     for advice in (".*LeafSpec.* is deprecated", ".*does not have many workers", ".*is not resumable"):
         warnings.filterwarnings("ignore", advice)
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):

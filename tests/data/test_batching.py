@@ -28,7 +28,7 @@ def test_a_batch_is_padded_to_its_longest() -> None:
     assert batch.source.tolist() == [[7, 8, PAD], [3, 4, 5]]
     assert batch.source_lengths.tolist() == [2, 3]
     assert batch.target.tolist() == [[SOS, EOS, PAD, PAD, PAD], [SOS, 5, 4, 3, EOS]]
-    assert batch.index.tolist() == [2, 0]
+    assert batch.indices.tolist() == [2, 0]
     assert {tensor.dtype for tensor in batch} == {torch.int64}
 
 

@@ -40,17 +40,17 @@ class Recorder(LightningModule):
         self.tested: list[list[int]] = []
 
     def training_step(self, batch: Batch) -> Tensor:
-        self.seen.append(batch.index.tolist())
+        self.seen.append(batch.indices.tolist())
         return self.weight * batch.source.sum()
 
     def validation_step(self, batch: Batch) -> None:
         pass
 
     def test_step(self, batch: Batch) -> None:
-        self.tested.append(batch.index.tolist())
+        self.tested.append(batch.indices.tolist())
 
     def predict_step(self, batch: Batch) -> list[int]:
-        return batch.index.tolist()
+        return batch.indices.tolist()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -122,18 +122,18 @@ def test_loaders_work_without_a_trainer() -> None:
     (batch,) = seq2seq.train_dataloader()
     assert batch.source.shape == (10, 8)
     (batch,) = seq2seq.val_dataloader()
-    assert batch.index.tolist() == [1, 0]
+    assert batch.indices.tolist() == [1, 0]
     assert batch.source.tolist() == [[3, EOS, 0, 0], [3, 4, 5, EOS]]
     assert batch.target.tolist() == [[SOS, 4, EOS], [SOS, 5, EOS]]
-    assert [seq2seq.pairs("val")[place].source for place in batch.index] == ["3", "3 4 5"]
+    assert [seq2seq.pairs("val")[place].source for place in batch.indices] == ["3", "3 4 5"]
 
 
 def test_a_limit_on_tokens_is_not_one_on_evaluation() -> None:
     seq2seq = data(batch_size=20, by="tokens")
     seq2seq.setup("fit")
     for batch in seq2seq.train_dataloader():
-        assert len(batch.index) * (batch.source.size(1) + batch.labels.size(1)) <= 20
-    assert [len(batch.index) for batch in seq2seq.val_dataloader()] == [2]
+        assert len(batch.indices) * (batch.source.size(1) + batch.labels.size(1)) <= 20
+    assert [len(batch.indices) for batch in seq2seq.val_dataloader()] == [2]
 
 
 def test_overfitting_batches_is_refused_with_the_way_to_do_it(tmp_path: Path) -> None:

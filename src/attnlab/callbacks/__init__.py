@@ -3,7 +3,7 @@
 from attnlab.callbacks.checkpoint_contents import CheckpointContents
 from attnlab.callbacks.epoch_log import EpochLog
 from attnlab.callbacks.guard import Guard
-from attnlab.callbacks.interruption import Interrupted, Interruption
+from attnlab.callbacks.interruption import InterruptedRunError, Interruption
 from attnlab.callbacks.pictures import Pictures
 from attnlab.callbacks.predictions import Predictions
 from attnlab.callbacks.reproducible import Reproducible
@@ -13,7 +13,7 @@ __all__ = [
     "CheckpointContents",
     "EpochLog",
     "Guard",
-    "Interrupted",
+    "InterruptedRunError",
     "Interruption",
     "Pictures",
     "Predictions",

@@ -13,6 +13,8 @@ class CheckpointContents(Callback):
     def __init__(self, contents: dict[str, Any]) -> None:
         self.contents = contents
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:  # noqa: ARG002
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Add them."""
         checkpoint["attnlab"] = self.contents

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 class EpochLog(Callback):
     """Says `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · …` after each epoch."""
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say it."""
         numbers = " · ".join(
             f"{name.removesuffix('_epoch')} {float(value):.4g}"

@@ -26,8 +26,8 @@ class Guard(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: Any,  # noqa: ARG002
-        batch_idx: int,  # noqa: ARG002
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Look at this step's loss, or on a GPU at the one before."""
         self._look()
@@ -35,15 +35,15 @@ class Guard(Callback):
         if pl_module.device.type == "cpu":
             self._look()
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave no step unseen."""
         self._look()
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave no step unseen."""
         self._look()
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:  # noqa: ARG002
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         """On CPU, where it costs little, refuse a gradient that would spoil the weights."""
         if pl_module.device.type != "cpu":
             return
@@ -62,6 +62,6 @@ class Guard(Callback):
     @staticmethod
     def _message(what: str, step: int) -> str:
         return (
-            f"{what} is not finite at step {step}: lower optimizer.lr, set trainer.gradient_clip_val, or train in "
-            "trainer.precision=32-true; the last good checkpoint is kept"
+            f"{what} is not finite at step {step}: lower optimizer.lr, set trainer.gradient_clip_val, or "
+            "set trainer.precision=32-true; the last good checkpoint is kept"
         )

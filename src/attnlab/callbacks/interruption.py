@@ -9,7 +9,7 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 
 
-class Interrupted(Exception):
+class InterruptedRunError(Exception):
     """Training was asked to stop, and did so after saving."""
 
 
@@ -24,7 +24,7 @@ class Interruption(Callback):
         self.checkpoint = checkpoint
         self.asked = False
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take over the two signals, after Lightning has."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
@@ -32,17 +32,17 @@ class Interruption(Callback):
     def on_train_batch_end(
         self,
         trainer: Trainer,
-        pl_module: LightningModule,  # noqa: ARG002
-        outputs: Any,  # noqa: ARG002
-        batch: Any,  # noqa: ARG002
-        batch_idx: int,  # noqa: ARG002
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Stop if any rank was asked to."""
         if trainer.strategy.reduce_boolean_decision(self.asked, all=False):
             trainer.save_checkpoint(self.checkpoint)
-            raise Interrupted
+            raise InterruptedRunError
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """What follows training needs no saving: let the signals end it."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -38,5 +38,7 @@ class Predictions(Callback):
             return
         lines = [json.dumps(sample._asdict(), ensure_ascii=False) for sample in module.outputs]
         write_atomically(self.folder / f"{split}.jsonl", "".join(f"{line}\n" for line in lines))
-        rows = [[sample.source, sample.reference, sample.hypothesis] for sample in module.outputs[: self.shown]]
+        rows = [
+            [sample.source, sample.reference, sample.hypothesis] for sample in module.outputs[: self.shown]
+        ]
         log_table(trainer.loggers, f"predictions/{split}", ["source", "reference", "hypothesis"], rows)

@@ -22,9 +22,9 @@ class Reproducible(Callback):
     def on_train_batch_start(
         self,
         trainer: Trainer,
-        pl_module: LightningModule,  # noqa: ARG002
-        batch: Any,  # noqa: ARG002
-        batch_idx: int,  # noqa: ARG002
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Seed."""
         place = (self.seed, trainer.fit_loop.epoch_loop.total_batch_idx, trainer.global_rank)

@@ -27,10 +27,10 @@ class Throughput(Callback):
     def on_train_batch_end(
         self,
         trainer: Trainer,
-        pl_module: LightningModule,  # noqa: ARG002
-        outputs: Any,  # noqa: ARG002
+        pl_module: LightningModule,
+        outputs: Any,
         batch: Batch,
-        batch_idx: int,  # noqa: ARG002
+        batch_idx: int,
     ) -> None:
         """Count the batch, and log once as many steps are timed as the trainer logs after."""
         now = time.perf_counter()
@@ -39,7 +39,7 @@ class Throughput(Callback):
             self.steps += 1
             self.tokens = self.tokens + batch.source_lengths.sum() + (batch.labels != PAD).sum()
         self.since = now
-        if self.steps >= trainer.log_every_n_steps:
+        if self.steps >= trainer.log_every_n_steps:  # type: ignore[attr-defined]
             values = {
                 "throughput/tokens_per_second": float(self.tokens) / self.seconds,
                 "throughput/steps_per_second": self.steps / self.seconds,
@@ -48,10 +48,10 @@ class Throughput(Callback):
                 logger.log_metrics(values, step=trainer.global_step - 1)
             self.tokens, self.steps, self.seconds = 0, 0, 0.0
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock anew: what lies between epochs is not training."""
         self.since = None
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock anew."""
         self.since = None

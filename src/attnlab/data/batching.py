@@ -67,7 +67,7 @@ class Examples(Dataset[Batch]):
     def __getitem__(self, indices: list[int]) -> Batch:
         source, source_lengths = self._sources.padded(indices)
         target, _ = self._targets.padded(indices)
-        return Batch(source, source_lengths, target, index=torch.tensor(indices))
+        return Batch(source, source_lengths, target, torch.tensor(indices))
 
     @property
     def source_lengths(self) -> Lengths:

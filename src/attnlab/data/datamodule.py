@@ -69,7 +69,7 @@ class Seq2SeqData(LightningDataModule):
         self._examples: dict[Split, Examples] = {}
 
     def pairs(self, split: Split) -> list[Pair]:
-        """The raw text of a split; `Batch.index` counts its places."""
+        """The raw text of a split; `Batch.indices` count its places."""
         return {"train": self.corpus.train, "val": self.corpus.val, "test": self.corpus.test}[split]
 
     def examples(self, split: Split) -> Examples:

@@ -29,8 +29,8 @@ class ZeroBridge(nn.Module):
     def __init__(
         self,
         *,
-        memory_size: int,  # noqa: ARG002
-        encoder_layers: int,  # noqa: ARG002
+        memory_size: int,
+        encoder_layers: int,
         size: int,
         layers: int,
         states_per_layer: int,

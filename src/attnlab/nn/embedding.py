@@ -9,7 +9,7 @@ from attnlab.types import PAD
 
 
 class TokenEmbedding(nn.Module):
-    """E y: one vector a token; that of PAD is fixed at zero.
+    """E y: one vector a token; that of PAD starts at zero and reading it never moves it.
 
     Args:
         vocabulary_size: V.

@@ -36,7 +36,7 @@ class Readout(nn.Module):
             of its own. Where t is not of width E, a linear map without offset takes it there.
 
     Raises:
-        ValueError: at a part that does not exist.
+        ValueError: at a part that does not exist, and where the parts are of no width.
     """
 
     def __init__(
@@ -58,6 +58,8 @@ class Readout(nn.Module):
         self.parts = tuple(parts)
         self.dropout = nn.Dropout(dropout)
         width = sum(sizes[part] for part in parts)
+        if width == 0:
+            raise ValueError("readout.parts=[context] sees nothing where there is no attention: add state")
         self.maxout = None if maxout is None else nn.Linear(width, 2 * maxout)
         width = width if maxout is None else maxout
         self.resize: nn.Module = nn.Identity()

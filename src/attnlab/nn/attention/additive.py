@@ -34,7 +34,7 @@ class Additive(Attention):
         """U h_j: [B, S, A]."""
         return self.key(memory.states)  # type: ignore[no-any-return]
 
-    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:  # noqa: ARG002
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         summed = self.query(query)[:, :, None] + keys[:, None]  # [B, Q, S, A]
         return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]

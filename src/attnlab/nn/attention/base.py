@@ -51,7 +51,7 @@ class Attention(nn.Module):
         """Whatever of the score depends on the memory alone: keys [B, S, …]."""
         return memory.states
 
-    def begin(self, memory: Memory) -> Any:  # noqa: ARG002
+    def begin(self, memory: Memory) -> Any:
         """The state before the first target position, tensors [B, 1, …]; None if the variant has none."""
         return None
 
@@ -59,7 +59,7 @@ class Attention(nn.Module):
         """Unnormalised scores [B, Q, S] of a query [B, Q, H] against keys [B, S, …]."""
         raise NotImplementedError
 
-    def advance(self, state: Any, weights: Tensor) -> Any:  # noqa: ARG002
+    def advance(self, state: Any, weights: Tensor) -> Any:
         """The state after attending with `weights` [B, Q, S]."""
         return state
 

@@ -27,7 +27,7 @@ class NoAttention(Attention):
         self,
         query: Tensor,
         memory: Memory,
-        keys: Tensor,  # noqa: ARG002
+        keys: Tensor,
         state: Any = None,
     ) -> tuple[Tensor, Tensor, Any]:
         """Context [..., 0] and weights [..., S] of zeros."""
@@ -38,7 +38,7 @@ class NoAttention(Attention):
 class Mean(Attention):
     """e_j = 0, so that α_j = 1/S and c is the mean of the real memory states. 2·S·D operations per query."""
 
-    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:  # noqa: ARG002
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S] of zeros."""
         return keys.new_zeros(query.size(0), query.size(1), keys.size(1))
 

@@ -29,7 +29,7 @@ class Dot(Attention):
                 "make them equal (decoder.size = encoder.size x directions) or use attention=general"
             )
 
-    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:  # noqa: ARG002
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
 
@@ -59,6 +59,6 @@ class General(Attention):
         """W h_j: [B, S, H]."""
         return self.key(memory.states)  # type: ignore[no-any-return]
 
-    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:  # noqa: ARG002
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
