@@ -13,10 +13,10 @@ train: .venv/installed
 	$(BIN)/attnlab train
 
 test: .venv/installed
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 quick: .venv/installed
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -n auto -m "not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from attnlab import __version__
@@ -66,7 +67,7 @@ def run(words: list[str]) -> int:
     if words[0] not in commands:
         print(f"attnlab: no command {words[0]!r}: choose from {', '.join(commands)}", file=sys.stderr)
         return 2
-    sys.path.insert(0, os.getcwd())  # as for `python -m`: a mechanism of one's own may lie beside the data
+    sys.path.insert(0, str(Path.cwd()))  # as for `python -m`: a mechanism of one's own may lie beside the data
     try:
         return commands[words[0]](words[1:])
     except UserError as error:
