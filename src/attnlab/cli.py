@@ -67,7 +67,8 @@ def run(words: list[str]) -> int:
     if words[0] not in commands:
         print(f"attnlab: no command {words[0]!r}: choose from {', '.join(commands)}", file=sys.stderr)
         return 2
-    sys.path.insert(0, str(Path.cwd()))  # as for `python -m`: a mechanism of one's own may lie beside the data
+    # As `python -m` does: a mechanism of one's own may lie in the current folder.
+    sys.path.insert(0, str(Path.cwd()))
     try:
         return commands[words[0]](words[1:])
     except UserError as error:
