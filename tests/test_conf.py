@@ -28,7 +28,16 @@ TINY = (
     "trainer.log_every_n_steps=1",
 )
 SYNTHETIC = ("data.train_size=12", "data.val_size=4", "data.test_size=4")
-NETWORK_GROUPS = ("tokenizer", "encoder", "bridge", "attention", "decoder", "readout", "teacher_forcing")
+NETWORK_GROUPS = (
+    "tokenizer",
+    "encoder",
+    "bridge",
+    "attention",
+    "normaliser",
+    "decoder",
+    "readout",
+    "teacher_forcing",
+)
 QUIET = {
     "accelerator": "cpu",
     "enable_checkpointing": False,

@@ -107,7 +107,12 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         )
     )
     encoder = construct(config.encoder, input_size=config.embedding.size)
-    attention = construct(config.attention, query_size=config.decoder.size, memory_size=encoder.memory_size)
+    attention = construct(
+        config.attention,
+        query_size=config.decoder.size,
+        memory_size=encoder.memory_size,
+        normaliser=construct(config.normaliser),
+    )
     decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
     if config.bridge.get("half") == "backward" and encoder.directions == 1:
         raise UserError(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.nn.attention import Additive, Attention, Dot, Final, General, Mean, NoAttention, ScaledDot
-from attnlab.nn.attention.normalisers import masked_softmax
+from attnlab.nn.attention.normalisers import SOFTMAX
 from attnlab.types import Memory
 from networks import ATTENTIONS, make_attention, randomise, same_sizes
 
@@ -127,7 +127,7 @@ def test_state_is_handed_on_by_the_caller() -> None:
     _, second, state = attention(query, memory, keys, state)
     torch.testing.assert_close(state, first + second)
     scores = attention.score(query, keys, first)
-    torch.testing.assert_close(second, masked_softmax(scores, memory.mask[:, None]))
+    torch.testing.assert_close(second, SOFTMAX(scores, memory.mask[:, None]))
 
 
 @variants
@@ -302,7 +302,7 @@ def test_dot_refuses_unequal_sizes(variant: type[Dot]) -> None:
 def test_huge_scores_stay_finite(dtype: torch.dtype) -> None:
     scores = torch.tensor([[1e4, -1e4, 1e4, 0.0], [-1e4, -1e4, 1e4, 1e4]], dtype=dtype, requires_grad=True)
     mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
-    weights = masked_softmax(scores, mask)
+    weights = SOFTMAX(scores, mask)
     assert weights.tolist() == [[0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0]]
     weights.square().sum().backward()
     assert scores.grad is not None
@@ -312,12 +312,12 @@ def test_huge_scores_stay_finite(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("rubbish", [torch.inf, -torch.inf, torch.nan])
 def test_scores_at_padding_are_never_read(rubbish: float) -> None:
     scores = torch.tensor([math.log(3), 0.0, rubbish])
-    weights = masked_softmax(scores, torch.tensor([True, True, False]))
+    weights = SOFTMAX(scores, torch.tensor([True, True, False]))
     assert weights.tolist() == pytest.approx([3 / 4, 1 / 4, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_is_normalised_in_single(dtype: torch.dtype) -> None:
-    weights = masked_softmax(torch.zeros(1000, dtype=dtype), torch.ones(1000, dtype=torch.bool))
+    weights = SOFTMAX(torch.zeros(1000, dtype=dtype), torch.ones(1000, dtype=torch.bool))
     assert weights.dtype == torch.float32
     assert weights.sum().item() == pytest.approx(1, abs=1e-5)

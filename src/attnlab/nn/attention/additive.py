@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
 
 
@@ -22,10 +23,19 @@ class Additive(Attention):
         memory_size: D.
         size: A.
         bias: add an offset to W s and to U h_j.
+        normaliser: from scores to weights.
     """
 
-    def __init__(self, *, query_size: int, memory_size: int, size: int, bias: bool = False) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size)
+    def __init__(
+        self,
+        *,
+        query_size: int,
+        memory_size: int,
+        size: int,
+        bias: bool = False,
+        normaliser: Normaliser = SOFTMAX,
+    ) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
         self.query = nn.Linear(query_size, size, bias=bias)
         self.key = nn.Linear(memory_size, size, bias=bias)
         self.energy = nn.Linear(size, 1, bias=False)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.normalisers import masked_softmax
+from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
 
 
@@ -17,7 +17,7 @@ class Attention(nn.Module):
     For a query s and memory states h_1 … h_S::
 
         e_j = score(s, h_j)        the variant's own
-        α   = softmax(e)           over real positions only
+        α   = softmax(e)           or another normaliser, over real positions only
         c   = Σ_j α_j h_j
 
     Use it in two moves: `keys = attention.project(memory)` once a sentence, then
@@ -28,17 +28,20 @@ class Attention(nn.Module):
     `begin` and handed in and out; nothing is kept on the module. A variant with state sets
     `stateful = True`, and is then asked one target position at a time.
 
-    A variant of your own overrides `project` if it maps the memory, and `score`.
+    A variant of your own overrides `project` if it maps the memory, and `score`; `weigh` only if its weights
+    are more than normalised scores, and `forward` only if its context is more than a weighted sum.
 
     Args:
         query_size: H.
         memory_size: D.
+        normaliser: from scores to weights.
     """
 
     stateful = False
 
-    def __init__(self, *, query_size: int, memory_size: int) -> None:
+    def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
         super().__init__()
+        self.normaliser = normaliser
         self.query_size = query_size
         self.memory_size = memory_size
 
@@ -58,6 +61,10 @@ class Attention(nn.Module):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """Unnormalised scores [B, Q, S] of a query [B, Q, H] against keys [B, S, …]."""
         raise NotImplementedError
+
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
+        """Weights [B, Q, S]: the normalised scores."""
+        return self.normaliser(self.score(query, keys, state), memory.mask[:, None])
 
     def advance(self, state: Any, weights: Tensor) -> Any:
         """The state after attending with `weights` [B, Q, S]."""
@@ -80,7 +87,6 @@ class Attention(nn.Module):
         if query.dim() == 2:
             context, weights, state = self(query[:, None], memory, keys, state)
             return context[:, 0], weights[:, 0], state
-        scores = self.score(query, keys, state)  # [B, Q, S]
-        weights = masked_softmax(scores, memory.mask[:, None])  # [B, Q, S]
+        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
         context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
         return context, weights, self.advance(state, weights)

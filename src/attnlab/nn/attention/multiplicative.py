@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
 
 
@@ -21,8 +22,8 @@ class Dot(Attention):
         ValueError: if H ≠ D.
     """
 
-    def __init__(self, *, query_size: int, memory_size: int) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size)
+    def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
         if query_size != memory_size:
             raise ValueError(
                 f"dot attention compares a query of size {query_size} with a memory of size {memory_size}; "
@@ -51,8 +52,8 @@ class General(Attention):
     Per query 2·S·H operations; the keys W h_j cost 2·S·D·H once a sentence.
     """
 
-    def __init__(self, *, query_size: int, memory_size: int) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size)
+    def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
         self.key = nn.Linear(memory_size, query_size, bias=False)
 
     def project(self, memory: Memory) -> Tensor:

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor
 
 
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """α_j = exp(e_j) / Σ_k exp(e_k) over the real positions.
+class Normaliser(Protocol):
+    """Turns scores [..., S] into weights.
 
-    Computed in fp32 whatever comes in, so that scores of ± 10⁴ stay finite in half precision.
+    The mask is bool, broadcastable to [..., S], True at real positions. Weights come in fp32 or wider
+    whatever the scores came in, are a distribution over the real positions and exactly 0 elsewhere, and all
+    zeros where a row has no real position.
+    """
+
+    def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """[..., S] to [..., S]."""
+        ...
+
+
+class Softmax:
+    """α_j = exp(e_j / τ) / Σ_k exp(e_k / τ) over the real positions.
 
     Args:
-        scores: [..., S].
-        mask: bool, broadcastable to [..., S], True at real positions.
-
-    Returns:
-        [..., S] in fp32 or wider: a distribution over the real positions, exactly 0 elsewhere, and all
-        zeros where a row has no real position.
+        temperature: τ; below 1 sharpens, above 1 flattens.
     """
-    scores = scores.double() if scores.dtype.itemsize == 8 else scores.float()
-    # The lowest finite number, not -inf: a row masked whole then gives a uniform row, not NaN,
-    # and the product with the mask makes it the zeros it should be.
-    scores = scores.masked_fill(~mask, -3.0e38)  # [..., S]
-    return scores.softmax(dim=-1) * mask  # [..., S]
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        if temperature <= 0:
+            raise ValueError(f"normaliser.temperature must be above 0, not {temperature}")
+        self.temperature = temperature
+
+    def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """[..., S] to [..., S]."""
+        # The lowest finite number, not -inf: a row masked whole then gives a uniform row, not NaN,
+        # and the product with the mask makes it the zeros it should be.
+        scores = (widened(scores) / self.temperature).masked_fill(~mask, -3.0e38)  # [..., S]
+        return scores.softmax(dim=-1) * mask  # [..., S]
+
+
+SOFTMAX: Normaliser = Softmax()
+"""What attention is normalised with unless it is told otherwise."""
+
+
+def widened(scores: Tensor) -> Tensor:
+    """Scores in fp32 at least, so that ± 10⁴ stays finite whatever they were computed in."""
+    return scores.double() if scores.dtype.itemsize == 8 else scores.float()
