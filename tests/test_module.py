@@ -1,0 +1,98 @@
+"""The LightningModule: its loss, its scores, and the settings of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning import Trainer
+from omegaconf import DictConfig
+from test_conf import QUIET, SYNTHETIC, TINY, build_all
+
+from attnlab.module import Seq2SeqModule
+from attnlab.types import Batch
+
+Composed = Callable[..., DictConfig]
+
+
+def training_loss(module: Seq2SeqModule, batch: Batch) -> torch.Tensor:
+    """The loss of a step, outside of any trainer."""
+    module.log = lambda *_, **__: None  # type: ignore[method-assign]
+    module._trainer = Trainer(logger=False, **QUIET)
+    return module.training_step(batch, 0)
+
+
+def wider(batch: Batch, columns: int) -> Batch:
+    """The same batch, padded further."""
+    return batch._replace(source=F.pad(batch.source, (0, columns)), target=F.pad(batch.target, (0, columns)))
+
+
+@pytest.mark.parametrize("settings", [(), ("loss.label_smoothing=0.2",), ("decoder=luong",)])
+def test_the_loss_does_not_depend_on_padding(composed: Composed, settings: tuple[str, ...]) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *settings))
+    batch = data.examples("train")[[0, 1, 2]]
+    torch.testing.assert_close(training_loss(module, batch), training_loss(module, wider(batch, 5)))
+
+
+def test_the_loss_is_a_mean_over_tokens_and_not_over_sentences(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    examples = data.examples("train")
+    parts = [examples[[place]] for place in (0, 1, 2)]
+    losses = torch.stack([training_loss(module, part) for part in parts])
+    counts = torch.tensor([float((part.labels != 0).sum()) for part in parts])
+    together = training_loss(module, examples[[0, 1, 2]])
+    torch.testing.assert_close(together, (losses * counts).sum() / counts.sum())
+
+
+def test_label_smoothing_by_hand(composed: Composed) -> None:
+    plain, data = build_all(composed(*TINY, *SYNTHETIC))
+    batch = data.examples("train")[[0, 1]]
+    _, logits, labels = plain.decode(batch)
+    log_p = logits.log_softmax(dim=-1)
+    expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * log_p.mean(dim=-1)).mean()
+    plain.label_smoothing = 0.1
+    torch.testing.assert_close(training_loss(plain, batch), expected)
+
+
+def test_without_teacher_forcing_the_reference_is_not_read(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "teacher_forcing.value=0"))
+    batch = data.examples("train")[[0, 1]]
+    other = batch._replace(target=batch.target.clone())
+    other.target[:, 1] = 49  # read by a teacher-forced decoder, and a label of its own
+    forced = torch.zeros_like(batch.inputs, dtype=torch.bool)
+    one, two = (
+        module.network(b.source, b.source_lengths, b.source_mask, b.inputs, forced) for b in (batch, other)
+    )
+    torch.testing.assert_close(one.features, two.features)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bf16-mixed"},
+        {"accumulate_grad_batches": 2},
+        {"gradient_clip_val": 0.1},
+        {"limit_train_batches": 2},
+        {"val_check_interval": 1},
+    ],
+    ids=str,
+)
+def test_settings_of_the_trainer_train(composed: Composed, settings: dict[str, Any]) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=halving", "optimizer.lr=0.01"))
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    trainer = Trainer(max_epochs=2, logger=False, **QUIET, **settings)
+    trainer.fit(module, datamodule=data)
+    assert all(parameter.isfinite().all() for parameter in module.parameters())
+    assert any(not torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True))
+    assert 0 < float(trainer.callback_metrics["val/loss"]) < 10
+
+
+def test_accumulation_steps_as_often_as_its_scheduler_was_told(composed: Composed) -> None:
+    """3 batches an epoch, accumulated by 2: 2 steps an epoch, and OneCycleLR refuses a step too many."""
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=one_cycle"))
+    trainer = Trainer(max_epochs=3, logger=False, accumulate_grad_batches=2, **QUIET)
+    trainer.fit(module, datamodule=data)
+    assert trainer.global_step == 3 * 2
