@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
-from attnlab.nn.decoder import BahdanauDecoder, Decoder, LuongDecoder
+from attnlab.nn.decoder import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
 from attnlab.nn.readout import Readout
@@ -47,10 +48,26 @@ ATTENTIONS: dict[str, type[Attention]] = {
     **{name: getattr(variants, name) for name in variants.__all__ if name != "Attention"},
     "Coverage": Coverage,
 }
-ARGUMENTS: dict[str, dict[str, Any]] = {"Additive": {"size": ENERGY, "bias": True}}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "Additive": {"size": ENERGY, "bias": True},
+    "Concat": {"size": ENERGY, "bias": True},
+    "CoverageSee": {"size": ENERGY},
+    "CoverageTu": {"size": ENERGY, "max_fertility": 2.0},
+    "Hard": {"score": partial(variants.Additive, size=ENERGY)},
+    "LocalM": {"window": 2},
+    "LocalP": {"size": ENERGY, "window": 2},
+    "Location": {"max_length": 3},
+    "LocationSensitive": {"size": ENERGY, "channels": 2, "kernel": 3},
+    "MoChA": {"size": ENERGY, "chunk": 3, "noise": 0.0},
+    "Monotonic": {"size": ENERGY, "noise": 0.0},
+    "MultiHead": {"size": 6, "heads": 3, "score": partial(variants.Additive, size=ENERGY)},
+}
 """What a variant's constructor asks for beside the two sizes."""
 
-ORDERS = ("bahdanau", "luong", "luong with input feeding")
+DECIDING = {"Hard", "MoChA", "Monotonic"}
+"""In evaluation these choose a position outright, and no gradient reaches their scores."""
+
+ORDERS = ("bahdanau", "luong", "luong with input feeding", "gnmt")
 
 
 def make_attention(name: str, query_size: int, memory_size: int) -> Attention:
@@ -60,6 +77,17 @@ def make_attention(name: str, query_size: int, memory_size: int) -> Attention:
 def same_sizes(name: str) -> bool:
     """Whether a variant asks for queries as wide as the memory."""
     return issubclass(ATTENTIONS[name], variants.Dot)
+
+
+def walk(attention: Attention, queries: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """Contexts [B, T, D] and weights [B, T, S] of target positions [B, T, H], one after the other."""
+    keys, state = attention.project(memory), attention.begin(memory)
+    contexts, weights = [], []
+    for query in queries.split(1, dim=1):
+        context, attended, state = attention(query, memory, keys, state)
+        contexts.append(context)
+        weights.append(attended)
+    return torch.cat(contexts, dim=1), torch.cat(weights, dim=1)
 
 
 def randomise(module: nn.Module, spread: float = 1.0) -> None:
@@ -83,8 +111,9 @@ def make_network(
     seed: int = 0,
     spread: float = 1.0,
 ) -> Seq2Seq:
-    """A network in evaluation mode, with random weights."""
+    """A network in evaluation mode, with random weights; of a layer more in GNMT's order, which needs two."""
     torch.manual_seed(seed)
+    layers += order == "gnmt"
     encoder = Encoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS)
     state = encoder.memory_size if same_sizes(attention) else STATE
     options = {
@@ -97,6 +126,8 @@ def make_network(
     decoder: Decoder
     if order == "bahdanau":
         decoder = BahdanauDecoder(**options)
+    elif order == "gnmt":
+        decoder = GNMTDecoder(**options)
     else:
         decoder = LuongDecoder(**options, input_feeding=order != "luong")
     network = Seq2Seq(
@@ -154,13 +185,13 @@ def random_batch(source_lengths: list[int], target_lengths: list[int] | None = N
 
 def forced_logits(network: Seq2Seq, batch: Batch) -> Tensor:
     """The logits of a teacher-forced pass: [B, T, V]."""
-    decoded = network(batch.source, batch.source_lengths, batch.source_mask, batch.inputs)
+    decoded = network(batch)
     return network.readout(decoded.features)
 
 
 def stepwise(network: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
     """The logits [B, T, V] and weights [B, T, S] of reading the same targets one step at a time."""
-    encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
+    encoded, state = network.encode(batch)
     logits, weights = [], []
     for tokens in batch.inputs.split(1, dim=1):
         scores, attended, state = network.step(tokens, state, encoded)

@@ -7,6 +7,7 @@ Parameters, their layout and the numbers are those of torch's own cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -50,6 +51,24 @@ class GRUCell(nn.GRUCell):
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}
 
 
+class Cells(nn.ModuleList):
+    """Cells of one kind and size, a layer each.
+
+    Args:
+        cell: "lstm" or "gru".
+        widths: of what each layer reads, the first layer's first.
+        size: H.
+    """
+
+    def __init__(self, *, cell: Literal["lstm", "gru"], widths: Sequence[int], size: int) -> None:
+        super().__init__(CELLS[cell](width, size) for width in widths)
+
+    @property
+    def states_per_layer(self) -> int:
+        """2 for LSTM (h and c), 1 for GRU."""
+        return self[0].states  # type: ignore[return-value]
+
+
 class CellStack(nn.Module):
     """L cells, each reading the output of the one below; the first reads [x; u].
 
@@ -77,14 +96,14 @@ class CellStack(nn.Module):
         super().__init__()
         self.ahead_size = ahead_size
         self.size = size
-        inputs = [ahead_size + late_size, *[size] * (layers - 1)]
-        self.cells = nn.ModuleList([CELLS[cell](width, size) for width in inputs])
+        widths = [ahead_size + late_size, *[size] * (layers - 1)]
+        self.cells = Cells(cell=cell, widths=widths, size=size)
         self.dropout = nn.Dropout(dropout)
 
     @property
     def states_per_layer(self) -> int:
         """2 for LSTM (h and c), 1 for GRU."""
-        return self.cells[0].states  # type: ignore[return-value]
+        return self.cells.states_per_layer
 
     def ahead(self, x: Tensor) -> Tensor:
         """The first layer's share of x: [B, T, E] to [B, T, gates], for all steps in one product."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import CellStack, CellState
+from attnlab.nn.cells import Cells, CellStack, CellState
 from attnlab.types import Memory
 
 
@@ -193,4 +194,108 @@ class LuongDecoder(nn.Module):
         return DecoderOutput(attentional, contexts, weights), attention
 
 
-Decoder = BahdanauDecoder | LuongDecoder
+class GNMTDecoder(nn.Module):
+    """GNMT's order: step the first layer, attend with its state, and give the context to all layers above.
+
+    ::
+
+        s¹_i = f¹(s¹_{i-1}, y_{i-1})
+        c_i  = attend(s¹_i)
+        sˡ_i = fˡ(sˡ_{i-1}, [sˡ⁻¹_i; c_i])     for l = 2 … L; the readout sees the state of the top
+
+    Wu et al. 2016 (arXiv 1609.08144), section 3, as NVIDIA's implementation has it: with s¹_i as the query
+    where the paper has s¹_{i-1}. No layer waits for a context or for a layer above it, so a whole target is
+    read a layer at a time: a stateless attention answers all positions in one call, and a layer's product
+    with its input is one product for all positions. What is left in the loops is the share of sˡ_{i-1}.
+
+    Args:
+        input_size: E.
+        attention: made for queries of size H.
+        cell: "lstm" or "gru".
+        size: H.
+        layers: L, at least 2.
+        dropout: on what a layer above the first reads, [sˡ⁻¹_i; c_i].
+        residual: add sˡ⁻¹_i to what layer l = 3 … L hands on.
+
+    Raises:
+        ValueError: if L < 2, where no layer would see a context.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        attention: Attention,
+        cell: Literal["lstm", "gru"] = "lstm",
+        size: int,
+        layers: int = 2,
+        dropout: float = 0.0,
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        if layers < 2:
+            raise ValueError(
+                f"GNMT's order gives the context to layers 2 and up, and decoder.layers is {layers}: "
+                "set decoder.layers=2 or use decoder=luong"
+            )
+        self.attention = attention
+        self.output_size = size
+        widths = [input_size, *[size + attention.context_size] * (layers - 1)]
+        self.cells = Cells(cell=cell, widths=widths, size=size)
+        self.dropout = nn.Dropout(dropout)
+        self.residual = residual
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
+        """The state before the first token, from each layer's first state [B, 1, H]."""
+        hidden = layers[-1][0]
+        return DecoderState(layers, hidden[..., :0], self.attention.begin(memory))
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Read one token [B, Q, E] for each of Q hypotheses a sentence; outputs are [B, Q, …]."""
+        return self._read(embedded, state, memory, keys, positions=1)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """Read a whole target [B, T, E]; outputs are [B, T, …]."""
+        output, _ = self._read(embedded, state, memory, keys, positions=embedded.size(1))
+        return output
+
+    def _read(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor, positions: int
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Read target positions that lie one after the other along axis 1, or one for many hypotheses."""
+        tops, first = _recur(self.cells[0], embedded, state.layers[0], positions)  # [B, Q, H]
+        layers = [first]
+        contexts, weights, attention = self._attend(tops, state.attention, memory, keys, positions)
+        for layer in range(1, len(self.cells)):
+            inputs = self.dropout(torch.cat([tops, contexts], dim=-1))  # [B, Q, H + D]
+            outputs, last = _recur(self.cells[layer], inputs, state.layers[layer], positions)  # [B, Q, H]
+            layers.append(last)
+            tops = outputs + tops if self.residual and layer > 1 else outputs
+        return DecoderOutput(tops, contexts, weights), DecoderState(tuple(layers), state.feed, attention)
+
+    def _attend(
+        self, queries: Tensor, state: Any, memory: Memory, keys: Tensor, positions: int
+    ) -> tuple[Tensor, Tensor, Any]:
+        if not self.attention.stateful:
+            return self.attention(queries, memory, keys, state)  # type: ignore[no-any-return]
+        contexts, weights = [], []
+        for query in queries.chunk(positions, dim=1):
+            context, weight, state = self.attention(query, memory, keys, state)
+            contexts.append(context)
+            weights.append(weight)
+        return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
+
+
+def _recur(cell: nn.Module, inputs: Tensor, state: CellState, positions: int) -> tuple[Tensor, CellState]:
+    """A layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
+    gates = F.linear(inputs, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]  # [B, Q, gates]
+    outputs = []
+    for step in gates.chunk(positions, dim=1):
+        state = cell.advance(step, state)  # type: ignore[operator]
+        outputs.append(state[0])
+    return torch.cat(outputs, dim=1), state
+
+
+Decoder = BahdanauDecoder | LuongDecoder | GNMTDecoder

@@ -1,8 +1,37 @@
 """Attention mechanisms, one file a family. `base.Attention` says what all of them share."""
 
-from attnlab.nn.attention.additive import Additive
+from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.baselines import Final, Mean, NoAttention
-from attnlab.nn.attention.multiplicative import Dot, General, ScaledDot
+from attnlab.nn.attention.coverage import CoverageSee, CoverageTu
+from attnlab.nn.attention.hard import Hard
+from attnlab.nn.attention.local import LocalM, LocalP
+from attnlab.nn.attention.location import Location, LocationSensitive
+from attnlab.nn.attention.monotonic import MoChA, Monotonic
+from attnlab.nn.attention.multihead import MultiHead
+from attnlab.nn.attention.multiplicative import Cosine, Dot, General, ScaledDot
+from attnlab.nn.attention.shift import Shift
 
-__all__ = ["Additive", "Attention", "Dot", "Final", "General", "Mean", "NoAttention", "ScaledDot"]
+__all__ = [
+    "Additive",
+    "Attention",
+    "Concat",
+    "Cosine",
+    "CoverageSee",
+    "CoverageTu",
+    "Dot",
+    "Final",
+    "General",
+    "Hard",
+    "LocalM",
+    "LocalP",
+    "Location",
+    "LocationSensitive",
+    "Mean",
+    "MoChA",
+    "Monotonic",
+    "MultiHead",
+    "NoAttention",
+    "ScaledDot",
+    "Shift",
+]

@@ -1,10 +1,11 @@
-"""Additive attention, the root of the family."""
+"""Additive attention, the root of the family, in both of its published forms."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
@@ -47,4 +48,43 @@ class Additive(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         summed = self.query(query)[:, :, None] + keys[:, None]  # [B, Q, S, A]
+        return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
+
+
+class Concat(Attention):
+    """e_j = vᵀ tanh(W [s; h_j]): Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "concat".
+
+    With W = [W_s U] this is `Additive`, from other random weights at the start: the one matrix is drawn for
+    H + D inputs. Since W [s; h_j] = W_s s + U h_j, no pair is put together, and the cost is the same: per
+    query 2·H·A + S·(3·A) operations and B·S·A numbers of memory; the keys U h_j cost 2·S·D·A once a sentence.
+
+    Args:
+        query_size: H.
+        memory_size: D.
+        size: A.
+        bias: add an offset to W [s; h_j].
+        normaliser: from scores to weights.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_size: int,
+        memory_size: int,
+        size: int,
+        bias: bool = False,
+        normaliser: Normaliser = SOFTMAX,
+    ) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+        self.pair = nn.Linear(query_size + memory_size, size, bias=bias)
+        self.energy = nn.Linear(size, 1, bias=False)
+
+    def project(self, memory: Memory) -> Tensor:
+        """U h_j, and the offset: [B, S, A]."""
+        return F.linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        """[B, Q, S]."""
+        mapped = F.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
+        summed = mapped[:, :, None] + keys[:, None]  # [B, Q, S, A]
         return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
 
 
@@ -63,3 +64,53 @@ class General(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
+
+
+class Cosine(Attention):
+    """e_j = β cos(W s, h_j), β = softplus(wᵀ s + b): Graves, Wayne & Danihelka 2014 (arXiv 1410.5401).
+
+    The content addressing of section 3.3.1, where the controller emits a key W s and its strength β > 0. How
+    long a memory state is says nothing, and no score is beyond ± β. Vectors shorter than 0.001 are divided by
+    0.001 and not by their length, which keeps gradients finite.
+
+    Per query 2·H·D + 2·S·D operations and B·S numbers of memory; the directions of the h_j cost 3·S·D once a
+    sentence.
+
+    Args:
+        query_size: H.
+        memory_size: D.
+        strength: β at first, but for what the query adds; cosines alone are too alike to choose by.
+        normaliser: from scores to weights.
+
+    Raises:
+        ValueError: if the strength is not above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_size: int,
+        memory_size: int,
+        strength: float = 10.0,
+        normaliser: Normaliser = SOFTMAX,
+    ) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+        if strength <= 0:
+            raise ValueError(f"attention.strength must be above 0, not {strength}")
+        self.query = nn.Linear(query_size, memory_size, bias=False)
+        self.strength = nn.Linear(query_size, 1)
+        nn.init.constant_(self.strength.bias, strength + math.log(-math.expm1(-strength)))  # softplus⁻¹
+
+    def project(self, memory: Memory) -> Tensor:
+        """h_j / |h_j|: [B, S, D]."""
+        return _direction(memory.states)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        """[B, Q, S]."""
+        cosines = torch.bmm(_direction(self.query(query)), keys.transpose(1, 2))  # [B, Q, S]
+        return F.softplus(self.strength(query)) * cosines
+
+
+def _direction(vectors: Tensor) -> Tensor:
+    """Vectors [..., D] of length 1; their squares are summed in fp32 at least."""
+    return F.normalize(widened(vectors), dim=-1, eps=1e-3).to(vectors.dtype)

@@ -1,0 +1,126 @@
+"""Copying: the pointer-generator's mixture, its batches, its search, and what it prints."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attnlab.data.batching import encode
+from attnlab.data.corpus import Pair
+from attnlab.data.tokenizers import Vocabularies, whitespace
+from attnlab.nn.decoder import DecoderOutput
+from attnlab.nn.readout import PointerGenerator
+from attnlab.search import beam, greedy
+from attnlab.types import EOS, SOS, UNK
+from networks import make_network
+
+VOCABULARIES = Vocabularies(
+    whitespace(["a b c a b c"], max_size=None), whitespace(["a b a b"], max_size=None)
+)
+A, B, V = 4, 5, 6
+
+
+def encoded(*pairs: Pair):  # type: ignore[no-untyped-def]
+    return encode(
+        pairs, VOCABULARIES, source_end=True, max_source_length=None, max_target_length=None, copying=True
+    )
+
+
+def test_strangers_are_counted_from_v_in_each_sentence() -> None:
+    batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b q y"))[[0, 1]]
+    assert batch.copies is not None
+    assert batch.copies.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
+    # c is in the source's vocabulary but not in the target's; q stands in no source and stays unknown
+    assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
+
+
+def test_copied_words_are_printed() -> None:
+    assert VOCABULARIES.strangers("a x c x") == ["x", "c"]
+    assert VOCABULARIES.decode([V + 1, A, V], "a x c x") == "c a x"
+    assert VOCABULARIES.tokens([V, B], "y b") == ["y", "b"]
+
+
+def test_the_mixture_by_hand() -> None:
+    """V = 3, two source positions, of which the first is a stranger (id 3) and the second token 1."""
+    readout = PointerGenerator(
+        state_size=2, context_size=1, input_size=1, vocabulary_size=3, parts=["state"], tied=None
+    )
+    with torch.no_grad():
+        readout.generator.output.weight.zero_()
+        readout.generator.output.bias.copy_(torch.tensor([0.5, 0.25, 0.25]).log())
+        readout.switch.weight.zero_()
+        readout.switch.bias.fill_(torch.tensor(0.8).logit().item())  # generates with 0.8, copies with 0.2
+    one = torch.ones(1, 1, 1)
+    decoded = DecoderOutput(states=torch.ones(1, 1, 2), contexts=one, weights=torch.tensor([[[0.7, 0.3]]]))
+    features = readout.features(decoded, one)
+    p = readout(features, decoded.weights, torch.tensor([[[3, 1]]])).exp()
+    torch.testing.assert_close(p[0, 0], torch.tensor([0.4, 0.2 + 0.06, 0.2, 0.14, 0.0]))
+
+
+def test_copying_needs_batches_made_for_it() -> None:
+    readout = PointerGenerator(
+        state_size=2, context_size=1, input_size=1, vocabulary_size=3, parts=["state"], tied=None
+    )
+    with pytest.raises(ValueError, match=r"batching\.copying=true"):
+        readout(torch.ones(1, 3), torch.ones(1, 2), None)
+
+
+def pointing_network():  # type: ignore[no-untyped-def]
+    """A network whose switch copies always, so that it can only say words of the source."""
+    network = make_network()
+    sizes = network.decoder.output_size, network.decoder.attention.context_size, network.target_embedding.size
+    network.readout = PointerGenerator(
+        state_size=sizes[0],
+        context_size=sizes[1],
+        input_size=sizes[2],
+        vocabulary_size=network.target_embedding.table.num_embeddings,
+        parts=["state"],
+        tied=None,
+    )
+    torch.nn.init.constant_(network.readout.switch.bias, -50.0)
+    return network.eval()
+
+
+def copying_batch(network):  # type: ignore[no-untyped-def]
+    vocabulary = network.target_embedding.table.num_embeddings
+    batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b y"))[[0, 1]]
+    copies = batch.copies.where(batch.copies < V, batch.copies - V + vocabulary)
+    target = batch.target.where(batch.target < V, batch.target - V + vocabulary)
+    return batch._replace(copies=copies, target=target)
+
+
+def test_search_says_words_outside_the_vocabulary() -> None:
+    network = pointing_network()
+    batch = copying_batch(network)
+    sayable = [set(row[row != 0].tolist()) for row in batch.copies]
+    for found in (greedy(network, batch, max_length=5), beam(network, batch, size=3, max_length=5)):
+        for row, hypotheses in enumerate(found.tokens):
+            assert set(hypotheses[0]) <= sayable[row]
+
+
+def test_beam_of_one_is_greedy_with_copying() -> None:
+    network = pointing_network()
+    batch = copying_batch(network)
+    one, two = greedy(network, batch, max_length=5), beam(network, batch, size=1, max_length=5)
+    assert one.tokens == two.tokens
+    assert [row[0] for row in one.scores] == pytest.approx([row[0] for row in two.scores], abs=1e-5)
+
+
+@torch.no_grad()
+def test_forced_is_stepwise_with_copying() -> None:
+    network = pointing_network()
+    torch.nn.init.constant_(network.readout.switch.bias, 0.0)
+    batch = copying_batch(network)
+    forced = network.read_out(network(batch), batch.copies)
+    memory, state = network.encode(batch)
+    for step in range(batch.inputs.size(1)):
+        logits, _, state = network.step(batch.inputs[:, step : step + 1], state, memory)
+        torch.testing.assert_close(logits[:, 0], forced[:, step], rtol=0, atol=1e-5)
+    torch.testing.assert_close(forced.exp().sum(dim=-1), torch.ones(forced.shape[:2]))
+
+
+def test_a_copied_word_is_read_as_unknown() -> None:
+    network = pointing_network()
+    embedding = network.target_embedding
+    vocabulary = embedding.table.num_embeddings
+    torch.testing.assert_close(embedding(torch.tensor([[vocabulary + 2]])), embedding(torch.tensor([[UNK]])))

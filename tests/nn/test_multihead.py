@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Additive, Attention, Final, MultiHead, NoAttention, ScaledDot
+from attnlab.types import Memory
+from networks import ATTENTIONS, make_attention, randomise
+
+B, Q, S, H, D, A, N = 2, 3, 5, 7, 11, 6, 3
+WITHOUT_SCORE = {"NoAttention", "Final", "MultiHead"}
+
+
+def make_memory() -> Memory:
+    return Memory(torch.randn(B, S, D), torch.tensor([[True] * S, [True] * 2 + [False] * (S - 2)]))
+
+
+def attend(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    context, weights, _ = attention(query, memory, attention.project(memory), attention.begin(memory))
+    return context, weights
+
+
+def test_scaled_dot_heads_are_torch_s_own() -> None:
+    """Queries of nn.MultiheadAttention are as wide as all its heads, so H = A here; its output is, too."""
+    attention = MultiHead(query_size=A, memory_size=D, size=A, heads=N, score=ScaledDot)
+    randomise(attention)
+    theirs = nn.MultiheadAttention(A, N, bias=False, kdim=D, vdim=D, batch_first=True)
+    theirs.load_state_dict(
+        {
+            "q_proj_weight": attention.query.weight,
+            "k_proj_weight": attention.key.weight,
+            "v_proj_weight": attention.value.weight,
+            "out_proj.weight": torch.eye(A),
+        }
+    )
+    query, memory = torch.randn(B, Q, A), make_memory()
+    expected, expected_weights = theirs(query, memory.states, memory.states, key_padding_mask=~memory.mask)
+    context, weights = attend(attention, query, memory)
+    torch.testing.assert_close(context, attention.output(expected), rtol=0, atol=1e-5)
+    torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
+
+
+def test_heads_by_hand() -> None:
+    """Two heads of width 1 over states (1, 0) and (0, 1): the first finds the first, the other the other."""
+    attention = MultiHead(query_size=1, memory_size=2, size=2, heads=2, score=ScaledDot)
+    with torch.no_grad():
+        attention.query.weight.fill_(100.0)
+        for part in (attention.key, attention.value, attention.output):
+            part.weight.copy_(torch.eye(2))
+        attention.value.weight.mul_(8)
+    memory = Memory(torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool))
+    context, weights = attend(attention, torch.ones(1, 1), memory)
+    assert weights.tolist() == [[0.5, 0.5]]
+    assert context.tolist() == [[8, 8]]  # one head with these weights would give [4, 4]
+
+
+@pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - WITHOUT_SCORE))
+def test_any_mechanism_that_scores_can_be_a_head(name: str) -> None:
+    """Each head is that mechanism by itself over its own slices, also where it has state."""
+    attention = MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=partial(inner, name)).eval()
+    randomise(attention)
+    memory = make_memory()
+    keys, state = attention.project(memory), attention.begin(memory)
+    alone = [head.begin(memory) for head in attention.heads]
+    for _ in range(2):
+        query = torch.randn(B, 1, H)
+        context, weights, state = attention(query, memory, keys, state)
+        parts = []
+        for n, head in enumerate(attention.heads):
+            rows = slice(n * A // N, (n + 1) * A // N)
+            sliced_keys = Memory(memory.states @ attention.key.weight[rows].T, memory.mask)
+            values = Memory(memory.states @ attention.value.weight[rows].T, memory.mask)
+            sliced_query = query @ attention.query.weight[rows].T
+            *part, alone[n] = head(sliced_query, values, head.project(sliced_keys), alone[n])
+            parts.append(part)
+        contexts, all_weights = zip(*parts, strict=True)
+        expected = torch.cat(contexts, dim=-1) @ attention.output.weight.T
+        torch.testing.assert_close(context, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(weights, sum(all_weights) / N, rtol=0, atol=1e-6)
+
+
+def inner(name: str, *, query_size: int, memory_size: int, normaliser: object) -> Attention:
+    return make_attention(name, query_size, memory_size)
+
+
+def test_the_normaliser_is_that_of_every_head() -> None:
+    def all_on_the_first(scores: Tensor, mask: Tensor) -> Tensor:
+        return torch.zeros_like(scores).index_fill(-1, torch.tensor(0), 1) * mask
+
+    attention = MultiHead(
+        query_size=H, memory_size=D, size=A, heads=N, score=ScaledDot, normaliser=all_on_the_first
+    )
+    _, weights = attend(attention, torch.randn(B, Q, H), make_memory())
+    assert (weights[..., 0] == 1).all()
+
+
+@pytest.mark.parametrize("heads", [4, 0])
+def test_heads_must_divide_the_size(heads: int) -> None:
+    with pytest.raises(ValueError, match=rf"attention\.heads={heads} must divide attention\.size=6"):
+        MultiHead(query_size=H, memory_size=D, size=A, heads=heads, score=ScaledDot)
+
+
+@pytest.mark.parametrize(
+    "variant", [NoAttention, Final, partial(MultiHead, size=2, heads=1, score=ScaledDot)]
+)
+def test_a_head_must_score(variant: type[Attention]) -> None:
+    with pytest.raises(ValueError, match=r"attention\.score cannot be (NoAttention|Final|MultiHead)"):
+        MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=variant)
+
+
+def test_heads_share_nothing() -> None:
+    attention = MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=partial(Additive, size=2))
+    assert len({id(parameter) for parameter in attention.parameters()}) == 4 + N * 3

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import entmax
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attnlab.nn.attention.normalisers import Entmax15, Normaliser, Softmax, Sparsemax
+
+NORMALISERS = {"softmax": Softmax, "sparsemax": Sparsemax, "entmax15": Entmax15}
+PACKAGE: dict[str, Callable[..., Tensor]] = {"sparsemax": entmax.sparsemax, "entmax15": entmax.entmax15}
+HALVES = [torch.bfloat16, torch.float16]
+
+every = pytest.mark.parametrize("name", NORMALISERS)
+sparse = pytest.mark.parametrize("name", PACKAGE)
+
+
+def make(name: str, **settings: float) -> Normaliser:
+    return NORMALISERS[name](**settings)
+
+
+def all_real(scores: Tensor) -> Tensor:
+    return torch.ones_like(scores, dtype=torch.bool)
+
+
+def some_real(*shape: int) -> Tensor:
+    """A mask with at least one real position a row."""
+    mask = torch.rand(shape) < 0.6
+    mask[..., 0] = True
+    return mask
+
+
+# ------------------------------------------------------------------------------------ values by hand
+
+
+@pytest.mark.parametrize(
+    ("scores", "weights"),
+    [
+        ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
+        ([0.5, 0.0], [0.75, 0.25]),  # λ = -1/4
+        ([1.0, 0.0], [1.0, 0.0]),  # a whole 1 apart: λ = 0
+        ([0.25, 1.0, -3.0, 0.75], [0.0, 0.625, 0.0, 0.375]),  # λ = 3/8; with 1/4 it would be 1/3, above it
+    ],
+)
+def test_sparsemax_by_hand(scores: list[float], weights: list[float]) -> None:
+    given_scores = torch.tensor(scores)
+    assert Sparsemax()(given_scores, all_real(given_scores)).tolist() == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(
+    ("scores", "weights"),
+    [
+        ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
+        ([0.4, 0.0], [0.64, 0.36]),  # e / 2 - λ = 0.8 and 0.6, whose squares sum to 1: λ = -0.6
+        ([2.0, 0.0], [1.0, 0.0]),  # a whole 2 apart: λ = 0
+        ([0.4, -5.0, 0.0], [0.64, 0.0, 0.36]),
+    ],
+)
+def test_entmax15_by_hand(scores: list[float], weights: list[float]) -> None:
+    given_scores = torch.tensor(scores)
+    assert Entmax15()(given_scores, all_real(given_scores)).tolist() == pytest.approx(weights)
+
+
+@every
+def test_temperature_divides_the_scores(name: str) -> None:
+    scores, mask = torch.randn(5, 7), some_real(5, 7)
+    torch.testing.assert_close(make(name, temperature=0.5)(scores, mask), make(name)(2 * scores, mask))
+    with pytest.raises(ValueError, match=r"normaliser\.temperature must be above 0, not 0"):
+        make(name, temperature=0)
+
+
+def test_sparser_than_softmax_in_order() -> None:
+    scores = torch.randn(50, 20)
+    counts = [
+        (make(name)(scores, all_real(scores)) > 0).sum() for name in ("softmax", "entmax15", "sparsemax")
+    ]
+    assert counts[0] > counts[1] > counts[2]
+
+
+# -------------------------------------------------------------------------- against the entmax package
+
+
+@sparse
+@given(
+    spread=st.sampled_from([0.0, 0.1, 1.0, 30.0]),
+    width=st.integers(1, 40),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_weights_are_those_of_the_entmax_package(
+    name: str, spread: float, width: int, dtype: torch.dtype
+) -> None:
+    scores, mask = spread * torch.randn(3, 4, width, dtype=dtype), some_real(3, 4, width)
+    expected = PACKAGE[name](scores.masked_fill(~mask, -1e9), dim=-1)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-9
+    torch.testing.assert_close(make(name)(scores, mask), expected, rtol=0, atol=tolerance)
+
+
+@sparse
+def test_gradients_are_those_of_the_entmax_package(name: str) -> None:
+    ours = torch.randn(3, 4, 9, dtype=torch.float64, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    mask, direction = some_real(3, 4, 9), torch.randn(3, 4, 9, dtype=torch.float64)
+    (make(name)(ours, mask) * direction).sum().backward()
+    (PACKAGE[name](theirs.masked_fill(~mask, -1e9), dim=-1) * direction).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+# ----------------------------------------------------------------------------- what all of them promise
+
+
+@every
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
+    mask = some_real(2, 1, 5)
+    mask[1] = False  # a row masked whole
+    scores = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda e: make(name)(e, mask), scores)
+
+
+@every
+@given(
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4),
+    spread=st.sampled_from([0.0, 1.0, 1e4]),
+    dtype=st.sampled_from([torch.float64, torch.float32, *HALVES]),
+)
+def test_a_distribution_over_real_positions(
+    name: str, lengths: list[int], spread: float, dtype: torch.dtype
+) -> None:
+    mask = torch.arange(6) < torch.tensor(lengths)[:, None]
+    weights = make(name)((spread * torch.randn(len(lengths), 6)).to(dtype), mask)
+    assert weights.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert (weights >= 0).all()
+    assert not weights[~mask].any()  # exactly 0
+    totals = torch.tensor([float(length > 0) for length in lengths], dtype=weights.dtype)
+    torch.testing.assert_close(weights.sum(dim=-1), totals, rtol=0, atol=1e-6)
+
+
+@every
+@pytest.mark.parametrize("rubbish", [0.0, 1e4, torch.inf, -torch.inf, torch.nan])
+def test_padding_is_never_read(name: str, rubbish: float) -> None:
+    scores, mask = torch.randn(3, 5), some_real(3, 5)
+    padded = torch.cat([scores, torch.full((3, 4), rubbish)], dim=1)
+    padded_mask = torch.cat([mask, torch.zeros(3, 4, dtype=torch.bool)], dim=1)
+    torch.testing.assert_close(
+        make(name)(padded, padded_mask)[:, :5], make(name)(scores, mask), rtol=0, atol=1e-7
+    )
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES], ids=str)
+def test_huge_scores_stay_finite(name: str, dtype: torch.dtype) -> None:
+    rows = [[1e4, -1e4, 1e4, 0.0], [-1e4, -1e4, 1e4, 1e4], [1e4] * 4]
+    scores = torch.tensor(rows, dtype=dtype, requires_grad=True)
+    mask = torch.tensor([[True, True, True, False], [True, True, False, False], [False] * 4])
+    weights = make(name)(scores, mask)
+    assert weights.tolist() == [[0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0], [0] * 4]
+    weights.square().sum().backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+@sparse
+def test_many_positions_still_sum_to_1(name: str) -> None:
+    scores = 1e-3 * torch.randn(4, 5000)
+    weights = make(name)(scores, all_real(scores))
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(4), rtol=0, atol=1e-5)
+    exact = make(name)(scores.double(), all_real(scores))
+    torch.testing.assert_close(weights.double(), exact, rtol=0, atol=1e-6)
+
+
+@every
+def test_a_score_that_is_not_a_number_is_not_hidden(name: str) -> None:
+    scores = torch.tensor([[1.0, torch.nan], [1.0, 1.0]])
+    weights = make(name)(scores, all_real(scores))
+    assert weights[0].isnan().any()
+    assert weights[1].tolist() == [0.5, 0.5]
