@@ -28,6 +28,7 @@ class Batch(NamedTuple):
     source_lengths: Tensor  # [B] int64, always on the CPU: packing a padded sequence demands it
     target: Tensor  # [B, T + 1] int64: SOS, the tokens, EOS, padding
     indices: Tensor  # [B] int64: the place of each pair in its split
+    copies: Tensor | None = None  # [B, S] int64: what copying each source token would write; see `nn.readout`
 
     @property
     def source_mask(self) -> Tensor:
@@ -45,6 +46,16 @@ class Batch(NamedTuple):
         """[B, T]: what it must predict, EOS last, PAD where there is nothing to predict."""
         return self.target[:, 1:]
 
+    @property
+    def source_text(self) -> Tensor:
+        """[B, S], True at tokens of the text: not at EOS, where sources end with one."""
+        return self.source_mask & (self.source != EOS)
+
+    @property
+    def target_text(self) -> Tensor:
+        """[B, T], True at labels of the text: not at EOS."""
+        return (self.labels != PAD) & (self.labels != EOS)
+
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Move to a device, all but the lengths."""
         return Batch(
@@ -52,11 +63,12 @@ class Batch(NamedTuple):
             source_lengths=self.source_lengths,
             target=self.target.to(device, **options),
             indices=self.indices.to(device, **options),
+            copies=None if self.copies is None else self.copies.to(device, **options),
         )
 
     def pin_memory(self) -> Batch:
         """Copy to page-locked memory, from where a GPU reads faster."""
-        return Batch(*(tensor.pin_memory() for tensor in self))
+        return Batch(*(None if tensor is None else tensor.pin_memory() for tensor in self))  # type: ignore[arg-type]
 
 
 class Memory(NamedTuple):

@@ -100,13 +100,15 @@ def _quieten_lightning() -> None:
 
 
 def _print_scores(run: Run, scores: dict[str, float]) -> None:
-    table = Table(title=run.directory.name)
-    splits = [split for split in ("val", "test") if f"{split}/loss" in scores]
-    table.add_column("score")
-    for split in splits:
-        table.add_column({"val": "validation", "test": "test"}[split], justify="right")
-    for name in dict.fromkeys(key.split("/", 1)[1] for key in scores):
-        table.add_row(name, *(f"{scores[f'{split}/{name}']:.4f}" for split in splits))
+    columns: dict[str, dict[str, str]] = {}
+    for key, value in scores.items():
+        split = "test" if key.startswith("test/") else "validation"
+        columns.setdefault(split, {})[key.removeprefix("val/").removeprefix("test/")] = f"{value:.4f}"
+    table = Table("score", title=run.directory.name)
+    for split in columns:
+        table.add_column(split, justify="right")
+    for name in dict.fromkeys(name for column in columns.values() for name in column):
+        table.add_row(name, *(column.get(name, "") for column in columns.values()))
     console = Console(soft_wrap=True)
     console.print(table)
     console.print(f"pictures     {run.figures}", highlight=False)

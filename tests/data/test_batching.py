@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, Sequences, encode
+from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, Sequences, aligned, encode
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenizers import Vocabularies, symbols, train_vocabularies, whitespace
 from attnlab.errors import UserError
@@ -29,7 +29,8 @@ def test_a_batch_is_padded_to_its_longest() -> None:
     assert batch.source_lengths.tolist() == [2, 3]
     assert batch.target.tolist() == [[SOS, EOS, PAD, PAD, PAD], [SOS, 5, 4, 3, EOS]]
     assert batch.indices.tolist() == [2, 0]
-    assert {tensor.dtype for tensor in batch} == {torch.int64}
+    assert batch.copies is None
+    assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
 
 
 def test_lengths_count_what_is_read_and_what_is_predicted() -> None:
@@ -58,6 +59,30 @@ def test_a_bound_without_room_for_text() -> None:
         encode(PAIRS, DIGITS, source_end=True, max_source_length=1, max_target_length=None)
     with pytest.raises(UserError, match=r"max_target_length=1 .* at least 2"):
         encode(PAIRS, DIGITS, source_end=False, max_source_length=1, max_target_length=1)
+
+
+ALIGNMENTS = [((2, 0), (1, 1), (0, 2)), ((0, 0), (0, 3)), None]
+
+
+def test_alignments_become_cells() -> None:
+    batch = uncut(PAIRS, DIGITS)[[2, 0, 1]]
+    gold = aligned(batch, [ALIGNMENTS[index] for index in batch.indices.tolist()])
+    assert gold.shape == (3, 5, 3)
+    assert gold.dtype == torch.bool
+    assert gold.nonzero().tolist() == [[1, 0, 2], [1, 1, 1], [1, 2, 0], [2, 0, 0], [2, 3, 0]]
+    assert not aligned(batch, [None, (), None]).any()
+
+
+@pytest.mark.parametrize("source_end", [False, True])
+def test_links_to_what_was_cut_off_are_dropped(source_end: bool) -> None:
+    # 3 4 (EOS) → 5 4 EOS: the links of 3 and 5 to what is gone must not reach the marks or another row
+    examples = encode(
+        PAIRS, DIGITS, source_end=source_end, max_source_length=2 + source_end, max_target_length=3
+    )
+    gold = aligned(examples[[0, 1]], ALIGNMENTS[:2])
+    assert gold.nonzero().tolist() == [[0, 1, 1], [1, 0, 0]]
+    gold = aligned(examples[[1, 2]], [((0, 1), (1, 0), (0, 2), (9, 9)), ((1, 0),)])
+    assert gold.nonzero().tolist() == [[0, 1, 0]]
 
 
 def test_a_source_without_tokens_is_numbered_and_quoted() -> None:

@@ -165,3 +165,38 @@ def test_aligned_files_must_be_aligned(write):
         load(source_path=three, target_path=two)
     with pytest.raises(UserError, match="line 2: the target is empty"):
         load(source_path=three, target_path=holed)
+
+
+LINKS = ["", "0-0 1-1", "10-0 0-10"] + [f"{i}-{2 * i}" for i in range(3, 10)]
+FOUND = [(), ((0, 0), (1, 1)), ((10, 0), (0, 10))] + [((i, 2 * i),) for i in range(3, 10)]
+ALIGNED = [pair._replace(alignment=links) for pair, links in zip(EXPECTED, FOUND, strict=True)]
+
+
+def test_alignments_stand_beside_their_pairs(write):
+    links = write("\n".join(LINKS) + "\n", "links")
+    assert everything(load(path=write("\n".join(ROWS)), alignments_path=links)) == ALIGNED
+    sources = write("\n".join(f"source {i}" for i in range(10)), "text.en")
+    targets = write("\n".join(f"Ziel {i}" for i in range(10)), "text.de")
+    assert everything(load(source_path=sources, target_path=targets, alignments_path=links)) == ALIGNED
+    assert everything(load(path=write("\n".join(ROWS)), alignments_path=links, limit=5)) == ALIGNED[:5]
+
+
+def test_alignments_go_by_the_line_where_a_table_has_more_than_pairs(write):
+    table = write("1\t2\n\n" + "\n".join(ROWS))
+    links = write("\r\n".join(["a header", "", *LINKS]), "links")
+    assert everything(load(path=table, alignments_path=links)) == ALIGNED
+
+
+@pytest.mark.parametrize("link", ["0:1", "0-", "-1-0", "0-1-2", "0p1", "²-0", "0–1"])
+def test_what_is_no_link_is_named(write, link: str):
+    links = write("\n".join([*LINKS[:4], f"0-0 {link}", *LINKS[5:]]), "links")
+    with pytest.raises(UserError, match=f"links, line 5: '{link}' is no link: write"):
+        load(path=write("\n".join(ROWS)), alignments_path=links)
+
+
+def test_alignments_that_do_not_fit_are_named(write):
+    table = write("\n".join(ROWS))
+    with pytest.raises(UserError, match=r"pairs.tsv has 10 lines, but .*links has 9: line i"):
+        load(path=table, alignments_path=write("\n".join(LINKS[:9]), "links"))
+    with pytest.raises(UserError, match="nowhere: there is no such file"):
+        load(path=table, alignments_path="nowhere")

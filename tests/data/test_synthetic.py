@@ -37,6 +37,30 @@ def test_the_target_is_the_solved_source(task: str):
         assert pair.target == solve(task, pair.source)
 
 
+@pytest.mark.parametrize(
+    ("task", "symbols", "links"),
+    [
+        ("copy", "5 3 5 4", [{0}, {1}, {2}, {3}]),
+        ("reverse", "5 3 5 4", [{3}, {2}, {1}, {0}]),
+        ("sort", "5 3 5 4", [{1}, {3}, {0, 2}, {0, 2}]),  # 3 4 5 5: either 5 will do
+    ],
+)
+def test_alignments_by_hand(task: str, symbols: str, links: list[set[int]]):
+    shape = {f"{name}_lengths": [4, 4] for name in ("train", "val", "test")}
+    pairs = small(task=task, symbols=3, train_size=1000, val_size=1, test_size=1, **shape).train
+    (alignment,) = {pair.alignment for pair in pairs if pair.source == symbols}
+    found = [{source for source, target in alignment if target == place} for place in range(4)]
+    assert found == links
+
+
+@given(seed=st.integers(0, 100), task=st.sampled_from(["copy", "reverse", "sort"]))
+def test_every_target_symbol_is_linked_to_itself_in_the_source(seed: int, task: str):
+    for pair in small(task=task, symbols=9, train_size=20, val_size=2, test_size=2, seed=seed).train:
+        source, target = pair.source.split(), pair.target.split()
+        assert all(source[i] == target[j] for i, j in pair.alignment)
+        assert {j for _, j in pair.alignment} == {i for i, _ in pair.alignment} == set(range(len(source)))
+
+
 def test_sorting_is_by_number_and_not_by_letter():
     pairs = small(task="sort").train
     mixed = [p.target.split() for p in pairs if "9" in p.target.split() and "10" in p.target.split()]

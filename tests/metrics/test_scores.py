@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.errors import UserError
-from attnlab.metrics.scores import EVERY, SCORES, Sample, Samples, TokenScores, score, signatures
+from attnlab.metrics.scores import (
+    EVERY,
+    SCORES,
+    LengthScores,
+    Sample,
+    Samples,
+    TokenScores,
+    by_length,
+    score,
+    signatures,
+)
 
 SAMPLES = st.builds(Sample, st.integers(0, 9), st.text(), st.text(), st.text())
 
@@ -161,6 +172,33 @@ def test_scores_of_code() -> None:
     precisions = [7 / 8, 5 / 6, 3 / 4, 2 / 2]
     assert values["conala_bleu"] == pytest.approx(100 * math.prod(precisions) ** (1 / 4))
     assert values["parses"] == 0.5
+
+
+def test_scores_by_length_by_hand() -> None:
+    samples = samples_of(("a", "a"), ("b", "c"), ("d", "d"), ("e", "e"))
+    assert by_length(samples, [7, 3, 4, 3], ["exact_match"]) == [
+        LengthScores(3, 3, 2, {"exact_match": 0.5}),
+        LengthScores(4, 4, 1, {"exact_match": 1.0}),
+        LengthScores(7, 7, 1, {"exact_match": 1.0}),
+    ]
+    assert [row[:3] for row in by_length(samples, [1, 5, 6, 9], ["exact_match"], bins=2)] == [
+        (1, 5, 2),
+        (6, 9, 2),
+    ]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(1, 12))
+def test_ranges_of_lengths_hold_every_sample_once(lengths: list[int], bins: int) -> None:
+    rows = by_length(samples_of(*[("a", "a")] * len(lengths)), lengths, ["exact_match"], bins=bins)
+    assert [row.sentences for row in rows] == [
+        sum(row.shortest <= length <= row.longest for length in lengths) for row in rows
+    ]
+    assert sum(row.sentences for row in rows) == len(lengths)
+    assert len(rows) <= bins
+    assert all(one.longest < two.shortest for one, two in pairwise(rows))
+    assert (rows[0].shortest, rows[-1].longest) == (min(lengths), max(lengths))
+    widths = {row.longest - row.shortest for row in rows[:-1]}
+    assert len(widths) <= 1
 
 
 def test_signatures_name_the_scores_with_choices() -> None:

@@ -9,16 +9,21 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from attnlab import figures
+from attnlab.data.batching import aligned
 from attnlab.module import Seq2SeqModule, Split
 from attnlab.runs import Run
 from attnlab.tracking import log_image
+
+SHARES = ("sharpness", "monotonicity", "coverage", "alignment_accuracy")
+"""The scores of attention that share the scale from 0 to 1."""
 
 
 class Pictures(Callback):
     """Draws the attention of a few sentences as they are decoded, to `figures/attention-<n>.png`.
 
     From the validation split while training, and from the test split (or validation, where there is no test
-    split) of the best model at its end. A mechanism without weights has no pictures.
+    split) of the best model at its end. A mechanism without weights has no pictures. The gold alignment is
+    framed where there is one and the output is the reference.
 
     Args:
         run: whose figures they are.
@@ -46,17 +51,21 @@ class Pictures(Callback):
         if not trainer.is_global_zero:
             return
         data = module.data
-        batch = data.examples(split)[list(range(min(self.count, len(data.pairs(split)))))]
+        pairs = data.pairs(split)[: self.count]
+        batch = data.examples(split)[list(range(len(pairs)))]
+        gold = aligned(batch, [pair.alignment for pair in pairs])  # [B, T, S]
         found = module.search(batch.to(module.device))
         vocabularies = module.vocabularies
         for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
             if not weights[0].any():
                 return
             length = int(batch.source_lengths[row])
+            is_reference = tokens[0] == batch.labels[row, batch.target_text[row]].tolist()
             figure = figures.heatmap(
                 weights[0].numpy(),
                 vocabularies.source.tokens(batch.source[row, :length].tolist()),
-                [*vocabularies.target.tokens(tokens[0]), "<eos>"][: len(weights[0])],
+                [*vocabularies.tokens(tokens[0], pairs[row].source), "<eos>"],
+                alignment=gold[row, : len(weights[0]), :length] if is_reference else None,
             )
             path = self.folder / f"attention-{row + 1}.png"
             figures.save(figure, path)
@@ -64,12 +73,13 @@ class Pictures(Callback):
 
 
 def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
-    """Draw what a run logged: `loss.png`, `learning_rate.png`, `accuracy.png` and `bleu.png`."""
+    """Draw what a run logged: loss, learning rate, accuracy, BLEU and attention, a file each."""
     pictures = {
         "loss": ["train/loss_epoch", "val/loss"],
         "learning_rate": [name for name in series if name.startswith("lr-")],
         "accuracy": ["val/token_accuracy", "val/exact_match", "val/parses"],
         "bleu": ["val/bleu", "val/chrf", "val/conala_bleu"],
+        "attention": [f"attention/{name}" for name in SHARES],
     }
     for title, names in pictures.items():
         drawn = {name: series[name] for name in names if name in series}

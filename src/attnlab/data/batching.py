@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from attnlab.data.corpus import Pair
+from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.tokenizers import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
@@ -57,9 +57,10 @@ class Sequences:
 class Examples(Dataset[Batch]):
     """The encoded pairs of a split. Indexed with a list of places, it gives a whole batch."""
 
-    def __init__(self, sources: Sequences, targets: Sequences) -> None:
+    def __init__(self, sources: Sequences, targets: Sequences, copies: Sequences | None = None) -> None:
         self._sources = sources
         self._targets = targets
+        self._copies = copies
 
     def __len__(self) -> int:
         return len(self._sources.lengths)
@@ -67,7 +68,8 @@ class Examples(Dataset[Batch]):
     def __getitem__(self, indices: list[int]) -> Batch:
         source, source_lengths = self._sources.padded(indices)
         target, _ = self._targets.padded(indices)
-        return Batch(source, source_lengths, target, torch.tensor(indices))
+        copies = None if self._copies is None else self._copies.padded(indices)[0]
+        return Batch(source, source_lengths, target, torch.tensor(indices), copies)
 
     @property
     def source_lengths(self) -> Lengths:
@@ -87,12 +89,17 @@ def encode(
     source_end: bool,
     max_source_length: int | None,
     max_target_length: int | None,
+    copying: bool = False,
 ) -> Examples:
     """Turn raw pairs into token ids: sources end with EOS if `source_end`, targets are SOS … EOS.
 
     A longer source is cut to S = `max_source_length` and a longer target to T = `max_target_length`
     (None: never). Each bound counts the EOS, which a cut sequence keeps, and not the SOS. Raises
     `UserError` at a source without tokens.
+
+    With `copying`, batches say what copying each source token would write, and a target word outside the
+    vocabulary that stands in the source has the id it would be copied as. Tokens are then words: both sides'
+    tokenizers must cut a text into the same pieces.
     """
     end = [EOS] if source_end else []
     source_room = _room("batching.max_source_length", max_source_length, marks=len(end))
@@ -105,10 +112,47 @@ def encode(
                 f"pair {number} of {len(pairs)}: the tokenizer leaves nothing of the source {pair.source!r} "
                 f"(target {pair.target!r}): mend or remove that pair, or drop less (tokenizer.drop)"
             )
+    copies: list[list[int]] = []
+    if copying:
+        copies, targets = _as_copied(pairs, vocabularies, targets)
     return Examples(
         Sequences.of([source[:source_room] + end for source in sources]),
         Sequences.of([[SOS, *target[:target_room], EOS] for target in targets]),
+        Sequences.of([copy[:source_room] + end for copy in copies]) if copying else None,
     )
+
+
+def _as_copied(
+    pairs: Sequence[Pair], vocabularies: Vocabularies, targets: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """What each source token would be copied as, and the targets with copied words in place of UNK."""
+    tokenizer = vocabularies.target
+    copies, copied_targets = [], []
+    for pair, target in zip(pairs, targets, strict=True):
+        strangers = {word: tokenizer.size + i for i, word in enumerate(vocabularies.strangers(pair.source))}
+        words = vocabularies.source.pieces(pair.source)
+        copies.append([strangers[word] if (id := tokenizer.id_of(word)) is None else id for word in words])
+        words = tokenizer.pieces(pair.target)
+        copied_targets.append([strangers.get(word, id) for word, id in zip(words, target, strict=True)])
+    return copies, copied_targets
+
+
+def aligned(batch: Batch, alignments: Sequence[Alignment | None]) -> Tensor:
+    """[B, T, S] bool, True where the gold alignment of a batch's pair links two of its tokens.
+
+    `alignments` are those of its B pairs, in order; a pair without one is not linked anywhere. Nor is an EOS,
+    and links to what was cut off are dropped.
+    """
+    gold = torch.zeros(*batch.labels.shape, batch.source.size(1), dtype=torch.bool)  # [B, T, S]
+    links = [
+        (row, target, source)
+        for row, alignment in enumerate(alignments)
+        for source, target in alignment or ()
+        if target < gold.size(1) and source < gold.size(2)
+    ]
+    if links:
+        gold[torch.tensor(links).unbind(1)] = True
+    return gold.to(batch.source.device) & batch.target_text[:, :, None] & batch.source_text[:, None]
 
 
 def _room(setting: str, bound: int | None, *, marks: int) -> int | None:

@@ -158,4 +158,4 @@ def _is_text(value: object) -> bool:
 
 def _fits(pair: Pair, max_tokens: int | None) -> bool:
     """Whether neither side has more tokens, counted between runs of white space."""
-    return max_tokens is None or all(len(text.split()) <= max_tokens for text in pair)
+    return max_tokens is None or all(len(text.split()) <= max_tokens for text in (pair.source, pair.target))

@@ -9,12 +9,17 @@ from typing import NamedTuple
 
 from attnlab.errors import UserError
 
+Alignment = tuple[tuple[int, int], ...]
+"""Links between tokens, each (source, target), counted from 0 in the text alone, without SOS and EOS."""
+
 
 class Pair(NamedTuple):
     """One example, as raw text."""
 
     source: str
     target: str
+    alignment: Alignment | None = None
+    """Which source tokens each target token comes from, where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

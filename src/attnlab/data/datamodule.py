@@ -50,6 +50,7 @@ class Seq2SeqData(LightningDataModule):
         source_end: bool = False,
         max_source_length: int | None = None,
         max_target_length: int | None = None,
+        copying: bool = False,
         workers: int = 0,
         seed: int = 0,
     ) -> None:
@@ -64,6 +65,7 @@ class Seq2SeqData(LightningDataModule):
         self.source_end = source_end
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
+        self.copying = copying
         self.workers = workers
         self.seed = seed
         self._examples: dict[Split, Examples] = {}
@@ -88,6 +90,7 @@ class Seq2SeqData(LightningDataModule):
                     source_end=self.source_end,
                     max_source_length=self.max_source_length,
                     max_target_length=self.max_target_length,
+                    copying=self.copying,
                 )
 
     def train_dataloader(self) -> DataLoader[Batch]:

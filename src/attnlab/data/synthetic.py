@@ -16,11 +16,24 @@ from attnlab.errors import UserError
 FIRST = 3
 """The smallest symbol."""
 
-TASKS: dict[str, Callable[[Sequence[int]], Sequence[int]]] = {
-    "copy": lambda sequence: sequence,
-    "reverse": lambda sequence: sequence[::-1],
-    "sort": sorted,
+Places = Sequence[Sequence[int]]
+"""For each target symbol, the places in the source that hold it and that it may as well be read from."""
+
+
+def _sorted_places(sequence: Sequence[int]) -> Places:
+    """Equal symbols cannot be told apart, so each comes from the places of all of them."""
+    places: dict[int, list[int]] = {}
+    for place, symbol in enumerate(sequence):
+        places.setdefault(symbol, []).append(place)
+    return [places[symbol] for symbol in sorted(sequence)]
+
+
+TASKS: dict[str, Callable[[Sequence[int]], Places]] = {
+    "copy": lambda sequence: [(place,) for place in range(len(sequence))],
+    "reverse": lambda sequence: [(place,) for place in reversed(range(len(sequence)))],
+    "sort": _sorted_places,
 }
+"""A task says where in the source each target symbol stands: this gives the target and its alignment."""
 
 
 def generate(
@@ -35,7 +48,7 @@ def generate(
     test_size: int = 2_000,
     seed: int = 0,
 ) -> Corpus:
-    """Draw sequences whose lengths and symbols are uniform, and solve the task for each.
+    """Draw sequences whose lengths and symbols are uniform, and solve and align the task for each.
 
     Lengths are `[shortest, longest]`, both included. No sequence of one split occurs in another; inside a
     split a sequence may occur twice. Every split has a random generator of its own and avoids the splits
@@ -63,7 +76,7 @@ def generate(
             _check_room(name, range(shortest, longest + 1), symbols, taken)
         rng = random.Random(f"{seed} {name}")
         sequences = [_draw(rng, rng.randint(shortest, longest), symbols, taken) for _ in range(size)]
-        splits[name] = [Pair(_write(sequence), _write(TASKS[task](sequence))) for sequence in sequences]
+        splits[name] = [_pair(sequence, TASKS[task](sequence)) for sequence in sequences]
         taken.update(sequences)
     return Corpus(
         train=splits["train"],
@@ -101,6 +114,14 @@ def _draw(rng: random.Random, length: int, symbols: int, taken: set[tuple[int, .
         sequence = tuple(rng.choices(range(FIRST, FIRST + symbols), k=length))
         if sequence not in taken:
             return sequence
+
+
+def _pair(sequence: Sequence[int], places: Places) -> Pair:
+    return Pair(
+        source=_write(sequence),
+        target=_write([sequence[own[0]] for own in places]),
+        alignment=tuple((source, target) for target, own in enumerate(places) for source in own),
+    )
 
 
 def _write(sequence: Sequence[int]) -> str:

@@ -57,16 +57,17 @@ class Tokenizer:
         encodings = self._pipeline.encode_batch_fast(texts)
         return [[id + len(MARKS) for id in encoding.ids] for encoding in encodings]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int], strangers: Sequence[str] = ()) -> str:
         """The text of these ids, without PAD, SOS and EOS; an unknown piece reads `<unk>`.
 
-        What was encoded comes back as `clean` gives it, unknown pieces apart.
+        What was encoded comes back as `clean` gives it, unknown pieces apart. Ids from V on are the
+        `strangers` of a sentence, words outside the vocabulary that a network has copied from its source.
         """
-        return self._join([self._spelling(id) for id in ids if id not in MARKS])
+        return self._join([self._spelling(id, strangers) for id in ids if id not in MARKS])
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int], strangers: Sequence[str] = ()) -> list[str]:
         """A readable label for each id; a token of nothing but white space is shown as `␣`."""
-        spellings = (MARKS.get(id) or self._spelling(id) for id in ids)
+        spellings = (MARKS.get(id) or self._spelling(id, strangers) for id in ids)
         return ["␣" if spelling.isspace() else spelling for spelling in spellings]
 
     def clean(self, text: str) -> str:
@@ -91,7 +92,14 @@ class Tokenizer:
         """The tokenizer that wrote this text."""
         return cls(Pipeline.from_str(text))
 
-    def _spelling(self, id: int) -> str:
+    def id_of(self, piece: str) -> int | None:
+        """The id of a piece, or None where the vocabulary lacks it."""
+        id = self._pipeline.token_to_id(piece)
+        return None if id is None else len(MARKS) + id
+
+    def _spelling(self, id: int, strangers: Sequence[str] = ()) -> str:
+        if id >= self.size and strangers:
+            return strangers[id - self.size]
         spelling = self._pipeline.id_to_token(id - len(MARKS))
         if spelling is None:
             raise IndexError(f"id {id} in a vocabulary of {self.size}")
@@ -118,6 +126,26 @@ class Vocabularies(NamedTuple):
 
     source: Tokenizer
     target: Tokenizer
+
+    def strangers(self, source: str) -> list[str]:
+        """The words of a source text that the target's vocabulary lacks, each once, in their order.
+
+        To a network that copies, they are the ids V, V + 1, … of this sentence.
+        """
+        pieces = dict.fromkeys(self.source.pieces(source))
+        return [piece for piece in pieces if self.target.id_of(piece) is None]
+
+    def decode(self, ids: Sequence[int], source: str) -> str:
+        """The text of target ids, words copied from `source` among them."""
+        return self.target.decode(ids, self._copied(ids, source))
+
+    def tokens(self, ids: Sequence[int], source: str) -> list[str]:
+        """A readable label for each target id, words copied from `source` among them."""
+        return self.target.tokens(ids, self._copied(ids, source))
+
+    def _copied(self, ids: Sequence[int], source: str) -> list[str]:
+        """The sentence's strangers, where any of the ids is one."""
+        return self.strangers(source) if max(ids, default=0) >= self.target.size else []
 
 
 Training = Callable[[Iterable[str]], Tokenizer]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from math import ceil
 from typing import Any, NamedTuple
 
 import sacrebleu
@@ -35,15 +36,25 @@ class Sample(NamedTuple):
     hypothesis: str
 
 
-class _Tally(Metric):
+class LengthScores(NamedTuple):
+    """The scores of the samples whose lengths are from `shortest` to `longest`, both included."""
+
+    shortest: int
+    longest: int
+    sentences: int
+    scores: dict[str, float]
+
+
+class Tally(Metric):
     """A metric for which nothing seen yet is a value and no mistake, so torchmetrics need not warn."""
 
     @property
     def update_called(self) -> bool:
+        """Always, as far as torchmetrics need know."""
         return True
 
 
-class TokenScores(_Tally):
+class TokenScores(Tally):
     """Loss, perplexity and accuracy per token, over all batches and processes."""
 
     full_state_update = False
@@ -73,7 +84,7 @@ class TokenScores(_Tally):
         return {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.correct / self.count}
 
 
-class Samples(_Tally):
+class Samples(Tally):
     """The samples of all batches and processes, gathered to every process."""
 
     full_state_update = False
@@ -143,6 +154,9 @@ SCORES: dict[str, Callable[[Sequence[Sample]], float]] = {
 }
 """Every score of texts by its name. All raise ValueError where there are no samples."""
 
+OUT_OF_100 = frozenset({"bleu", "chrf", "conala_bleu"})
+"""The scores that custom counts from 0 to 100. The others are shares, from 0 to 1."""
+
 EVERY = ("exact_match", "edit_distance", "bleu", "chrf")
 """The scores computed for every corpus."""
 
@@ -150,6 +164,26 @@ EVERY = ("exact_match", "edit_distance", "bleu", "chrf")
 def score(samples: Sequence[Sample], names: Iterable[str] = EVERY) -> dict[str, float]:
     """Compute the named scores of the samples; UserError for a name that is not in `SCORES`."""
     return {name: _known(name)(samples) for name in names}
+
+
+def by_length(
+    samples: Sequence[Sample], lengths: Sequence[int], names: Iterable[str] = EVERY, *, bins: int = 10
+) -> list[LengthScores]:
+    """The scores of short and of long samples: `lengths[i]` is the length of `samples[i]`.
+
+    In at most `bins` ranges of equal width, from the shortest length on; where there are few lengths, each is
+    a range of its own. Ranges without samples are left out.
+    """
+    names = list(names)
+    first, last = min(lengths), max(lengths)
+    width = ceil((last - first + 1) / bins)
+    found = []
+    for shortest in range(first, last + 1, width):
+        longest = min(shortest + width - 1, last)
+        chosen = [s for s, length in zip(samples, lengths, strict=True) if shortest <= length <= longest]
+        if chosen:
+            found.append(LengthScores(shortest, longest, len(chosen), score(chosen, names)))
+    return found
 
 
 def signatures(names: Iterable[str] = EVERY) -> dict[str, str]:

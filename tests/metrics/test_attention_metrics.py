@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attnlab.metrics.attention import NAMES, AttentionScores, measure
+
+
+def everywhere(*shape: int) -> Tensor:
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def scores(weights: Tensor, gold: Tensor | None = None) -> dict[str, float]:
+    """The scores of weights [T, S] of a single sentence without padding."""
+    gathered = AttentionScores()
+    T, S = weights.shape
+    gathered.update(
+        weights[None], everywhere(1, T), everywhere(1, S), None if gold is None else gold.bool()[None]
+    )
+    return {name: value.item() for name, value in gathered.compute().items()}
+
+
+def test_every_score_by_hand() -> None:
+    weights = torch.tensor([[1, 0], [0.5, 0.5], [1, 0]])
+    gold = torch.tensor([[0, 1], [0, 0], [1, 0]])  # wrong, not known, right
+    assert scores(weights, gold) == {
+        "entropy": pytest.approx(math.log(2) / 3),
+        "effective_positions": pytest.approx((1 + 2 + 1) / 3),
+        "sharpness": pytest.approx(2.5 / 3),
+        "monotonicity": 1 / 2,  # 0 → 0.5 → 0
+        "coverage": (1 + 0.5) / 2,  # 2.5 counts as 1
+        "alignment_accuracy": 1 / 2,
+        "alignment_error": 1 / 2,
+    }
+    assert tuple(scores(weights, gold)) == tuple(measure(*one_of_each())) == NAMES
+
+
+def one_of_each() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return torch.ones(1, 1, 1), everywhere(1, 1), everywhere(1, 1), everywhere(1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "monotonicity"), [(torch.eye(5), 1), (torch.eye(5).flip(0), 0), (torch.full((5, 5), 0.2), 1)]
+)
+def test_copying_reversing_and_looking_everywhere(weights: Tensor, monotonicity: float) -> None:
+    found = scores(weights, weights > 0.5)
+    assert found["monotonicity"] == monotonicity
+    assert found["coverage"] == pytest.approx(1)
+    flat = weights[0, 0] == 0.2
+    assert found["effective_positions"] == pytest.approx(5 if flat else 1)
+    assert found["entropy"] == pytest.approx(math.log(5) if flat else 0)
+    if not flat:
+        assert (found["alignment_accuracy"], found["alignment_error"]) == (1, 0)
+
+
+def test_any_of_several_linked_positions_is_right() -> None:
+    weights = torch.tensor([[0.375, 0.125, 0.5], [0.375, 0.125, 0.5]])
+    gold = torch.tensor([[1, 0, 1], [1, 1, 0]])
+    found = scores(weights, gold)
+    assert found["alignment_accuracy"] == 1 / 2
+    assert found["alignment_error"] == pytest.approx((0.125 + 0.5) / 2)
+
+
+def test_weights_need_not_sum_to_one() -> None:
+    torch.manual_seed(0)
+    weights, gold = torch.rand(4, 5).softmax(dim=-1), torch.eye(4, 5)
+    assert scores(weights * torch.tensor([[0.1], [1], [3], [0.5]]), gold) == pytest.approx(
+        scores(weights, gold)
+    )
+
+
+def test_a_position_that_looks_at_nothing_is_a_failure_to_align_and_no_more() -> None:
+    found = scores(torch.tensor([[0, 1.0, 0], [0, 0, 0], [1, 0, 0]]), torch.eye(3).flip(0).flip(1))
+    assert found == {
+        "entropy": 0,
+        "effective_positions": 1,
+        "sharpness": 1,
+        "coverage": 2 / 3,
+        "alignment_accuracy": 0,
+        "alignment_error": 1,
+    }  # no monotonicity: there is no step between two positions that look somewhere
+    assert scores(torch.tensor([[0.0, 0], [1, 0]]), torch.tensor([[1, 0], [0, 0]]))["alignment_accuracy"] == 0
+
+
+def test_a_sentence_without_a_target_leaves_nothing_uncovered() -> None:
+    gathered = AttentionScores()
+    target_mask = torch.tensor([[True], [False]])
+    gathered.update(torch.full((2, 1, 2), 0.5), target_mask, everywhere(2, 2))
+    assert gathered.compute()["coverage"] == 0.5
+
+
+def test_without_weights_there_are_no_scores() -> None:
+    assert scores(torch.zeros(3, 4), torch.eye(3, 4)) == {}
+    assert AttentionScores().compute() == {}
+
+
+def test_without_a_gold_alignment_there_are_no_scores_of_it() -> None:
+    weights = torch.rand(3, 4).softmax(dim=-1)
+    assert tuple(scores(weights)) == tuple(scores(weights, torch.zeros(3, 4))) == NAMES[:5]
+
+
+def test_weights_that_are_not_numbers_are_not_hidden() -> None:
+    assert math.isnan(scores(torch.tensor([[math.nan, 0.5], [0.5, 0.5]]))["entropy"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_double(dtype: torch.dtype) -> None:
+    weights = torch.full((3000, 4), 0.25, dtype=dtype)
+    assert scores(weights)["entropy"] == pytest.approx(math.log(4), rel=1e-12)
+
+
+BATCHES = st.integers(0, 2**31).map(torch.Generator().manual_seed)
+
+
+def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weights, masks and links of 3 sentences of unequal lengths, the second without a target."""
+    lengths, source_lengths = torch.tensor([5, 0, 3]), torch.tensor([2, 7, 4])
+    target_mask = torch.arange(5) < lengths[:, None]  # [3, 5]
+    source_mask = torch.arange(7) < source_lengths[:, None]  # [3, 7]
+    weights = torch.randn(3, 5, 7, generator=generator).masked_fill(~source_mask[:, None], -math.inf)
+    gold = torch.rand(3, 5, 7, generator=generator) < 0.3
+    gold &= target_mask[..., None] & source_mask[:, None]
+    return weights.softmax(dim=-1), target_mask, source_mask, gold
+
+
+@settings(max_examples=25, deadline=None)
+@given(BATCHES)
+def test_a_batch_gives_what_its_sentences_give_one_by_one(generator: torch.Generator) -> None:
+    together, one_by_one = AttentionScores(), AttentionScores()
+    weights, target_mask, source_mask, gold = batch = draw(generator)
+    together.update(*batch)
+    for row in range(3):
+        T, S = int(target_mask[row].sum()), int(source_mask[row].sum())
+        one_by_one.update(
+            weights[row : row + 1, :T, :S],
+            everywhere(1, T),
+            everywhere(1, S),
+            gold[row : row + 1, :T, :S],
+        )
+    expected = {name: pytest.approx(value) for name, value in one_by_one.compute().items()}
+    assert together.compute() == expected
+    together.reset()
+    assert together.compute() == {}
