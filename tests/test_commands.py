@@ -7,12 +7,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
 from attnlab import checkpoints
+from attnlab.metrics.attention import NAMES
 from attnlab.runs import Run
 from attnlab.tracking import read_metrics
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
@@ -37,14 +39,22 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
     result = trained.read_result()
     assert result["status"] == "finished"
     assert result["metrics"]["test/exact_match"] > 0.9
+    for prefix in ("attention", "test/attention"):
+        assert {f"{prefix}/{name}" for name in NAMES} <= set(result["metrics"])
+        assert result["metrics"][f"{prefix}/alignment_accuracy"] > 0.9
+        assert result["metrics"][f"{prefix}/monotonicity"] < 0.1
     assert set(result["signatures"]) == {"bleu", "chrf"}
     assert result["command"].startswith("attnlab train data.symbols=5")
     assert {"parameters", "seconds", "peak_memory", "python", "packages", "git_commit"} <= set(result)
-    for name in ("attention-1.png", "loss.png", "learning_rate.png", "accuracy.png"):
+    for name in ("attention-1.png", "attention.png", "loss.png", "learning_rate.png", "accuracy.png"):
         with Image.open(trained.figures / name) as picture:
             assert min(picture.size) > 100
     lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
     assert [line["index"] for line in lines] == list(range(21))
+    with Image.open(trained.figures / "attention-1.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
+    # The frames of a gold alignment, which an output that is not the reference does not have
+    assert ((213, 94, 0) in colours) == (lines[0]["hypothesis"] == lines[0]["reference"])
     exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
     assert result["metrics"]["test/exact_match"] == pytest.approx(exact)
     assert "epoch 12/12" in trained.log.read_text()
@@ -60,8 +70,9 @@ def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
         "val/bleu",
         "val/chrf",
     ):
-        assert len([step for step, _ in series[name] if step < 12 * 13]) == 12, name
-    assert {"train/loss", "lr-Adam", "throughput/tokens_per_second"} <= set(series)
+        assert len(series[name]) == 12, name
+    assert {f"attention/{name}" for name in NAMES} <= set(series)
+    assert {"train/loss", "lr-Adam", "throughput/tokens_per_second", "test/exact_match"} <= set(series)
 
 
 def test_wandb_holds_the_same_offline(trained: Run) -> None:
@@ -144,9 +155,66 @@ def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -
     (folder_of_longer,) = (trained.directory / "evaluations").glob("test-*")
     lines = (folder_of_longer / "test.jsonl").read_text().splitlines()
     assert {len(json.loads(line)["source"].split()) for line in lines} == {5, 6}
+    rows = json.loads((folder_of_longer / "result.json").read_text())["by_length"]
+    assert [(row["shortest"], row["longest"]) for row in rows] == [(5, 5), (6, 6)]
+    for row in rows:
+        assert f"│ {row['shortest']}             │ {row['sentences']}" in longer.stdout
+        right = [
+            sample["hypothesis"] == sample["reference"]
+            for sample in map(json.loads, lines)
+            if len(sample["source"].split()) == row["shortest"]
+        ]
+        assert row["sentences"] == len(right)
+        assert row["scores"]["exact_match"] == pytest.approx(sum(right) / len(right))
+    with Image.open(folder_of_longer / "by_length.png") as picture:
+        assert min(picture.size) > 100
+
+
+def test_evaluate_without_the_weights_it_learned(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), "attention_override=all", folder=folder)
+    assert done.returncode == 0, done.stderr
+    told, evaluation = overridden(trained, "attention_override=all")
+    own = trained.read_result()["metrics"]["test/exact_match"]
+    assert told["metrics"]["test/exact_match"] == pytest.approx(own)
+    changed = told["attention_override"]
+    assert list(changed) == ["uniform", "shuffled", "argmax", "previous", "none"]
+    assert changed["argmax"]["drops"]["test/exact_match"] < 0.2  # it looks at one position by itself
+    for how in ("uniform", "shuffled", "previous", "none"):
+        scores, drops = changed[how]["metrics"], changed[how]["drops"]
+        assert drops["test/exact_match"] == pytest.approx(own - scores["test/exact_match"])
+        assert drops["test/exact_match"] > 0.3, how
+        assert f" {scores['test/exact_match']:.4f} " in done.stdout
+        assert f" {drops['test/exact_match']:+.4f} " in done.stdout
+        assert len((evaluation / how / "test.jsonl").read_text().splitlines()) == 21
+
+    alone = attnlab("evaluate", str(trained.directory), "attention_override=shuffled", folder=folder)
+    assert alone.returncode == 0, alone.stderr
+    told, _ = overridden(trained, "attention_override=shuffled")
+    assert told["metrics"] == pytest.approx(changed["shuffled"]["metrics"])
+    assert "attention_override" not in told
+
+
+def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
+    """The result of the one evaluation with that override, and its folder."""
+    results = [
+        (json.loads(path.read_text()), path.parent) for path in run.directory.glob("evaluations/*/*.json")
+    ]
+    (result,) = (result for result in results if result[0]["overrides"] == [override])
+    return result
+
+
+def test_an_intervention_that_does_not_exist(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
+    assert done.returncode == 1
+    assert "attention_override=unifrom: choose from uniform, shuffled," in done.stderr
 
 
 WRONG = {
+    "an intervention in training": (
+        ["train", "attention_override=uniform"],
+        1,
+        "is for a trained run: attnlab evaluate RUN attention_override=uniform",
+    ),
     "no such command": (["dance"], 2, "no command 'dance': choose from train"),
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
     "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
@@ -255,7 +323,8 @@ def test_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
         alone = attnlab("evaluate", str(directory), "--split", split, folder=tmp_path)
         assert alone.returncode == 0, alone.stderr
         told = json.loads((directory / "evaluations" / split / "result.json").read_text())["metrics"]
-        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(split)}
+        own = {"val": ("val/", "attention/"), "test": ("test/",)}[split]
+        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(own)}
         assert told == pytest.approx(together, abs=1e-5)
 
 

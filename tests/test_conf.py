@@ -90,6 +90,8 @@ def words_for(option: str, parallel: Path) -> list[str]:
             option,
             *(["tokenizer.max_size=40"] if name in ("bpe", "unigram") else []),
         ]
+    if option == "attention=multihead":  # attention_size is 5
+        return [*SYNTHETIC, option, "attention.heads=5"]
     if option == "readout=maxout":
         return [*SYNTHETIC, option, "readout.maxout=3"]
     return [*SYNTHETIC, option]
@@ -235,3 +237,28 @@ def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
 def test_a_backward_half_needs_two_directions(composed: Callable[..., DictConfig]) -> None:
     with pytest.raises(UserError, match=r"encoder\.bidirectional=true"):
         build_all(composed(*TINY, *SYNTHETIC, "bridge=bahdanau", "encoder.bidirectional=false"))
+
+
+@pytest.mark.parametrize("form", ["two columns", "three columns", "a header line"])
+def test_english_german_reads_every_form_of_the_export(
+    form: str, composed: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    rows = [[f"I am number {i}!", f"Ich bin Nummer {i} — schön.", "CC-BY 2.0 (France)"] for i in range(40)]
+    rows.append([" ".join(["very"] * 30), " ".join(["sehr"] * 30), ""])
+    columns = 3 if form == "three columns" else 2
+    lines = ["1\t2"] if form == "a header line" else []
+    lines += ["\t".join(row[:columns]) for row in rows]
+    path = tmp_path / "deu.txt"
+    path.write_text("\n".join(lines) + "\n")
+
+    config = composed(
+        "experiment=eng_deu", f"data.path={path}", "data.val_fraction=0.2", "data.test_fraction=0.2"
+    )
+    module, data = build_all(config)
+    pairs = [pair for split in ("train", "val", "test") for pair in data.pairs(split)]
+    assert sorted(pair.source for pair in pairs) == sorted(row[0] for row in rows)
+    assert module.vocabularies.target.clean("Ich bin Nummer 7 — schön.") == "ich bin nummer 7 schön"
+    data.setup("test")
+    longest = [max(data.examples(split).source_lengths) for split in ("train", "val", "test")]
+    assert max(longest) == 20
+    assert max(max(data.examples(split).target_lengths) for split in ("train", "val", "test")) == 21

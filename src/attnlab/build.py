@@ -25,6 +25,8 @@ from attnlab.data.tokenizers import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.metrics.scores import EVERY
 from attnlab.module import Seq2SeqModule
+from attnlab.nn.attention import Attention
+from attnlab.nn.attention.override import INTERVENTIONS, override
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs import Run
@@ -86,6 +88,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
         source_end=batching.source_end,
         max_source_length=batching.max_source_length,
         max_target_length=batching.max_target_length,
+        copying=batching.copying,
     )
 
 
@@ -144,6 +147,22 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
 
+def build_overrides(config: DictConfig, attention: Attention) -> dict[str, Attention]:
+    """The attention under each intervention that `attention_override` asks for, by the intervention's name.
+
+    Raises:
+        UserError: if there is no such intervention, or the attention has no weights to replace.
+    """
+    asked = config.attention_override
+    if asked not in (None, "all", *INTERVENTIONS):
+        raise UserError(f"attention_override={asked}: choose from {', '.join(INTERVENTIONS)}, all")
+    chosen = [how for how in INTERVENTIONS if asked in (how, "all")]
+    try:
+        return {how: override(attention, how, seed=config.seed) for how in chosen}
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
 def build_module(
     config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies, corpus: Corpus
 ) -> Seq2SeqModule:
@@ -157,6 +176,7 @@ def build_module(
         scheduler_interval=config.scheduler.interval,
         teacher_forcing=construct(config.teacher_forcing),
         label_smoothing=config.loss.label_smoothing,
+        coverage_weight=config.loss.coverage,
         beam_size=config.search.beam_size,
         length_penalty=config.search.length_penalty,
         max_length=config.search.max_length,

@@ -117,6 +117,11 @@ def train_run(config: Any) -> tuple[int, float | None]:
     """
     from attnlab import runs
 
+    if config.attention_override is not None:
+        raise UserError(
+            "attention_override is for a trained run: attnlab evaluate RUN "
+            f"attention_override={config.attention_override}"
+        )
     run = runs.prepare(config)
     if run.read_result().get("status") == "finished":
         print(f"finished already: {run.directory}")

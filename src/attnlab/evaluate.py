@@ -1,4 +1,4 @@
-"""`attnlab evaluate RUN [overrides]`: score a trained run, as it is or with other data or another search."""
+"""`attnlab evaluate RUN [overrides]`: score a trained run as it is, or with other data, search or weights."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import argparse
 import hashlib
 import json
 import logging
+from pathlib import Path
 
 from hydra.utils import instantiate
+from matplotlib.figure import Figure
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
-from attnlab import build
+from attnlab import build, figures
 from attnlab.callbacks import Predictions
 from attnlab.compose import apply_overrides
+from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
-from attnlab.metrics.scores import signatures
-from attnlab.module import Split
+from attnlab.metrics.scores import OUT_OF_100, LengthScores, by_length, signatures
+from attnlab.module import Seq2SeqModule, Split
 from attnlab.runs import locate, write_atomically
 
 
@@ -34,8 +38,44 @@ def main(words: list[str]) -> int:
         raise UserError("this corpus has no test split: score the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
+    overrides = build.build_overrides(config, network.decoder.attention)
+    if config.attention_override != "all":
+        network.decoder.attention = overrides.pop(config.attention_override, network.decoder.attention)
 
     folder = run.directory / "evaluations" / _name(split, options.overrides)
+    scores = _score(config, module, data, split, folder)
+    lengths = _by_length(module, split)
+    overridden = {}
+    for how, attention in overrides.items():
+        network.decoder.attention = attention
+        overridden[how] = _score(config, module, data, split, folder / how)
+    told = {
+        "checkpoint": str(checkpoint),
+        "overrides": options.overrides,
+        "split": split,
+        "sentences": len(data.pairs(split)),
+        "metrics": scores,
+        "by_length": [row._asdict() for row in lengths],
+        "signatures": signatures(module.scores),
+    }
+    if overridden:
+        told["attention_override"] = {
+            how: {"metrics": others, "drops": {name: scores[name] - others[name] for name in others}}
+            for how, others in overridden.items()
+        }
+    write_atomically(folder / "result.json", json.dumps(told, indent=2) + "\n")
+    figures.save(_curves(lengths), folder / "by_length.png")
+    console = Console(soft_wrap=True)
+    console.print(_summary(scores, overridden, title=f"{split} · {len(data.pairs(split))} sentences"))
+    console.print(_table(lengths))
+    console.print(f"results, pictures and predictions  {folder}", highlight=False)
+    return 0
+
+
+def _score(
+    config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, split: Split, folder: Path
+) -> dict[str, float]:
+    """Decode a split, write the predictions into the folder, and score them."""
     trainer = instantiate(
         config.trainer,
         devices=1,  # the scores of one process are those of many
@@ -51,22 +91,48 @@ def main(words: list[str]) -> int:
     )
     evaluate = {"val": trainer.validate, "test": trainer.test}[split]
     (scores,) = evaluate(module, datamodule=data, verbose=False)
-    told = {
-        "checkpoint": str(checkpoint),
-        "overrides": options.overrides,
-        "split": split,
-        "sentences": len(data.pairs(split)),
-        "metrics": {name: float(value) for name, value in scores.items()},
-        "signatures": signatures(module.scores),
-    }
-    write_atomically(folder / "result.json", json.dumps(told, indent=2) + "\n")
-    table = Table("score", "value", title=f"{split} · {len(data.pairs(split))} sentences")
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _summary(scores: dict[str, float], overridden: dict[str, dict[str, float]], title: str) -> Table:
+    """A row for each score; beside it what it is under each intervention, and below that its drop."""
+    title += " · under each value its drop" if overridden else ""
+    table = Table("score", "value", *overridden, title=title, show_lines=bool(overridden))
     for name, value in scores.items():
-        table.add_row(name, f"{value:.4f}")
-    console = Console(soft_wrap=True)
-    console.print(table)
-    console.print(f"results and predictions  {folder}", highlight=False)
-    return 0
+        cells = [
+            f"{others[name]:.4f}\n{value - others[name]:+.4f}" if name in others else "–"
+            for others in overridden.values()  # weights of 0 have no scores
+        ]
+        table.add_row(name, f"{value:.4f}", *cells)
+    return table
+
+
+def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
+    """The scores of what was decoded, by the tokens of the source's text as the network read it."""
+    lengths = module.data.examples(split).source_lengths - module.data.source_end
+    return by_length(module.outputs, [int(lengths[sample.index]) for sample in module.outputs], module.scores)
+
+
+def _table(rows: list[LengthScores]) -> Table:
+    """A line for each range of lengths."""
+    names = list(rows[0].scores)
+    table = Table("source length", "sentences", *names, title="by source length, in tokens")
+    for row in rows:
+        span = f"{row.shortest}" if row.shortest == row.longest else f"{row.shortest}–{row.longest}"
+        table.add_row(span, str(row.sentences), *(f"{row.scores[name]:.4f}" for name in names))
+    return table
+
+
+def _curves(rows: list[LengthScores]) -> Figure:
+    """Every score against the middle of each range of lengths, on one scale."""
+    series = {
+        name: [
+            ((row.shortest + row.longest) / 2, row.scores[name] * (1 if name in OUT_OF_100 else 100))
+            for row in rows
+        ]
+        for name in rows[0].scores
+    }
+    return figures.curves(series, x_label="source length, in tokens", y_label="score, of 100")
 
 
 def _name(split: str, overrides: list[str]) -> str:

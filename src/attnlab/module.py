@@ -12,9 +12,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from attnlab.data.batching import aligned
+from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenizers import Vocabularies
+from attnlab.metrics.attention import AttentionScores
 from attnlab.metrics.scores import Sample, Samples, TokenScores, score
+from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
 from attnlab.schedules import TeacherForcing, draw_forced
 from attnlab.search import beam, greedy
@@ -36,6 +40,7 @@ class Seq2SeqModule(lightning.LightningModule):
         scheduler_interval: step the scheduler after each "step" or "epoch".
         teacher_forcing: how often the decoder reads the reference.
         label_smoothing: share of the target distribution spread over the vocabulary (in training only).
+        coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
         beam_size: hypotheses kept in search; 1 is greedy.
         length_penalty: exponent of the length that beam scores are divided by.
         max_length: longest output, in tokens.
@@ -53,6 +58,7 @@ class Seq2SeqModule(lightning.LightningModule):
         scheduler_interval: Literal["step", "epoch"],
         teacher_forcing: TeacherForcing,
         label_smoothing: float = 0.0,
+        coverage_weight: float = 0.0,
         beam_size: int = 1,
         length_penalty: float = 1.0,
         max_length: int = 100,
@@ -67,11 +73,13 @@ class Seq2SeqModule(lightning.LightningModule):
         self.scheduler_interval = scheduler_interval
         self.teacher_forcing = teacher_forcing
         self.label_smoothing = label_smoothing
+        self.coverage_weight = coverage_weight
         self.beam_size = beam_size
         self.length_penalty = length_penalty
         self.max_length = max_length
         self.scores = tuple(scores)
         self.token_scores = TokenScores()
+        self.attention_scores = AttentionScores()
         self.samples = Samples()
         self.outputs: list[Sample] = []  # of the last evaluation, in the order of the split
 
@@ -86,11 +94,9 @@ class Seq2SeqModule(lightning.LightningModule):
         Returns:
             What was decoded, and for the N real tokens alone their logits [N, V] and labels [N].
         """
-        decoded: Decoded = self.network(
-            batch.source, batch.source_lengths, batch.source_mask, batch.inputs, forced
-        )
+        decoded: Decoded = self.network(batch, forced)
         real = batch.labels != PAD  # [B, T]
-        return decoded, self.network.readout(decoded.features[real]), batch.labels[real]
+        return decoded, self.network.read_out(decoded, batch.copies, real), batch.labels[real]
 
     def search(self, batch: Batch) -> Hypotheses:
         """Decode the sources alone, greedily or with a beam."""
@@ -105,14 +111,18 @@ class Seq2SeqModule(lightning.LightningModule):
         )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Mean cross-entropy over the batch's real tokens."""
+        """Mean cross-entropy over the batch's real tokens, and what coverage adds to it."""
         forced = draw_forced(self.teacher_forcing, self.global_step, batch.inputs)
-        _, logits, labels = self.decode(batch, forced)
+        decoded, logits, labels = self.decode(batch, forced)
         loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.label_smoothing)
         self.log("train/loss", loss, on_step=True, on_epoch=False, prog_bar=True)
         self.log(
             "train/loss_epoch", loss, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
         )
+        if self.coverage_weight > 0:
+            repeated = coverage_loss(decoded.weights, batch.labels != PAD)
+            self.log("train/coverage_loss", repeated, on_step=True, on_epoch=False)
+            loss = loss + self.coverage_weight * repeated
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -151,23 +161,30 @@ class Seq2SeqModule(lightning.LightningModule):
         }
 
     def _evaluate(self, batch: Batch, split: Split) -> None:
-        _, logits, labels = self.decode(batch)
+        decoded, logits, labels = self.decode(batch)
         self.token_scores.update(logits, labels)
-        pairs = self.data.pairs(split)
-        target = self.vocabularies.target
-        hypotheses = self.search(batch)
-        self.samples.update(
-            [
-                Sample(index, pairs[index].source, target.clean(pairs[index].target), target.decode(best[0]))
-                for index, best in zip(batch.indices.tolist(), hypotheses.tokens, strict=True)
-            ]
-        )
+        indices = batch.indices.tolist()
+        pairs = [self.data.pairs(split)[index] for index in indices]
+        gold = aligned(batch, [pair.alignment for pair in pairs])
+        # What predicts EOS need not look anywhere
+        self.attention_scores.update(decoded.weights, batch.target_text, batch.source_text, gold)
+        found = zip(indices, pairs, self.search(batch).tokens, strict=True)
+        self.samples.update([self._sample(index, pair, best[0]) for index, pair, best in found])
+
+    def _sample(self, index: int, pair: Pair, hypothesis: list[int]) -> Sample:
+        reference = self.vocabularies.target.clean(pair.target)
+        return Sample(index, pair.source, reference, self.vocabularies.decode(hypothesis, pair.source))
 
     def _log_scores(self, split: Split) -> None:
         self.outputs = self.samples.compute()
         values = {**self.token_scores.compute(), **score(self.outputs, self.scores)}
+        attention = {"val": "attention", "test": "test/attention"}[split]
         self.log_dict(
-            {f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()}, sync_dist=True
+            {
+                **{f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()},
+                **{f"{attention}/{name}": value for name, value in self.attention_scores.compute().items()},
+            },
+            sync_dist=True,
         )
-        self.samples.reset()
-        self.token_scores.reset()
+        for metric in (self.samples, self.token_scores, self.attention_scores):
+            metric.reset()

@@ -35,7 +35,7 @@ class Prediction(NamedTuple):
     rank: int  # from 1, best first
     score: float  # log-probability, divided by the length to the power of the length penalty
     source: list[str]  # tokens
-    target: list[str]  # tokens, "<eos>" last where the hypothesis ended by itself
+    target: list[str]  # tokens, "<eos>" last
     text: str
     weights: np.ndarray  # [T, S]
 
@@ -62,7 +62,7 @@ def main(words: list[str]) -> int:
         examples = encode_pairs(config, vocabularies, [Pair(line, "") for _, line in numbered])
         for prediction in predict(
             examples[list(range(len(numbered)))],
-            [number for number, _ in numbered],
+            numbered,
             network=network,
             vocabularies=vocabularies,
             beam_size=beam_size,
@@ -82,7 +82,7 @@ def main(words: list[str]) -> int:
 
 def predict(
     batch: Batch,
-    lines: list[int],
+    lines: list[tuple[int, str]],
     *,
     network: Seq2Seq,
     vocabularies: Vocabularies,
@@ -91,9 +91,9 @@ def predict(
     length_penalty: float,
     max_length: int,
 ) -> Iterator[Prediction]:
-    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` numbers the sentences."""
+    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` are their numbers and texts."""
     found = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
-    for row, line in enumerate(lines):
+    for row, (line, text) in enumerate(lines):
         source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
         hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
         for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
@@ -102,8 +102,8 @@ def predict(
                 rank=rank,
                 score=score,
                 source=source,
-                target=[*vocabularies.target.tokens(tokens), "<eos>"][: len(weights)],
-                text=vocabularies.target.decode(tokens),
+                target=[*vocabularies.tokens(tokens, text), "<eos>"],
+                text=vocabularies.decode(tokens, text),
                 weights=weights.numpy(),
             )
 

@@ -23,7 +23,7 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
         batch: whose sources are read; its targets are not.
         max_length: EOS is the only choice after this many tokens.
     """
-    encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
+    encoded, state = network.encode(batch)
     size, width = batch.source.shape
     device = batch.source.device
     tokens = torch.full((size, max_length + 1), PAD, device=device)  # [B, T]
@@ -87,7 +87,7 @@ def beam(
         max_length: EOS is the only choice after this many tokens.
         length_penalty: 0 compares sums of log-probabilities, 1 means.
     """
-    encoded, state = network.encode(batch.source, batch.source_lengths, batch.source_mask)
+    encoded, state = network.encode(batch)
     sentences, width = batch.source.shape
     device = batch.source.device
     shape = (max_length + 1, sentences, size)

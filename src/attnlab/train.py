@@ -25,7 +25,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     Goes on from `last.ckpt` where there is one.
 
     Returns:
-        The scores of the best checkpoint: `val/…`, and `test/…` where there is a test split.
+        The scores of the best checkpoint: `val/…`, `attention/…`, and `test/…` where there is a test split.
     """
     started = time.time()
     seed_everything(config.seed, workers=True, verbose=False)
@@ -56,10 +56,11 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             log.info("going on from step %d", step)
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
         seconds = time.time() - started
-        scores: dict[str, float] = {}
-        for evaluate in (trainer.validate, trainer.test) if corpus.test else (trainer.validate,):
-            (numbers,) = evaluate(module, datamodule=data, ckpt_path=run.best, verbose=False)
-            scores.update(numbers)
+        trainer.loggers = []  # the validation curve is whole: the best checkpoint's scores are no point of it
+        scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
+        trainer.loggers = loggers
+        if corpus.test:
+            scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
         failed = False
     finally:
         if trainer.is_global_zero:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from attnlab.types import PAD
+from attnlab.types import PAD, UNK
 
 
 class TokenEmbedding(nn.Module):
@@ -30,7 +30,8 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[B, T] int64 to [B, T, E]."""
-        embedded: Tensor = self.dropout(self.table(tokens))  # [B, T, E]
+        known = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # copied words are read as UNK
+        embedded: Tensor = self.dropout(self.table(known))  # [B, T, E]
         if self.training and self.word_dropout.p > 0:
             keep = self.word_dropout(torch.ones_like(embedded[..., :1]))  # [B, T, 1]
             embedded = embedded * keep

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.decoder import DecoderOutput
@@ -78,6 +80,54 @@ class Readout(nn.Module):
             features = self.maxout(features).unflatten(-1, (-1, 2)).amax(dim=-1)  # [B, T, maxout]
         return self.resize(features)  # type: ignore[no-any-return]
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits [..., V] of features [..., F]."""
+    def forward(
+        self, features: Tensor, weights: Tensor | None = None, copies: Tensor | None = None
+    ) -> Tensor:
+        """Logits [..., V] of features [..., F]; what was attended to is not looked at."""
         return self.output(features)  # type: ignore[no-any-return]
+
+
+class PointerGenerator(nn.Module):
+    """A readout that can also copy from the source: See, Liu & Manning 2017 (arXiv 1704.04368), section 2.2.
+
+    ::
+
+        g    = σ(w [s; c; y] + b)                              generate, or copy?
+        p(v) = g · softmax(logits)_v + (1 - g) · Σ_{j: x_j = v} α_j
+
+    A source word outside the vocabulary has an id of its own within its sentence: V for the first such word,
+    V + 1 for the second, …; `Batch.copies` holds what copying each source token would write. So p is over
+    V + S entries, the most there can be. Beside the inner readout it costs 2·T·(H + D + E) operations and
+    B·T·(V + S) numbers of memory.
+
+    The settings are those of `Readout`.
+    """
+
+    FLOOR = 1e-10
+    """Added to each probability, so that the logarithm of what cannot be said stays finite."""
+
+    def __init__(self, *, state_size: int, context_size: int, input_size: int, **settings: Any) -> None:
+        super().__init__()
+        self.generator = Readout(
+            state_size=state_size, context_size=context_size, input_size=input_size, **settings
+        )
+        self.switch = nn.Linear(state_size + context_size + input_size, 1)
+
+    def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
+        """The t [B, T, F] of the inner readout, and the switch before its σ as one more column."""
+        seen = torch.cat([decoded.states, decoded.contexts, embedded], dim=-1)
+        return torch.cat([self.generator.features(decoded, embedded), self.switch(seen)], dim=-1)
+
+    def forward(self, features: Tensor, weights: Tensor, copies: Tensor | None) -> Tensor:
+        """Log-probabilities [..., V + S] of features [..., F + 1], weights [..., S] and copies [..., S].
+
+        Raises:
+            ValueError: without copies.
+        """
+        if copies is None:
+            raise ValueError("copying needs batches that say what can be copied: batching.copying=true")
+        generate = torch.sigmoid(features[..., -1:].float())  # [..., 1]
+        generated = generate * self.generator(features[..., :-1]).float().softmax(dim=-1)  # [..., V]
+        p = F.pad(generated, (0, weights.size(-1)))  # [..., V + S]
+        p = p.scatter_add(-1, copies, (1 - generate) * weights.float())
+        return (p + self.FLOOR).log()

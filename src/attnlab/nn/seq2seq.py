@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from attnlab.nn.decoder import Decoder, DecoderState
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
-from attnlab.nn.readout import Readout
-from attnlab.types import Memory
+from attnlab.nn.readout import PointerGenerator, Readout
+from attnlab.types import Batch, Memory
 
 
 class Encoded(NamedTuple):
@@ -19,6 +19,7 @@ class Encoded(NamedTuple):
 
     memory: Memory
     keys: Tensor  # [B, S, …]: what the attention projected
+    copies: Tensor | None  # [B, S]: as in the batch
 
 
 class Decoded(NamedTuple):
@@ -48,7 +49,7 @@ class Seq2Seq(nn.Module):
         bridge: nn.Module,
         target_embedding: TokenEmbedding,
         decoder: Decoder,
-        readout: Readout,
+        readout: Readout | PointerGenerator,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
@@ -58,16 +59,11 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.readout = readout
 
-    def encode(self, source: Tensor, lengths: Tensor, mask: Tensor) -> tuple[Encoded, DecoderState]:
-        """Read the sources, and make ready to decode.
-
-        Args:
-            source: [B, S] int64.
-            lengths: [B] int64, on the CPU.
-            mask: [B, S], True at real tokens.
-        """
-        memory = self.encoder(self.source_embedding(source), lengths, mask)
-        encoded = Encoded(memory, self.decoder.attention.project(memory))
+    def encode(self, batch: Batch) -> tuple[Encoded, DecoderState]:
+        """Read the sources of a batch, and make ready to decode."""
+        embedded = self.source_embedding(batch.source)  # [B, S, E]
+        memory = self.encoder(embedded, batch.source_lengths, batch.source_mask)
+        encoded = Encoded(memory, self.decoder.attention.project(memory), batch.copies)
         return encoded, self.decoder.begin(self.bridge(memory), memory)
 
     def step(
@@ -84,43 +80,48 @@ class Seq2Seq(nn.Module):
             Logits [B, Q, V], weights [B, Q, S], the new state.
         """
         embedded = self.target_embedding(tokens)  # [B, Q, E]
-        output, state = self.decoder.step(embedded, state, *encoded)
-        return self.readout(self.readout.features(output, embedded)), output.weights, state
+        output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
+        decoded = Decoded(self.readout.features(output, embedded), output.weights)
+        return self.read_out(decoded, encoded.copies), output.weights, state
 
-    def forward(
-        self, source: Tensor, lengths: Tensor, mask: Tensor, inputs: Tensor, forced: Tensor | None = None
-    ) -> Decoded:
+    def read_out(self, decoded: Decoded, copies: Tensor | None, where: Tensor | None = None) -> Tensor:
+        """Logits of what was decoded: [B, T, V], or [N, V] of the N positions that `where` [B, T] picks."""
+        features, weights = decoded
+        if copies is not None:
+            copies = copies[:, None].expand_as(weights)  # [B, T, S]
+        if where is not None:
+            features, weights = features[where], weights[where]  # [N, F], [N, S]
+            copies = None if copies is None else copies[where]  # [N, S]
+        return self.readout(features, weights, copies)  # type: ignore[no-any-return]
+
+    def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode targets whose tokens are known.
 
         Args:
-            source: [B, S] int64.
-            lengths: [B] int64, on the CPU.
-            mask: [B, S], True at real tokens.
-            inputs: [B, T] int64: SOS and the target.
+            batch: whose sources are read, and whose `inputs` [B, T]: SOS and the target.
             forced: None for teacher forcing throughout; or [B, T] bool, True where the decoder reads the
                 reference and False where it reads its own best guess instead (the first token is always
                 read as it is).
         """
-        encoded, state = self.encode(source, lengths, mask)
+        encoded, state = self.encode(batch)
         if forced is not None:
-            return self._sample(inputs, forced, state, encoded)
-        embedded = self.target_embedding(inputs)  # [B, T, E]
-        output = self.decoder(embedded, state, *encoded)
+            return self._sample(batch.inputs, forced, state, encoded)
+        embedded = self.target_embedding(batch.inputs)  # [B, T, E]
+        output = self.decoder(embedded, state, encoded.memory, encoded.keys)
         return Decoded(self.readout.features(output, embedded), output.weights)
 
     def _sample(self, inputs: Tensor, forced: Tensor, state: DecoderState, encoded: Encoded) -> Decoded:
         """Scheduled sampling: a step at a time, since a guess must be made before it can be read."""
-        features, weights = [], []
+        steps = []
         guess = inputs[:, :1]  # [B, 1], so that SOS is read whatever `forced` says
         for i in range(inputs.size(1)):
             tokens = torch.where(forced[:, i : i + 1], inputs[:, i : i + 1], guess)  # [B, 1]
             embedded = self.target_embedding(tokens)  # [B, 1, E]
-            output, state = self.decoder.step(embedded, state, *encoded)
-            features.append(self.readout.features(output, embedded))
-            weights.append(output.weights)
+            output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
+            steps.append(Decoded(self.readout.features(output, embedded), output.weights))
             with torch.no_grad():
-                guess = self.readout(features[-1]).argmax(dim=-1)  # [B, 1]
-        return Decoded(torch.cat(features, dim=1), torch.cat(weights, dim=1))
+                guess = self.read_out(steps[-1], encoded.copies).argmax(dim=-1)  # [B, 1]
+        return Decoded(*(torch.cat(parts, dim=1) for parts in zip(*steps, strict=True)))
 
 
 def select(tree: Any, *index: Tensor) -> Any:
