@@ -95,7 +95,7 @@ def test_largest() -> None:
     ids=["none", "final", "with state", "hard"],
 )
 def test_it_refuses_what_is_more_or_less_than_scores(inner: Any) -> None:
-    with pytest.raises(ValueError, match=r"chooses by scores alone.*attention@attention\.score="):
+    with pytest.raises(ValueError, match=r"cannot be .*attention@attention\.score="):
         Hard(query_size=4, memory_size=4, score=inner)
 
 
@@ -110,5 +110,5 @@ def test_the_inner_mechanism_is_chosen_by_one_word(composed: Callable[..., DictC
     config = composed("attention=hard", "attention@attention.score=dot")
     assert type(construct(config.attention, **sizes).inner) is Dot
     config = composed("attention=hard", "attention@attention.score=monotonic")
-    with pytest.raises(UserError, match="Monotonic is more or less than scores"):
+    with pytest.raises(UserError, match="cannot be Monotonic, which is more or less than scores"):
         construct(config.attention, **sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -90,3 +91,19 @@ class Attention(nn.Module):
         weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
         context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
         return context, weights, self.advance(state, weights)
+
+
+def make_inner(score: Callable[..., Attention], query_size: int, memory_size: int) -> Attention:
+    """A variant whose scores another puts to use.
+
+    Raises:
+        ValueError: if it is one that has state, or no scores, or does more than normalise them.
+    """
+    inner = score(query_size=query_size, memory_size=memory_size)
+    variant = type(inner)
+    if inner.stateful or variant.score is Attention.score or variant.weigh is not Attention.weigh:
+        raise ValueError(
+            f"the score inside another mechanism cannot be {variant.__name__}, which is more or less than "
+            "scores: use attention@attention.score=additive, dot or general"
+        )
+    return inner

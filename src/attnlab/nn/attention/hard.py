@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.base import Attention, make_inner
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
 
@@ -52,13 +52,7 @@ class Hard(Attention):
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
         super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.inner = score(query_size=query_size, memory_size=memory_size)
-        inner = type(self.inner)
-        if inner.stateful or inner.score is Attention.score or inner.weigh is not Attention.weigh:
-            raise ValueError(
-                f"hard attention chooses by scores alone, and {inner.__name__} is more or less than scores: "
-                "use attention@attention.score=additive, dot or general"
-            )
+        self.inner = make_inner(score, query_size, memory_size)
         if temperature <= 0:
             raise ValueError(f"attention.temperature must be above 0, not {temperature}")
         self.temperature = temperature

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.base import Attention, make_inner
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
@@ -138,19 +138,3 @@ class LocalP(Windowed):
         offsets = positions - centre  # [B, Q, S]
         bell = torch.exp(-2 * (offsets / self.window).square())  # [B, Q, S]: 1/2σ² = 2/D²
         return self.within(query, memory, keys, offsets) * bell
-
-
-def make_inner(score: Callable[..., Attention], query_size: int, memory_size: int) -> Attention:
-    """A variant whose scores another puts to use.
-
-    Raises:
-        ValueError: if it is one that has state, or no scores, or does more than normalise them.
-    """
-    inner = score(query_size=query_size, memory_size=memory_size)
-    variant = type(inner)
-    if inner.stateful or variant.score is Attention.score or variant.weigh is not Attention.weigh:
-        raise ValueError(
-            f"the score inside another mechanism cannot be {variant.__name__}, which is more or less than "
-            "scores: use attention@attention.score=additive, dot or general"
-        )
-    return inner

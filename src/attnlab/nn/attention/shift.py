@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention
-from attnlab.nn.attention.local import make_inner
+from attnlab.nn.attention.base import Attention, make_inner
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
