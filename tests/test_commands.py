@@ -144,6 +144,7 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
 def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -> None:
     done = attnlab("evaluate", str(trained.directory), folder=folder)
     assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
     told = json.loads((trained.directory / "evaluations" / "test" / "result.json").read_text())
     assert told["metrics"] == pytest.approx(
         {name: value for name, value in trained.read_result()["metrics"].items() if name.startswith("test/")}

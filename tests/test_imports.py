@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "train": {"build", "callbacks", "checkpoints", "metrics", "runs", "tracking"},
     "evaluate": {"build", "callbacks", "compose", "data", "errors", "figures", "metrics", "module", "runs"},
     "predict": {"build", "data", "errors", "figures", "nn", "runs", "search", "types"},
-    "worker": {"callbacks", "errors", "runs", "train"},
+    "worker": {"build", "callbacks", "errors", "runs", "train"},
     "cli": {"compose", "errors", "evaluate", "predict", "runs"},
 }
 """What each part of the package may import of the others; each may import itself."""

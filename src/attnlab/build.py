@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +248,17 @@ def restore_network(path: Path) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
     weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
     network.load_state_dict(weights)
     return config, vocabularies, network.eval()
+
+
+def quieten_lightning() -> None:
+    """Let what Lightning says go to the log alone: on import it gives its loggers a terminal of their own.
+
+    And leave out advice that does not hold here: our batches are cheap to make, our order of training can be
+    resumed, and the deprecated call is Lightning's.
+    """
+    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    for advice in (".*LeafSpec.* is deprecated", ".*does not have many workers", ".*is not resumable"):
+        warnings.filterwarnings("ignore", advice)

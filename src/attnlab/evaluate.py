@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import logging
 from pathlib import Path
 
 from hydra.utils import instantiate
@@ -27,7 +26,7 @@ from attnlab.runs import locate, write_atomically
 def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_args(words)
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    build.quieten_lightning()
     run, checkpoint = locate(options.run)
     config, vocabularies, network = build.restore_network(checkpoint)
     config = apply_overrides(config, options.overrides)

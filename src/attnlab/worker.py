@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import traceback
-import warnings
 from pathlib import Path
 
 from rich.console import Console
@@ -38,10 +37,11 @@ def main(directory: str) -> int:
             "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
         )
     # Imported late: result.json says "running" seconds earlier.
+    from attnlab.build import quieten_lightning
     from attnlab.callbacks import InterruptedRunError
     from attnlab.train import train
 
-    _quieten_lightning()
+    quieten_lightning()
     try:
         scores = train(run.read_config(), run)
     except InterruptedRunError:
@@ -87,16 +87,6 @@ def _start_logging(run: Run, *, leads: bool) -> None:
         )
         terminal.setLevel(logging.INFO)
         log.addHandler(terminal)
-
-
-def _quieten_lightning() -> None:
-    """Let what Lightning says go to train.log alone; its loggers have the terminal from their import on."""
-    for advice in (".*LeafSpec.* is deprecated", ".*does not have many workers", ".*is not resumable"):
-        warnings.filterwarnings("ignore", advice)
-    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
 
 
 def _print_scores(run: Run, scores: dict[str, float]) -> None:
