@@ -34,8 +34,6 @@ class Corpus:
     test: list[Pair]
     scores: tuple[str, ...] = ()
     """Names of the scores these targets have beyond those every corpus has."""
-    symbols: tuple[str, ...] | None = None
-    """The closed vocabulary of a synthetic task, in the order of its ids."""
 
     def __post_init__(self) -> None:
         for name, pairs in (("training", self.train), ("validation", self.val)):

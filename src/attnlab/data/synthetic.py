@@ -78,12 +78,7 @@ def generate(
         sequences = [_draw(rng, rng.randint(shortest, longest), symbols, taken) for _ in range(size)]
         splits[name] = [_pair(sequence, TASKS[task](sequence)) for sequence in sequences]
         taken.update(sequences)
-    return Corpus(
-        train=splits["train"],
-        val=splits["val"],
-        test=splits["test"],
-        symbols=tuple(map(str, range(FIRST, FIRST + symbols))),
-    )
+    return Corpus(train=splits["train"], val=splits["val"], test=splits["test"])
 
 
 def _check_lengths(name: str, lengths: Sequence[int]) -> tuple[int, int]:
