@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from attnlab import build, figures
 from attnlab.callbacks import Predictions
@@ -96,7 +96,9 @@ def _score(
 def _summary(scores: dict[str, float], overridden: dict[str, dict[str, float]], title: str) -> Table:
     """A row for each score; beside it what it is under each intervention, and below that its drop."""
     title += " · under each value its drop" if overridden else ""
-    table = Table("score", "value", *overridden, title=title, show_lines=bool(overridden))
+    table = Table(
+        Column("score", overflow="fold"), "value", *overridden, title=title, show_lines=bool(overridden)
+    )
     for name, value in scores.items():
         cells = [
             f"{others[name]:.4f}\n{value - others[name]:+.4f}" if name in others else "–"

@@ -13,6 +13,12 @@ from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
 
 
+def additive_energy(query: Tensor, keys: Tensor, energy: nn.Linear) -> Tensor:
+    """vᵀ tanh(q + k_j) [B, Q, S] of mapped queries [B, Q, A] and keys [B, 1 or Q, S, A]."""
+    summed = query[:, :, None] + keys  # [B, Q, S, A]
+    return energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
+
+
 class Additive(Attention):
     """e_j = vᵀ tanh(W s + U h_j): Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section A.1.2.
 
@@ -47,8 +53,7 @@ class Additive(Attention):
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
-        summed = self.query(query)[:, :, None] + keys[:, None]  # [B, Q, S, A]
-        return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
+        return additive_energy(self.query(query), keys[:, None], self.energy)
 
 
 class Concat(Attention):
@@ -86,5 +91,4 @@ class Concat(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         mapped = F.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
-        summed = mapped[:, :, None] + keys[:, None]  # [B, Q, S, A]
-        return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
+        return additive_energy(mapped, keys[:, None], self.energy)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.additive import Additive
+from attnlab.nn.attention.additive import Additive, additive_energy
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
@@ -84,8 +84,8 @@ class AdditiveWithPast(Additive):
 
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
         """[B, Q, S]."""
-        summed = self.query(query)[:, :, None] + keys[:, None] + self.past(self.features(state))
-        return self.energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
+        informed = keys[:, None] + self.past(self.features(state))  # [B, Q, S, A]
+        return additive_energy(self.query(query), informed, self.energy)
 
 
 class LocationSensitive(AdditiveWithPast):
