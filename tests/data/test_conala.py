@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.conala import TEST_MEMBER, TRAIN_MEMBER, load
+from attnlab.data.code import cut
+from attnlab.data.conala import TEST_MEMBER, TRAIN_MEMBER, Preparation, load, normalise
 from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.slots import put_back
+from attnlab.data.tokenizers import python
 from attnlab.errors import UserError
 
 
@@ -98,6 +101,78 @@ def test_the_test_file_is_read_whole_and_in_order(write):
 
 
 @pytest.mark.parametrize(
+    ("intent", "written"),
+    [
+        ("How to sort  a List?", "how to sort a list"),
+        (" Import CSV into a DataFrame `Df  X` . ", "import CSV into a DataFrame `Df  X`"),
+        ("split at ‘ A ’, then “B.”", "split at ' A ', then \"B.\""),
+        ("What's up", "what's up"),
+        ("I", "i"),
+        ("?!", "?!"),
+    ],
+)
+def test_intents_are_brought_to_one_way_of_writing(intent: str, written: str):
+    assert normalise(intent) == written
+    assert normalise(written) == written
+
+
+def test_a_pair_with_slots_can_be_put_back_and_is_scored_raw(write):
+    snippet = "print( names, 'age' )"
+    example = item(50, rewritten_intent="Print `names` and 'age'.", snippet=snippet)
+    path = write([*ITEMS, example])
+    corpus = read(path, preparation=Preparation(slots=True))
+    (pair,) = {pair for pair in everything(corpus) if pair.reference == snippet}
+    assert pair == Pair(
+        "print var_0 and str_0",
+        "print(var_0, 'str_0')",
+        reference=snippet,
+        slots=(("var_0", "names"), ("str_0", "age")),
+        quoted=("names", "age"),
+    )
+    assert corpus.scores == ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
+    plain = read(path, preparation=Preparation(normalise=False))
+    expected = Pair("Print `names` and 'age'.", snippet, reference=snippet, quoted=("names", "age"))
+    assert expected in everything(plain)
+    tests = read(write(ITEMS), test_path=write([example], "test.json"), preparation=Preparation(slots=True))
+    assert tests.test == [pair]
+
+
+NOUNS = ["list", "dict", "set", "frame", "tuple", "file", "string", "date", "socket", "thread"]
+NEAR = [
+    item(
+        10 * n + k,
+        question_id=10 * n + k,
+        intent=f"how do i sort a {noun} by key",
+        rewritten_intent=f"sort {noun} `x{k}` by key '{k}' in order" if k < 4 else f"{noun} {n * k} {k}",
+        snippet=f"{noun}.sort(key={k})" if k < 4 else f"{noun}_{k}({n})",
+    )
+    for n, noun in enumerate(NOUNS)
+    for k in (1, 2, 3, 4)
+]
+"""Of each noun three intents that are the same but for what they quote, and one with the same question."""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_near_duplicates_land_in_one_split(write, seed: int):
+    corpus = read(write(NEAR), seed=seed, near_duplicates=0.8)
+    nouns = [
+        {pair.source.split()[pair.source.startswith("sort")] for pair in part}
+        for part in (corpus.train, corpus.val)
+    ]
+    assert nouns[0] | nouns[1] == set(NOUNS)
+    assert not nouns[0] & nouns[1]
+    assert (len(corpus.train), len(corpus.val)) == (32, 8)
+
+
+def test_without_it_they_do_not(write):
+    corpus = read(write(NEAR))
+    nouns = [
+        {pair.target.split(".")[0].split("_")[0] for pair in part} for part in (corpus.train, corpus.val)
+    ]
+    assert nouns[0] & nouns[1]
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "train.json: the file is empty"),
@@ -127,6 +202,72 @@ def test_files_and_settings_that_cannot_be_used_are_named(write):
         read(write(ITEMS), test_path="none.json")
     with pytest.raises(UserError, match=r"data\.max_tokens=0"):
         read(write(ITEMS), max_tokens=0)
+    with pytest.raises(UserError, match=r"data\.near_duplicates=1\.5: a share above 0"):
+        read(write(ITEMS), near_duplicates=1.5)
+
+
+@pytest.mark.parametrize("form", ["crlf", "bom", "empty lines"])
+def test_every_form_of_the_file_gives_the_same_pairs(tmp_path: Path, form: str):
+    text = json.dumps(ITEMS, indent=1)
+    content = {
+        "crlf": text.replace("\n", "\r\n"),
+        "bom": "\ufeff" + text,
+        "empty lines": text.replace("\n", "\n\n"),
+    }
+    path = tmp_path / "train.json"
+    path.write_bytes(content[form].encode())
+    assert everything(read(str(path))) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "train.json: the file is empty"),
+        (b'[\n{"intent": "a\0"}]', "train.json, line 2: a NUL byte: save"),
+        (b'[\n\n{"intent": "\xe9"}]', r"train.json, line 3: not UTF-8 \(byte 0xe9\): save"),
+        (b'[\n{"intent": "a",', "train.json, line 2: not valid JSON .* cut short; fetch it again"),
+        (b'[\n{"intent": "a\tb"}]', "train.json, line 2: not valid JSON"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str):
+    path = tmp_path / "train.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read(str(path))
+
+
+HOSTILE = [
+    "print 'old'",
+    "if x\n\treturn",
+    "a\0b",
+    "x = '\r\n\u2028'",
+    "\ufeffx = `y`",
+    "(" * 300,
+    "+".join(["x"] * 2000),
+    "x = [" + ", ".join(["x"] * 2_000) + "]",
+    "⇥ ⇤ ⁀",
+    " <eos> <unk> str_0 ",
+]
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_snippets_that_are_odd_long_or_no_python_are_kept_as_they_are(write, slots: bool):
+    items = [item(100 + n, rewritten_intent="set `x` to `y`", snippet=text) for n, text in enumerate(HOSTILE)]
+    corpus = read(write([*ITEMS, *items]), max_tokens=None, preparation=Preparation(slots=slots))
+    pairs = {pair.reference: pair for pair in everything(corpus)}
+    tokenizer = python([pair.target for pair in pairs.values()], max_size=None)
+    for text in HOSTILE[:-2]:
+        decoded = tokenizer.decode(tokenizer.encode(pairs[text].target))
+        assert cut(put_back(decoded, pairs[text].slots)) == cut(text)
+    assert put_back(pairs[HOSTILE[-1]].target, pairs[HOSTILE[-1]].slots) == HOSTILE[-1]
+
+
+def test_a_long_example_is_dropped_or_read_whole(write):
+    path = write([*ITEMS, item(50, rewritten_intent="word " * 10_000)])
+    assert len(everything(read(path))) == 20
+    for preparation in (None, Preparation(slots=True)):
+        pairs = everything(read(path, max_tokens=None, preparation=preparation))
+        assert max(len(pair.source.split()) for pair in pairs) == 10_000
 
 
 TRAIN = json.dumps(ITEMS)

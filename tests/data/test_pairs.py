@@ -1,11 +1,14 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.data.batching import encode
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.pairs import load
+from attnlab.data.tokenizers import train_vocabularies, whitespace
 from attnlab.errors import UserError
 
 ROWS = [f"source {i}\tZiel {i}" for i in range(10)]
@@ -46,6 +49,16 @@ def test_every_form_of_the_table_gives_the_same_pairs(write, content: str):
     corpus = load(path=write(content))
     assert everything(corpus) == EXPECTED
     assert (len(corpus.train), len(corpus.val), len(corpus.test)) == (8, 1, 1)
+
+
+def test_a_line_of_any_length_is_read_and_may_be_cut_later(write):
+    long = " ".join(["word"] * 10_000)
+    path = write("\n".join([f"{long}\t{long}", *ROWS]))
+    pairs = everything(load(path=path))
+    assert Pair(long, long) in pairs
+    vocabularies = train_vocabularies(pairs, source=partial(whitespace, max_size=None))
+    examples = encode(pairs, vocabularies, source_end=True, max_source_length=50, max_target_length=40)
+    assert (max(examples.source_lengths), max(examples.target_lengths)) == (50, 40)
 
 
 def test_a_header_is_recognised_by_numbers_alone_or_by_order(write):
@@ -127,6 +140,7 @@ def test_the_seed_decides_the_splits(write):
     [
         ("", "pairs.tsv: the file is empty"),
         ("a\tb\n\nc\n", "pairs.tsv, line 3: 1 of the 2 columns"),
+        ("a\tb\r\n\r\nc\r\n", "pairs.tsv, line 3: 1 of the 2 columns"),
         ("a\tb\nc\t \n", "pairs.tsv, line 2: the target is empty"),
         ("a\tb\n\tc\n", "pairs.tsv, line 2: the source is empty"),
         (b"a\tb\nc\0\td\n", "pairs.tsv, line 2: a NUL byte"),

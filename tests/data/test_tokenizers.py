@@ -11,6 +11,7 @@ from attnlab.data.tokenizers import (
     Tokenizer,
     bpe,
     characters,
+    python,
     symbols,
     train_vocabularies,
     unigram,
@@ -34,6 +35,9 @@ ALL = [
     pytest.param(partial(characters, graphemes=True), id="graphemes"),
     pytest.param(partial(bpe, max_size=66), id="bpe"),
     pytest.param(partial(unigram, max_size=66), id="unigram"),
+    pytest.param(partial(words, max_size=166, split=["signs"], subwords=True), id="parts of words"),
+    pytest.param(partial(python, max_size=None), id="python"),
+    pytest.param(partial(python, max_size=166, subwords=True), id="parts of python"),
 ]
 Training = Callable[[list[str]], Tokenizer]
 
@@ -146,6 +150,46 @@ def test_subwords_keep_within_their_size_and_out_of_the_terminal(
 ) -> None:
     assert train(SENTENCES * 5, max_size=60).size <= 64
     assert capfd.readouterr() == ("", "")
+
+
+# Words and code in parts
+
+
+def test_words_in_parts_are_put_together_again() -> None:
+    tokenizer = words(["low lower lowest"] * 3, max_size=15, split=["signs"], subwords=True)
+    labels = tokenizer.tokens(tokenizer.encode("lower `Lows`"))
+    assert labels == ["low", "##e", "##r", "<unk>", "low", "##s", "<unk>"]
+    assert tokenizer.decode(tokenizer.encode("lows lowest")) == "lows lowest"
+
+
+CODE = ["sorted(items, key=len)", "if x:\n    print('two words')", "print 'old'"]
+
+
+@pytest.mark.parametrize("subwords", [False, True])
+def test_code_comes_back_from_its_ids(subwords: bool) -> None:
+    tokenizer = python(CODE, max_size=80, subwords=subwords)
+    assert [tokenizer.decode(tokenizer.encode(code)) for code in CODE] == CODE
+    assert tokenizer.clean("print( 'two words' )") == "print('two words')"
+
+
+def test_labels_show_where_lines_of_code_end() -> None:
+    tokenizer = python(CODE, max_size=None)
+    shown = tokenizer.tokens(tokenizer.encode(CODE[1]))
+    assert shown == ["if", "x", ":", "⏎", "⇥", "print", "(", "'", "two", "␣", "words", "'", ")"]
+
+
+def test_code_in_parts_is_never_cut_across_its_pieces() -> None:
+    tokenizer = python(["x.sort()", "sorted(xs)"] * 5, max_size=40, subwords=True)
+    assert tokenizer.tokens(tokenizer.encode("sorts(x)")) == ["sort", "##s", "(", "x", ")"]
+    assert tokenizer.spell("sortz(y)") == ["sort", "<unk>", "(", "<unk>", ")"]
+    assert python(CODE, max_size=None).spell("sortz(y)") == ["sortz", "(", "y", ")"]
+
+
+def test_parts_need_a_size() -> None:
+    with pytest.raises(UserError, match=r"set tokenizer\.max_size"):
+        python(CODE, max_size=None, subwords=True)
+    with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* hold 5 characters"):
+        python(["ab.cb"], max_size=3, subwords=True)  # a, b, c and ., and b inside a word
 
 
 # The closed vocabulary

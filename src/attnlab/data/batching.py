@@ -65,6 +65,12 @@ class Examples(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self._sources.lengths)
 
+    @property
+    def sides(self) -> dict[str, Sequences]:
+        """What this was made of, by the names of the arguments."""
+        sides = {"sources": self._sources, "targets": self._targets, "copies": self._copies}
+        return {name: sequences for name, sequences in sides.items() if sequences is not None}
+
     def __getitem__(self, indices: list[int]) -> Batch:
         source, source_lengths = self._sources.padded(indices)
         target, _ = self._targets.padded(indices)
@@ -98,8 +104,8 @@ def encode(
     `UserError` at a source without tokens.
 
     With `copying`, batches say what copying each source token would write, and a target word outside the
-    vocabulary that stands in the source has the id it would be copied as. Tokens are then words: both sides'
-    tokenizers must cut a text into the same pieces.
+    vocabulary that stands in the source has the id it would be copied as. What is spelt alike is alike: both
+    sides' tokenizers must cut a text into the same words or subwords.
     """
     end = [EOS] if source_end else []
     source_room = _room("batching.max_source_length", max_source_length, marks=len(end))
@@ -130,9 +136,9 @@ def _as_copied(
     copies, copied_targets = [], []
     for pair, target in zip(pairs, targets, strict=True):
         strangers = {word: tokenizer.size + i for i, word in enumerate(vocabularies.strangers(pair.source))}
-        words = vocabularies.source.pieces(pair.source)
+        words = vocabularies.source.spell(pair.source)
         copies.append([strangers[word] if (id := tokenizer.id_of(word)) is None else id for word in words])
-        words = tokenizer.pieces(pair.target)
+        words = tokenizer.spell(pair.target)
         copied_targets.append([strangers.get(word, id) for word, id in zip(words, target, strict=True)])
     return copies, copied_targets
 

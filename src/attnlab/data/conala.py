@@ -10,11 +10,16 @@ import hashlib
 import json
 import re
 import zipfile
+from collections.abc import Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from attnlab.data import slots
+from attnlab.data.code import cut
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.download import fetch
+from attnlab.data.duplicates import Tokens, group
 from attnlab.data.files import decode, read_text
 from attnlab.errors import UserError
 
@@ -24,8 +29,52 @@ TEST_MEMBER = "conala-corpus/conala-test.json"
 TRAIN_MD5 = "3c339ac6a45566f70a2a74db1ef3cc3a"
 
 FIELDS = ("intent", "rewritten_intent", "snippet", "question_id")
+SCORES = ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half a character: JSON can write one, UTF-8 and tokenizers cannot hold one."""
+
+
+QUOTES = str.maketrans("‘’“”", "''\"\"")
+BLANKS_OR_WORD = re.compile(rf"{slots.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
+
+
+def normalise(intent: str) -> str:
+    """An intent as most are written, for the same question asked in two ways should read the same.
+
+    Typographic quotation marks become plain ones, runs of blanks one blank, and a full stop, a question mark
+    or the like at the end goes. A word with a capital at its beginning alone is lower-cased, "Sort" and "I"
+    but not "DataFrame" or "CSV", which may be names. What stands in quotes is kept to the letter.
+    """
+
+    def written(match: re.Match[str]) -> str:
+        if match["word"]:
+            return match["word"].lower()
+        return " " if match[0].isspace() else match[0]
+
+    plain = BLANKS_OR_WORD.sub(written, intent.translate(QUOTES).strip())
+    return plain.rstrip(" .?!:;,") or plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """From an intent and its snippet to the pair that a network reads.
+
+    Args:
+        normalise: bring intents to one way of writing.
+        slots: name what the intent quotes, in both texts; the pair knows how to put it back.
+    """
+
+    normalise: bool = True
+    slots: bool = False
+
+    def __call__(self, intent: str, snippet: str = "") -> Pair:
+        """The pair; outputs for it are scored against the raw snippet."""
+        source = normalise(intent) if self.normalise else intent
+        quoted = tuple(slots.quoted(source))
+        if not self.slots:
+            return Pair(source, snippet, reference=snippet, quoted=quoted)
+        source, named = slots.name(source)
+        return Pair(source, slots.take_out(snippet, named), reference=snippet, slots=named, quoted=quoted)
 
 
 class Example(NamedTuple):
@@ -37,9 +86,9 @@ class Example(NamedTuple):
     question_id: int | str
 
     @property
-    def pair(self) -> Pair:
-        """The rewritten intent (the intent where nobody rewrote it) and the snippet, both as they stand."""
-        return Pair(self.rewritten_intent or self.intent, self.snippet)
+    def asked(self) -> str:
+        """The rewritten intent, or the intent where nobody rewrote it."""
+        return self.rewritten_intent or self.intent
 
 
 def load(
@@ -52,8 +101,10 @@ def load(
     train_md5: str | None = TRAIN_MD5,
     val_fraction: float = 0.2,
     group_by_question: bool = True,
+    near_duplicates: float | None = None,
     keep_unrewritten: bool = False,
     max_tokens: int | None = 50,
+    preparation: Preparation | None = None,
     seed: int = 0,
 ) -> Corpus:
     """Read the annotated corpus, and hold a validation split out of its training file.
@@ -69,13 +120,20 @@ def load(
     (the longest intent has 32 tokens, the longest snippet 29; only splitting at every single blank would
     make 64 of an indented one). The test file is read whole, so that scores compare with published ones.
 
-    All examples of one question land in one split, unless `group_by_question` is false. Snippets keep their
-    white space; 84 of the training file hold line breaks.
+    All examples of one question land in one split, unless `group_by_question` is false. With
+    `near_duplicates`, so do two examples that share at least this part of the words of their intents (as
+    asked or as rewritten, with slots for what they quote) or of the pieces of their snippets, by Jaccard's
+    index, and whatever a chain of such pairs joins. Snippets keep their white space; 84 of the training file
+    hold line breaks.
+
+    Without a `preparation` a pair is the intent and the snippet as they stand.
 
     Raises `UserError` for files that cannot be had, read or understood.
     """
     if max_tokens is not None and max_tokens < 1:
         raise UserError(f"data.max_tokens={max_tokens}: allow at least 1 token, or null for any number")
+    if near_duplicates is not None and not 0 < near_duplicates <= 1:
+        raise UserError(f"data.near_duplicates={near_duplicates}: a share above 0 and at most 1, or null")
     tests: list[Example] = []
     if path is None:
         archive = fetch(url, known_hash=known_hash, cache=cache)
@@ -89,22 +147,45 @@ def load(
     kept = [
         example
         for example in examples
-        if (keep_unrewritten or example.rewritten_intent) and _fits(example.pair, max_tokens)
+        if (keep_unrewritten or example.rewritten_intent) and _fits(example, max_tokens)
     ]
     if not kept:
         raise UserError(
             f"{path or url}: none of its {len(examples)} examples is left to train on: give another file, or "
             "set data.keep_unrewritten=true or data.max_tokens=null"
         )
+    prepare = preparation or Pair
     train, val, _ = split(
-        [example.pair for example in kept],
+        [prepare(example.asked, example.snippet) for example in kept],
         val_fraction=val_fraction,
         seed=seed,
-        groups=[example.question_id for example in kept] if group_by_question else None,
+        groups=_groups(kept, by_question=group_by_question, threshold=near_duplicates),
     )
     return Corpus(
-        train=train, val=val, test=[example.pair for example in tests], scores=("conala_bleu", "parses")
+        train=train,
+        val=val,
+        test=[prepare(example.asked, example.snippet) for example in tests],
+        scores=("conala_bleu", "parses") if preparation is None else SCORES,
     )
+
+
+def _groups(examples: list[Example], *, by_question: bool, threshold: float | None) -> list[Hashable] | None:
+    """What must not be torn apart by a split; None for nothing."""
+    keys: list[Hashable] = [
+        example.question_id if by_question else place for place, example in enumerate(examples)
+    ]
+    if threshold is None:
+        return keys if by_question else None
+    views = [
+        [_words(slots.name(normalise(example.intent))[0]) for example in examples],
+        [_words(slots.name(normalise(example.asked))[0]) for example in examples],
+        [frozenset(cut(example.snippet)) for example in examples],
+    ]
+    return list(group(keys, views, threshold=threshold))
+
+
+def _words(text: str) -> Tokens:
+    return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[Example]:
@@ -156,6 +237,8 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and not SURROGATE.search(value)
 
 
-def _fits(pair: Pair, max_tokens: int | None) -> bool:
+def _fits(example: Example, max_tokens: int | None) -> bool:
     """Whether neither side has more tokens, counted between runs of white space."""
-    return max_tokens is None or all(len(text.split()) <= max_tokens for text in (pair.source, pair.target))
+    return max_tokens is None or all(
+        len(text.split()) <= max_tokens for text in (example.asked, example.snippet)
+    )

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from attnlab.data.slots import Slots
 from attnlab.errors import UserError
 
 Alignment = tuple[tuple[int, int], ...]
@@ -20,6 +21,12 @@ class Pair(NamedTuple):
     target: str
     alignment: Alignment | None = None
     """Which source tokens each target token comes from, where that is known."""
+    reference: str | None = None
+    """What outputs are scored against, where it is not what the tokenizer leaves of the target."""
+    slots: Slots = ()
+    """Names in both texts and what they stand for: put back into outputs before they are scored or shown."""
+    quoted: tuple[str, ...] = ()
+    """What the source quotes and an output may have to repeat."""
 
 
 @dataclass(frozen=True, kw_only=True)

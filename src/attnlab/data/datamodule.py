@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader, Sampler
 
 from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, encode
+from attnlab.data.cache import encode_once
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenizers import Vocabularies
 from attnlab.errors import UserError
@@ -31,10 +34,11 @@ class Seq2SeqData(LightningDataModule):
     The orders know about processes, so the Trainer needs `use_distributed_sampler=False`. Batching is by
     `by`, `like_length` and `pool` as `BatchOrder` has it, and encoding as by `encode`. Validation and test
     take `evaluation_batch_size` pairs at a time, by default `batch_size` of them, or 64 if that counts
-    tokens. Prediction reads the test split.
+    tokens. Prediction reads the test split. `cache` is the folder that keeps what was encoded; without one
+    nothing is kept.
 
-    Training resumes in the middle of an epoch: with the batch that follows those the trainer's restored
-    progress counts as done.
+    Training resumes in the middle of an epoch: with the batch that follows those begun when the checkpoint
+    was saved.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Seq2SeqData(LightningDataModule):
         copying: bool = False,
         workers: int = 0,
         seed: int = 0,
+        cache: Path | None = None,
     ) -> None:
         super().__init__()
         self.corpus = corpus
@@ -68,7 +73,9 @@ class Seq2SeqData(LightningDataModule):
         self.copying = copying
         self.workers = workers
         self.seed = seed
+        self.encode = encode if cache is None else partial(encode_once, cache)
         self._examples: dict[Split, Examples] = {}
+        self._begun = 0  # batches, over all epochs, when the checkpoint that training goes on from was saved
 
     def pairs(self, split: Split) -> list[Pair]:
         """The raw text of a split; `Batch.indices` count its places."""
@@ -78,13 +85,22 @@ class Seq2SeqData(LightningDataModule):
         """A split as the network reads it, once a stage that reads it was set up."""
         return self._examples[split]
 
+    def state_dict(self) -> dict[str, Any]:
+        """The count of all batches ever begun, from which the place in the order follows."""
+        assert self.trainer is not None
+        return {"begun": self.trainer.fit_loop.epoch_loop.batch_progress.total.ready}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on after them. A scheduler may ask for the loader before the trainer knows where it stands."""
+        self._begun = state_dict["begun"]
+
     def setup(self, stage: str) -> None:
         """Encode the splits that this stage reads."""
         if getattr(self.trainer, "overfit_batches", 0):  # an attribute that Lightning does not declare
             raise UserError("trainer.overfit_batches undoes the batching: use trainer.limit_train_batches")
         for split in SPLITS[stage]:
             if split not in self._examples:
-                self._examples[split] = encode(
+                self._examples[split] = self.encode(
                     self.pairs(split),
                     self.vocabularies,
                     source_end=self.source_end,
@@ -94,7 +110,7 @@ class Seq2SeqData(LightningDataModule):
                 )
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """The training split, from where the trainer stands."""
+        """The training split, from where training stands."""
         examples = self._examples["train"]
         rank, world = self._place()
         order = BatchOrder(
@@ -109,7 +125,7 @@ class Seq2SeqData(LightningDataModule):
             world=world,
         )
         if self.trainer is not None:
-            order.resume(*_position(self.trainer, len(order)))
+            order.resume(*divmod(self._begun, _batches_per_epoch(self.trainer, len(order))))
         return self._loader(examples, order)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -147,12 +163,7 @@ class Seq2SeqData(LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-def _position(trainer: Trainer, length: int) -> tuple[int, int]:
-    """The epoch and the batch in it at which training stands, `length` being the batches of the loader.
-
-    From the count of all batches ever begun, which is right at the end of an epoch too. Lightning
-    checkpoints inside a batch's last hook, when that batch is begun but not yet counted as completed.
-    """
+def _batches_per_epoch(trainer: Trainer, length: int) -> int:
+    """The batches that training takes of a loader of `length` batches."""
     limit = trainer.limit_train_batches
-    epoch = min(length, limit) if isinstance(limit, int) else int(length * limit)
-    return divmod(trainer.fit_loop.epoch_loop.batch_progress.total.ready, max(epoch, 1))
+    return max(1, min(length, limit) if isinstance(limit, int) else int(length * limit))

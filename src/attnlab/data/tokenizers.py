@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Encoding, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
 
+from attnlab.data import code
 from attnlab.data.corpus import Pair
+from attnlab.data.slots import put_back
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS
 
@@ -28,6 +30,8 @@ MARKS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}
 """The tokens that stand for no text, as they are shown."""
 UNKNOWN = "<unk>"
 """How a piece outside the vocabulary is shown. A corpus that writes `<unk>` itself means the same."""
+CONTINUED = "##"
+"""How a subword begins that continues a word. A word that begins so itself is taken for one."""
 
 
 class Tokenizer:
@@ -40,6 +44,11 @@ class Tokenizer:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+
+    def knowing(self, model: models.Model) -> Tokenizer:
+        """Take over the vocabulary of a model."""
+        self._pipeline.model = model
+        return self
 
     @property
     def size(self) -> int:
@@ -54,8 +63,7 @@ class Tokenizer:
         """The ids of many texts, faster than one by one."""
         if self._pipeline.token_to_id(UNKNOWN) is None:
             self._refuse_strangers(texts)
-        encodings = self._pipeline.encode_batch_fast(texts)
-        return [[id + len(MARKS) for id in encoding.ids] for encoding in encodings]
+        return [[id + len(MARKS) for id in encoding.ids] for encoding in self._encodings(texts)]
 
     def decode(self, ids: Iterable[int], strangers: Sequence[str] = ()) -> str:
         """The text of these ids, without PAD, SOS and EOS; an unknown piece reads `<unk>`.
@@ -68,7 +76,7 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int], strangers: Sequence[str] = ()) -> list[str]:
         """A readable label for each id; a token of nothing but white space is shown as `␣`."""
         spellings = (MARKS.get(id) or self._spelling(id, strangers) for id in ids)
-        return ["␣" if spelling.isspace() else spelling for spelling in spellings]
+        return [self._blank_label(spelling) if spelling.isspace() else spelling for spelling in spellings]
 
     def clean(self, text: str) -> str:
         """The text that `decode` would give back, had the vocabulary every piece of it.
@@ -83,6 +91,12 @@ class Tokenizer:
         normal = normalizer.normalize_str(text) if normalizer else text
         return [piece for piece, _ in self._pipeline.pre_tokenizer.pre_tokenize_str(normal)]
 
+    def spell(self, text: str) -> list[str]:
+        """The spelling of each token of a text: unknown words as they stand, unknown subwords as `<unk>`."""
+        if isinstance(self._pipeline.model, models.WordLevel):
+            return self.pieces(text)
+        return [self._spelling(id) for id in self.encode(text)]
+
     def to_json(self) -> str:
         """Everything there is to know, as text."""
         return self._pipeline.to_str()
@@ -90,12 +104,21 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
         """The tokenizer that wrote this text."""
-        return cls(Pipeline.from_str(text))
+        pipeline = json.loads(text).get(PythonTokenizer.KEY)
+        return (
+            cls(Pipeline.from_str(text)) if pipeline is None else PythonTokenizer(Pipeline.from_str(pipeline))
+        )
 
     def id_of(self, piece: str) -> int | None:
         """The id of a piece, or None where the vocabulary lacks it."""
         id = self._pipeline.token_to_id(piece)
         return None if id is None else len(MARKS) + id
+
+    def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
+        return self._pipeline.encode_batch_fast(texts)
+
+    def _blank_label(self, blanks: str) -> str:
+        return "␣"
 
     def _spelling(self, id: int, strangers: Sequence[str] = ()) -> str:
         if id >= self.size and strangers:
@@ -121,6 +144,37 @@ class Tokenizer:
                 )
 
 
+class PythonTokenizer(Tokenizer):
+    """A tokenizer of code, whose texts are cut and put together by `attnlab.data.code`."""
+
+    KEY = "python"
+
+    def pieces(self, text: str) -> list[str]:
+        """What code is cut into before the vocabulary is asked."""
+        return list(code.cut(text))
+
+    def to_json(self) -> str:
+        """Everything there is to know, as text."""
+        return json.dumps({self.KEY: super().to_json()})
+
+    def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
+        pieces = [self.pieces(text) for text in texts]
+        return self._pipeline.encode_batch_fast(pieces, is_pretokenized=True)
+
+    def _blank_label(self, blanks: str) -> str:
+        """A line's end matters in Python, and so does how far it is indented."""
+        return "".join("⏎" if blank == "\n" else "␣" for blank in blanks)
+
+    def _join(self, pieces: list[str]) -> str:
+        whole: list[str] = []
+        for piece in pieces:
+            if whole and piece.startswith(CONTINUED):
+                whole[-1] += piece.removeprefix(CONTINUED)
+            else:
+                whole.append(piece)
+        return code.join(whole)
+
+
 class Vocabularies(NamedTuple):
     """The tokenizers of both sides; one and the same object where the vocabulary is shared."""
 
@@ -128,16 +182,20 @@ class Vocabularies(NamedTuple):
     target: Tokenizer
 
     def strangers(self, source: str) -> list[str]:
-        """The words of a source text that the target's vocabulary lacks, each once, in their order.
+        """The tokens of a source text that the target's vocabulary lacks, each once, in their order.
 
         To a network that copies, they are the ids V, V + 1, … of this sentence.
         """
-        pieces = dict.fromkeys(self.source.pieces(source))
+        pieces = dict.fromkeys(self.source.spell(source))
         return [piece for piece in pieces if self.target.id_of(piece) is None]
 
     def decode(self, ids: Sequence[int], source: str) -> str:
         """The text of target ids, words copied from `source` among them."""
         return self.target.decode(ids, self._copied(ids, source))
+
+    def write(self, ids: Sequence[int], pair: Pair) -> str:
+        """The text of target ids as it is scored and shown: with what the pair's slots stand for."""
+        return put_back(self.decode(ids, pair.source), pair.slots)
 
     def tokens(self, ids: Sequence[int], source: str) -> list[str]:
         """A readable label for each target id, words copied from `source` among them."""
@@ -179,9 +237,8 @@ def whitespace(texts: Iterable[str], *, max_size: int | None, min_frequency: int
     The vocabulary is the special tokens and the `max_size` most frequent words (None: all of them) that
     occur at least `min_frequency` times. Of equally frequent words, the first by code points come first.
     """
-    return _most_frequent(
-        texts, pre_tokenizers.WhitespaceSplit(), max_size=max_size, min_frequency=min_frequency
-    )
+    blank = Tokenizer(_blank(pre_tokenizers.WhitespaceSplit()))
+    return _most_frequent(blank, texts, max_size=max_size, min_frequency=min_frequency)
 
 
 CHARACTERS = {
@@ -190,6 +247,7 @@ CHARACTERS = {
     "punctuation": r"[\p{P}$+<=>^`|~]",  # Unicode's, and ASCII's nine that Unicode calls symbols
     "ascii_digits": "[0-9]",
     "devanagari_digits": "[०-९]",
+    "signs": r"[^\w\s]",  # what no name in a program can hold
     "digits": r"\p{Nd}",  # the decimal digits of every script
 }
 """The classes of characters that `words` can drop or split off, by name."""
@@ -203,13 +261,15 @@ def words(
     lowercase: bool = True,
     drop: Sequence[str] = (),
     split: Sequence[str] = (),
+    subwords: bool = False,
 ) -> Tokenizer:
     """Words of natural language: cleaned, then split at white space.
 
     Texts are brought to Unicode's composed form (NFC) and lower-cased. The characters of the classes in
     `drop` are deleted, so that "well-known" becomes "wellknown"; each character of the classes in `split`
     becomes a token of its own. The names of classes are those of `CHARACTERS`. Combining marks, such as
-    Devanagari's vowel signs, are never punctuation. The vocabulary is chosen as by `whitespace`.
+    Devanagari's vowel signs, are never punctuation. The vocabulary is chosen as by `whitespace`; or with
+    `subwords`, words are cut further, as by `python`.
     """
     cleaning: list[normalizers.Normalizer] = [normalizers.NFC()]
     if lowercase:
@@ -219,13 +279,29 @@ def words(
     cutting: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
         cutting.append(pre_tokenizers.Split(_any_of("split", split), "isolated"))
-    return _most_frequent(
-        texts,
+    blank = _blank(
         pre_tokenizers.Sequence(cutting),
         normalizer=normalizers.Sequence(cleaning),
-        max_size=max_size,
-        min_frequency=min_frequency,
+        decoder=decoders.WordPiece(prefix=CONTINUED, cleanup=False) if subwords else None,
     )
+    learn = _most_frequent_parts if subwords else _most_frequent
+    return learn(Tokenizer(blank), texts, max_size=max_size, min_frequency=min_frequency)
+
+
+def python(
+    texts: Iterable[str], *, max_size: int | None, min_frequency: int = 1, subwords: bool = False
+) -> Tokenizer:
+    """Python code, cut into the pieces of `attnlab.data.code`.
+
+    Decoding gives code back that has the same syntax tree, and a text that is not Python as it was, unknown
+    pieces apart. The vocabulary is chosen as by `whitespace`. Or with `subwords`, a piece is cut further by
+    byte-pair encoding, never across two pieces: the most frequent neighbours that occur at least
+    `min_frequency` times merge until there are `max_size` subwords. A subword that continues a piece begins
+    with `##`: `isinstance` may be read as `is ##instance`. Raises `UserError` where `max_size` has no room
+    for every character of the texts.
+    """
+    learn = _most_frequent_parts if subwords else _most_frequent
+    return learn(PythonTokenizer(_blank()), texts, max_size=max_size, min_frequency=min_frequency)
 
 
 def characters(
@@ -238,13 +314,8 @@ def characters(
     `whitespace`.
     """
     character = Regex(r"\X" if graphemes else "(?m:.)")  # m: a dot that matches the end of a line too
-    return _most_frequent(
-        texts,
-        pre_tokenizers.Split(character, "isolated"),
-        decoder=decoders.Fuse(),
-        max_size=max_size,
-        min_frequency=min_frequency,
-    )
+    blank = Tokenizer(_blank(pre_tokenizers.Split(character, "isolated"), decoder=decoders.Fuse()))
+    return _most_frequent(blank, texts, max_size=max_size, min_frequency=min_frequency)
 
 
 def bpe(texts: Iterable[str], *, max_size: int) -> Tokenizer:
@@ -257,7 +328,8 @@ def bpe(texts: Iterable[str], *, max_size: int) -> Tokenizer:
     `max_size` has no room for every character of the texts.
     """
     trainer = trainers.BpeTrainer(vocab_size=max_size + 1, special_tokens=[UNKNOWN], show_progress=False)
-    return _subwords(_learn(models.BPE(unk_token=UNKNOWN), trainer, _with_room(texts, max_size)).model)
+    listed = _with_room(texts, max_size)
+    return _subwords(_learn(models.BPE(unk_token=UNKNOWN), trainer, listed, pre_tokenizers.Metaspace()).model)
 
 
 def unigram(texts: Iterable[str], *, max_size: int) -> Tokenizer:
@@ -269,7 +341,7 @@ def unigram(texts: Iterable[str], *, max_size: int) -> Tokenizer:
     trainer = trainers.UnigramTrainer(
         vocab_size=max_size + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
     )
-    learnt = _learn(models.Unigram(), trainer, _with_room(texts, max_size))
+    learnt = _learn(models.Unigram(), trainer, _with_room(texts, max_size), pre_tokenizers.Metaspace())
     return _subwords(models.Unigram(_settled(json.loads(learnt.to_str())["model"]["vocab"]), unk_id=0))
 
 
@@ -287,7 +359,7 @@ def symbols(texts: Iterable[str], *, count: int) -> Tokenizer:
 
 def _pipeline(
     model: models.Model,
-    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
     *,
     normalizer: normalizers.Normalizer | None = None,
     decoder: decoders.Decoder | None = None,
@@ -299,36 +371,64 @@ def _pipeline(
     return pipeline
 
 
-def _most_frequent(
-    texts: Iterable[str],
-    pre_tokenizer: pre_tokenizers.PreTokenizer,
+def _blank(
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
     *,
     normalizer: normalizers.Normalizer | None = None,
     decoder: decoders.Decoder | None = None,
-    max_size: int | None,
-    min_frequency: int,
+) -> Pipeline:
+    """A pipeline that knows how to cut and to join, and no word yet."""
+    return _pipeline(models.WordLevel({}, UNKNOWN), pre_tokenizer, normalizer=normalizer, decoder=decoder)
+
+
+def _most_frequent(
+    blank: Tokenizer, texts: Iterable[str], *, max_size: int | None, min_frequency: int
 ) -> Tokenizer:
     """A vocabulary of whole pieces.
 
     Counted here: the library's own trainer gives a piece spelt `<unk>` two ids and leaves one of them empty.
     """
-    blank = _pipeline(models.WordLevel({}, UNKNOWN), pre_tokenizer, normalizer=normalizer, decoder=decoder)
-    pieces = Tokenizer(blank).pieces
-    counts = Counter(chain.from_iterable(map(pieces, _some(texts))))
+    counts = Counter(chain.from_iterable(map(blank.pieces, _some(texts))))
     del counts[UNKNOWN]
     frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
     vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]
-    blank.model = models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN)
-    return Tokenizer(blank)
+    return blank.knowing(models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN))
+
+
+def _most_frequent_parts(
+    blank: Tokenizer, texts: Iterable[str], *, max_size: int | None, min_frequency: int
+) -> Tokenizer:
+    """A vocabulary of subwords, each within a piece."""
+    if max_size is None:
+        raise UserError("tokenizer.subwords=true cuts words into so many subwords: set tokenizer.max_size")
+    pieces = list(chain.from_iterable(map(blank.pieces, _some(texts))))
+    characters = {character for piece in pieces for character in piece}
+    # Named beforehand, for the trainer would number them in the random order of a hash table
+    continuing = sorted({CONTINUED + character for piece in pieces for character in piece[1:]})
+    _check_room(max_size, needed=len(characters) + len(continuing))
+    trainer = trainers.BpeTrainer(
+        vocab_size=max_size + 1,
+        min_frequency=min_frequency,
+        special_tokens=[UNKNOWN, *continuing],
+        continuing_subword_prefix=CONTINUED,
+        show_progress=False,
+    )
+    model = models.BPE(unk_token=UNKNOWN, continuing_subword_prefix=CONTINUED)
+    return blank.knowing(_learn(model, trainer, pieces, pre_tokenizer=None).model)
 
 
 def _subwords(model: models.Model) -> Tokenizer:
     return Tokenizer(_pipeline(model, pre_tokenizers.Metaspace(), decoder=decoders.Metaspace()))
 
 
-def _learn(model: models.Model, trainer: trainers.Trainer, texts: list[str]) -> Pipeline:
+def _learn(
+    model: models.Model,
+    trainer: trainers.Trainer,
+    texts: list[str],
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+) -> Pipeline:
     """Train a model, in a pipeline to throw away: it would from then on search raw text for `<unk>`."""
-    pipeline = _pipeline(model, pre_tokenizers.Metaspace())
+    pipeline = _pipeline(model, pre_tokenizer)
     pipeline.train_from_iterator(texts, trainer)
     return pipeline
 
@@ -357,13 +457,16 @@ def _some(texts: Iterable[str]) -> list[str]:
 def _with_room(texts: Iterable[str], max_size: int) -> list[str]:
     """The texts, if a vocabulary of this size can hold all their characters."""
     listed = _some(texts)
-    needed = len({"▁"}.union(*listed) - {" "})
+    _check_room(max_size, needed=len({"▁"}.union(*listed) - {" "}))
+    return listed
+
+
+def _check_room(max_size: int, *, needed: int) -> None:
     if max_size < needed:
         raise UserError(
             f"tokenizer.max_size={max_size} is too small: the training texts hold {needed} characters, "
             "and each needs a place"
         )
-    return listed
 
 
 def _any_of(setting: str, names: Sequence[str]) -> Regex:

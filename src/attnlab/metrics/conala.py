@@ -7,12 +7,12 @@ the tokens are given.
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Sequence
 
 from sacrebleu.metrics.bleu import BLEU
+
+from attnlab.data.code import parse
 
 SIGNATURE = "BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none"
 """What `bleu` computes, in the manner of a sacreBLEU signature."""
@@ -35,15 +35,16 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return float(metric.corpus_score(_spaced(hypotheses), [_spaced(references)]).score)
 
 
+def occurrences(tokens: Sequence[str], among: Sequence[str]) -> int:
+    """How often a run of tokens occurs in others; 0 for an empty run."""
+    size = len(tokens)
+    return sum(among[i : i + size] == tokens for i in range(len(among) - size + 1)) if size else 0
+
+
 def parses(code: str) -> bool:
     """Tell whether Python reads the code as at least one statement; an empty output does not count."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape or `1 is 1` is odd, but it parses
-        try:
-            return bool(ast.parse(code).body)
-        # A NUL or a lone surrogate is a ValueError; too deep a nesting exhausts the parser
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
+    tree = parse(code)
+    return tree is not None and bool(tree.body)
 
 
 def _spaced(texts: Sequence[str]) -> list[str]:
