@@ -16,6 +16,7 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.nn.stepwise import stepwise as stepwise
 from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
 
 SOURCE_WORDS, TARGET_WORDS = 23, 19
@@ -187,14 +188,3 @@ def forced_logits(network: Seq2Seq, batch: Batch) -> Tensor:
     """The logits of a teacher-forced pass: [B, T, V]."""
     decoded = network(batch)
     return network.readout(decoded.features)
-
-
-def stepwise(network: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The logits [B, T, V] and weights [B, T, S] of reading the same targets one step at a time."""
-    encoded, state = network.encode(batch)
-    logits, weights = [], []
-    for tokens in batch.inputs.split(1, dim=1):
-        scores, attended, state = network.step(tokens, state, encoded)
-        logits.append(scores)
-        weights.append(attended)
-    return torch.cat(logits, dim=1), torch.cat(weights, dim=1)

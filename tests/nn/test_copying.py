@@ -7,7 +7,7 @@ import torch
 
 from attnlab.data.batching import encode
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import Vocabularies, whitespace
+from attnlab.data.tokenizers import Vocabularies, python, whitespace, words
 from attnlab.nn.decoder import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.search import beam, greedy
@@ -32,6 +32,24 @@ def test_strangers_are_counted_from_v_in_each_sentence() -> None:
     assert batch.copies.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
     # c is in the source's vocabulary but not in the target's; q stands in no source and stays unknown
     assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
+
+
+def test_subwords_spelt_alike_are_copied() -> None:
+    source = words(["low lows"] * 5, max_size=9, split=["signs"], subwords=True)
+    target = python(["low.lows()"] * 5, max_size=20, subwords=True)
+    vocabularies = Vocabularies(source, target)
+    batch = encode(
+        [Pair("low blows", "lows(low)")],
+        vocabularies,
+        source_end=False,
+        max_source_length=None,
+        max_target_length=None,
+        copying=True,
+    )[[0]]
+    assert source.spell("low blows") == ["low", "<unk>", "<unk>", "##ow", "##s"]
+    assert batch.copies is not None
+    assert target.tokens(batch.copies[0].tolist()) == ["low", "<unk>", "<unk>", "##ow", "##s"]
+    assert target.tokens(batch.target[0].tolist()) == ["<sos>", "lows", "(", "low", ")", "<eos>"]
 
 
 def test_copied_words_are_printed() -> None:

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.nn.recurrence import recur
+
 CellState = tuple[Tensor, ...]
 """(h,) of a GRU, (h, c) of an LSTM, each [B, Q, H]."""
 
@@ -21,6 +23,7 @@ CellState = tuple[Tensor, ...]
 class LSTMCell(nn.LSTMCell):
     """i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c')  (Hochreiter & Schmidhuber 1997)."""
 
+    kind = "lstm"
     states = 2
 
     def advance(self, gates: Tensor, state: CellState) -> CellState:
@@ -35,6 +38,7 @@ class LSTMCell(nn.LSTMCell):
 class GRUCell(nn.GRUCell):
     """r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = (1 - z) n + z h  (Cho et al. 2014)."""
 
+    kind = "gru"
     states = 1
 
     def advance(self, gates: Tensor, state: CellState) -> CellState:
@@ -67,6 +71,34 @@ class Cells(nn.ModuleList):
     def states_per_layer(self) -> int:
         """2 for LSTM (h and c), 1 for GRU."""
         return self[0].states  # type: ignore[return-value]
+
+    @property
+    def kind(self) -> str:
+        """Of its cells: "lstm" or "gru"."""
+        return self[0].kind  # type: ignore[return-value]
+
+
+def read(cell: nn.Module, gates: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+    """Take a cell through T steps.
+
+    Args:
+        cell: one of `CELLS`.
+        gates: W x + b of every step, [B, T, gates].
+        state: to start from, each [B, 1, H].
+
+    Returns:
+        The outputs [B, T, H], and the last state.
+    """
+    B, T, _ = gates.shape
+    outputs, *last = recur(
+        cell.kind,  # type: ignore[arg-type]
+        gates.transpose(0, 1).flatten(0, 1),  # [T B, gates]
+        cell.weight_hh,  # type: ignore[arg-type]
+        cell.bias_hh,  # type: ignore[arg-type]
+        [part[:, 0] for part in state],
+        [B] * T,
+    )
+    return outputs.view(T, B, -1).transpose(0, 1), tuple(part[:, None] for part in last)
 
 
 class CellStack(nn.Module):
@@ -131,3 +163,22 @@ class CellStack(nn.Module):
             gates = F.linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             states.append(cell.advance(gates, state))  # type: ignore[operator]
         return states[-1][0], tuple(states)
+
+    def read(self, x: Tensor, u: Tensor, layers: tuple[CellState, ...]) -> Tensor:
+        """All steps of a target whose u waits for none of them.
+
+        Args:
+            x: [B, T, E].
+            u: [B, 1, late_size], the same at every step.
+            layers: each layer's state.
+
+        Returns:
+            The top layer's outputs [B, T, H].
+        """
+        first = self.cells[0]
+        gates = self.ahead(x) + F.linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
+        outputs, _ = read(first, gates, layers[0])
+        for cell, state in zip(list(self.cells)[1:], layers[1:], strict=True):
+            gates = F.linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            outputs, _ = read(cell, gates, state)
+        return outputs

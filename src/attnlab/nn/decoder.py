@@ -2,7 +2,8 @@
 
 All have the same three moves: `begin` makes the state before the first token, `step` takes one token further
 (what search uses), and `forward` runs over a whole target whose tokens are known (teacher forcing). `forward`
-and `step` are the same arithmetic; `forward` only takes out of the loop what does not wait for it.
+and `step` are the same arithmetic; `forward` only takes out of the loop what does not wait for it, and leaves
+the loop to `nn.recurrence` where the attention's scores are of a kind that is written by hand there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import Cells, CellStack, CellState
+from attnlab.nn.cells import Cells, CellStack, CellState, read
+from attnlab.nn.recurrence import Scoring, Weights, attend_and_step
 from attnlab.types import Memory
 
 
@@ -39,7 +41,7 @@ class BahdanauDecoder(nn.Module):
 
     ::
 
-        c_i = attend(s_{i-1})
+        c_i = _attend(s_{i-1})
         s_i = f(s_{i-1}, [y_{i-1}; c_i])
 
     Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section 3.1. The query is the top layer's state, the
@@ -89,6 +91,14 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
+        if self.attention.constant:
+            contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys)  # [B, 1, …]
+            tops = self.cells.read(embedded, contexts, state.layers)  # [B, T, H]
+            T = embedded.size(1)
+            return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
+        scoring = self.attention.scoring()
+        if scoring is not None:
+            return _read_by_hand(self.cells, scoring, embedded, state, memory, keys)
         outputs = []
         for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
             output, state = self._advance(ahead, state, memory, keys)
@@ -110,7 +120,7 @@ class LuongDecoder(nn.Module):
     ::
 
         s_i = f(s_{i-1}, [y_{i-1}; h̃_{i-1}])     h̃ only with input feeding
-        c_i = attend(s_i)
+        c_i = _attend(s_i)
         h̃_i = tanh(W [c_i; s_i])                 the attentional vector, which the readout sees as the state
 
     Luong, Pham & Manning 2015 (arXiv 1508.04025), sections 3 and 3.3. Without input feeding the recurrence
@@ -165,33 +175,31 @@ class LuongDecoder(nn.Module):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
-        steps = torch.split(self.cells.ahead(embedded), 1, dim=1)  # each [B, 1, gates]
-        if self.feed_size or self.attention.stateful:
-            outputs = []
-            for ahead in steps:
-                output, state = self._advance(ahead, state, memory, keys)
-                outputs.append(output)
-            return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
-        tops, layers = [], state.layers
-        for ahead in steps:
-            top, layers = self.cells(ahead, state.feed, layers)
-            tops.append(top)
-        output, _ = self._attend(torch.cat(tops, dim=1), state, memory, keys)
-        return output
+        if not self.feed_size:
+            tops = self.cells.read(embedded, state.feed, state.layers)  # [B, T, H]
+            contexts, weights, _ = _attend(
+                self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
+            )
+            return DecoderOutput(self._combine(contexts, tops), contexts, weights)
+        scoring = self.attention.scoring()
+        if scoring is not None:
+            return _read_by_hand(self.cells, scoring, embedded, state, memory, keys, self.combine.weight)
+        outputs = []
+        for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
+            output, state = self._advance(ahead, state, memory, keys)
+            outputs.append(output)
+        return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
 
     def _advance(
         self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, DecoderState]:
         top, layers = self.cells(ahead, state.feed, state.layers)  # [B, Q, H]
-        output, attention = self._attend(top, state, memory, keys)
+        contexts, weights, attention = self.attention(top, memory, keys, state.attention)
+        output = DecoderOutput(self._combine(contexts, top), contexts, weights)
         return output, DecoderState(layers, output.states[..., : self.feed_size], attention)
 
-    def _attend(
-        self, tops: Tensor, state: DecoderState, memory: Memory, keys: Tensor
-    ) -> tuple[DecoderOutput, Any]:
-        contexts, weights, attention = self.attention(tops, memory, keys, state.attention)
-        attentional = torch.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, Q, H]
-        return DecoderOutput(attentional, contexts, weights), attention
+    def _combine(self, contexts: Tensor, tops: Tensor) -> Tensor:
+        return torch.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, Q, H]
 
 
 class GNMTDecoder(nn.Module):
@@ -200,7 +208,7 @@ class GNMTDecoder(nn.Module):
     ::
 
         s¹_i = f¹(s¹_{i-1}, y_{i-1})
-        c_i  = attend(s¹_i)
+        c_i  = _attend(s¹_i)
         sˡ_i = fˡ(sˡ_{i-1}, [sˡ⁻¹_i; c_i])     for l = 2 … L; the readout sees the state of the top
 
     Wu et al. 2016 (arXiv 1609.08144), section 3, as NVIDIA's implementation has it: with s¹_i as the query
@@ -267,7 +275,9 @@ class GNMTDecoder(nn.Module):
         """Read target positions that lie one after the other along axis 1, or one for many hypotheses."""
         tops, first = _recur(self.cells[0], embedded, state.layers[0], positions)  # [B, Q, H]
         layers = [first]
-        contexts, weights, attention = self._attend(tops, state.attention, memory, keys, positions)
+        contexts, weights, attention = _attend(
+            self.attention, tops, memory, keys, state.attention, positions=positions
+        )
         for layer in range(1, len(self.cells)):
             inputs = self.dropout(torch.cat([tops, contexts], dim=-1))  # [B, Q, H + D]
             outputs, last = _recur(self.cells[layer], inputs, state.layers[layer], positions)  # [B, Q, H]
@@ -275,27 +285,59 @@ class GNMTDecoder(nn.Module):
             tops = outputs + tops if self.residual and layer > 1 else outputs
         return DecoderOutput(tops, contexts, weights), DecoderState(tuple(layers), state.feed, attention)
 
-    def _attend(
-        self, queries: Tensor, state: Any, memory: Memory, keys: Tensor, positions: int
-    ) -> tuple[Tensor, Tensor, Any]:
-        if not self.attention.stateful:
-            return self.attention(queries, memory, keys, state)  # type: ignore[no-any-return]
-        contexts, weights = [], []
-        for query in queries.chunk(positions, dim=1):
-            context, weight, state = self.attention(query, memory, keys, state)
-            contexts.append(context)
-            weights.append(weight)
-        return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
+
+def _attend(
+    attention: Attention, queries: Tensor, memory: Memory, keys: Tensor, state: Any, *, positions: int
+) -> tuple[Tensor, Tensor, Any]:
+    """Attend with queries [B, Q, H], one after the other along axis 1 or many at one position."""
+    if not attention.stateful:
+        return attention(queries, memory, keys, state)  # type: ignore[no-any-return]
+    contexts, weights = [], []
+    for query in queries.chunk(positions, dim=1):
+        context, weight, state = attention(query, memory, keys, state)
+        contexts.append(context)
+        weights.append(weight)
+    return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
 
 
 def _recur(cell: nn.Module, inputs: Tensor, state: CellState, positions: int) -> tuple[Tensor, CellState]:
     """A layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
     gates = F.linear(inputs, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]  # [B, Q, gates]
-    outputs = []
-    for step in gates.chunk(positions, dim=1):
-        state = cell.advance(step, state)  # type: ignore[operator]
-        outputs.append(state[0])
-    return torch.cat(outputs, dim=1), state
+    if positions > 1:
+        return read(cell, gates, state)
+    state = cell.advance(gates, state)  # type: ignore[operator]
+    return state[0], state
+
+
+def _read_by_hand(
+    cells: CellStack,
+    scoring: Scoring,
+    embedded: Tensor,
+    state: DecoderState,
+    memory: Memory,
+    keys: Tensor,
+    combine: Tensor | None = None,
+) -> DecoderOutput:
+    """Read a whole target [B, T, E] by the loop whose way back is written by hand."""
+    layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
+    first = layers[0]
+    ahead_weight, late_weight = first.input.tensor_split([cells.ahead_size], dim=1)
+    ahead = F.linear(embedded.transpose(0, 1), ahead_weight, first.input_bias)  # [T, B, gates]
+    layers[0] = first._replace(input=late_weight, input_bias=None)
+    ones = embedded.new_ones(len(layers) - 1, *ahead.shape[:2], cells.size)  # [L - 1, T, B, H]
+    parts = attend_and_step(
+        cells.cells.kind,
+        ahead,
+        layers,
+        [tuple(part[:, 0] for part in layer) for layer in state.layers],
+        scoring,
+        memory.states,
+        keys,
+        memory.mask,
+        combine=combine,
+        dropout=cells.dropout(ones).unbind() if cells.training and cells.dropout.p > 0 else (),
+    )
+    return DecoderOutput(*(part.transpose(0, 1) for part in parts))
 
 
 Decoder = BahdanauDecoder | LuongDecoder | GNMTDecoder

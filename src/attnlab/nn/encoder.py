@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from attnlab.nn.recurrence import recur
 from attnlab.types import Memory
 
 RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -58,9 +61,8 @@ class Encoder(nn.Module):
             lengths: [B] int64, on the CPU, each at least 1.
             mask: [B, S], True at real tokens.
         """
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        states, final = self.network(packed)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.size(1))  # [B, S, D]
+        read = self.read_by_hand if embedded.device.type == "cpu" else self.read_by_torch
+        states, final = read(embedded, lengths)
         hidden, cell = final if isinstance(final, tuple) else (final, None)
         return Memory(
             states=states,
@@ -68,6 +70,50 @@ class Encoder(nn.Module):
             hidden=self._side_by_side(hidden),
             cell=None if cell is None else self._side_by_side(cell),
         )
+
+    def read_by_torch(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+        """Torch's own network: states [B, S, D], and its last states [L * directions, B, units]."""
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        states, final = self.network(packed)
+        states, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.size(1))
+        return states, final
+
+    def read_by_hand(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+        """The same by a loop written by hand, which torch has on GPUs alone."""
+        B, S, _ = embedded.shape
+        lengths, order = lengths.sort(descending=True, stable=True)
+        steps = torch.arange(S)[:, None]  # [S, 1]
+        real = steps < lengths  # [S, B]
+        counts = real.sum(dim=1)[: int(lengths[0])].tolist()  # the sentences that have an i-th token
+        places = (order * S + steps)[real]  # [N]: of each step's tokens in a batch laid flat
+        states = embedded.flatten(0, 1).index_select(0, places)  # [N, E]
+        finals = []
+        for layer in range(self.layers):
+            outputs = []
+            for direction in range(self.directions):
+                weight, recurrent, *biases = self.network.all_weights[layer * self.directions + direction]
+                gates = F.linear(states, weight, biases[0])  # [N, gates]
+                start = [gates.new_zeros(B, self.network.hidden_size)] * (
+                    2 if self.network.mode == "LSTM" else 1
+                )
+                output, *final = recur(
+                    self.network.mode.lower(),
+                    gates,
+                    recurrent,
+                    biases[1],
+                    start,
+                    counts,
+                    reverse=direction == 1,
+                )
+                outputs.append(output)
+                finals.append(final)
+            states = torch.cat(outputs, dim=1)  # [N, D]
+            if layer + 1 < self.layers:
+                states = F.dropout(states, self.network.dropout, self.training)
+        back = order.argsort()
+        hidden, *cell = [torch.stack(parts)[:, back] for parts in zip(*finals, strict=True)]
+        padded = states.new_zeros(B * S, states.size(1)).index_copy(0, places, states).view(B, S, -1)
+        return padded, (hidden, *cell) if cell else hidden
 
     def _side_by_side(self, final: Tensor) -> Tensor:
         """Torch's [L * directions, B, units] as [B, L, D]."""

@@ -59,6 +59,11 @@ class Seq2Seq(nn.Module):
         self.decoder = decoder
         self.readout = readout
 
+    @property
+    def parameter_count(self) -> int:
+        """Numbers that training sets; a table that two parts share counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def encode(self, batch: Batch) -> tuple[Encoded, DecoderState]:
         """Read the sources of a batch, and make ready to decode."""
         embedded = self.source_embedding(batch.source)  # [B, S, E]

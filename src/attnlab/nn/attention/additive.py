@@ -10,11 +10,14 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.recurrence import Scoring, sum_energies
 from attnlab.types import Memory
 
 
 def additive_energy(query: Tensor, keys: Tensor, energy: nn.Linear) -> Tensor:
     """vᵀ tanh(q + k_j) [B, Q, S] of mapped queries [B, Q, A] and keys [B, 1 or Q, S, A]."""
+    if query.size(1) > 1 and keys.size(1) == 1:
+        return sum_energies(query, keys[:, 0], energy.weight[0])  # no [B, Q, S, A] is kept
     summed = query[:, :, None] + keys  # [B, Q, S, A]
     return energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
 
@@ -55,6 +58,10 @@ class Additive(Attention):
         """[B, Q, S]."""
         return additive_energy(self.query(query), keys[:, None], self.energy)
 
+    def scoring(self) -> Scoring | None:
+        """Sums."""
+        return self.scored(self.energy.weight[0], self.query.weight, self.query.bias)
+
 
 class Concat(Attention):
     """e_j = vᵀ tanh(W [s; h_j]): Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "concat".
@@ -92,3 +99,7 @@ class Concat(Attention):
         """[B, Q, S]."""
         mapped = F.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
         return additive_energy(mapped, keys[:, None], self.energy)
+
+    def scoring(self) -> Scoring | None:
+        """Sums."""
+        return self.scored(self.energy.weight[0], self.pair.weight[:, : self.query_size], None)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, Softmax
+from attnlab.nn.recurrence import Scoring
 from attnlab.types import Memory
 
 
@@ -27,10 +28,12 @@ class Attention(nn.Module):
     A query is [B, Q, H]: Q queries to the same memory at once, which may be target positions or the
     hypotheses of a beam. State, where a variant has one, is a tensor or tuple of tensors [B, Q, …], made by
     `begin` and handed in and out; nothing is kept on the module. A variant with state sets
-    `stateful = True`, and is then asked one target position at a time.
+    `stateful = True`, and is then asked one target position at a time. One whose context and weights are the
+    same for every query sets `constant = True`, and may then be asked once for all positions.
 
     A variant of your own overrides `project` if it maps the memory, and `score`; `weigh` only if its weights
-    are more than normalised scores, and `forward` only if its context is more than a weighted sum.
+    are more than normalised scores, and `forward` only if its context is more than a weighted sum. Where its
+    scores are sums or products, `scoring` may say so, which makes training faster.
 
     Args:
         query_size: H.
@@ -39,6 +42,16 @@ class Attention(nn.Module):
     """
 
     stateful = False
+    constant = False
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """What a parent says of its scores does not hold for a variant with scores of its own."""
+        super().__init_subclass__(**arguments)
+        changed = {"score", "weigh", "advance", "begin", "forward"} & vars(cls).keys()
+        if changed and "scoring" not in vars(cls):
+            cls.scoring = Attention.scoring  # type: ignore[method-assign]
+        if changed and "constant" not in vars(cls):
+            cls.constant = False
 
     def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
         super().__init__()
@@ -54,6 +67,16 @@ class Attention(nn.Module):
     def project(self, memory: Memory) -> Tensor:
         """Whatever of the score depends on the memory alone: keys [B, S, …]."""
         return memory.states
+
+    def scoring(self) -> Scoring | None:
+        """What the scores are made of, if they are one of the kinds whose loops are written by hand."""
+        return None
+
+    def scored(self, energy: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Scoring | None:
+        """That scoring, if it is a softmax that normalises the scores."""
+        if type(self.normaliser) is not Softmax:
+            return None
+        return Scoring(self.normaliser.temperature, energy, weight, bias)
 
     def begin(self, memory: Memory) -> Any:
         """The state before the first target position, tensors [B, 1, …]; None if the variant has none."""

@@ -18,6 +18,8 @@ class NoAttention(Attention):
     (arXiv 1409.3215).
     """
 
+    constant = True
+
     @property
     def context_size(self) -> int:
         """0."""
@@ -38,6 +40,8 @@ class NoAttention(Attention):
 class Mean(Attention):
     """e_j = 0, so that α_j = 1/S and c is the mean of the real memory states. 2·S·D operations per query."""
 
+    constant = True
+
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S] of zeros."""
         return keys.new_zeros(query.size(0), query.size(1), keys.size(1))
@@ -50,6 +54,8 @@ class Final(Attention):
     decoder. For both directions, c = [last forward; first backward]. A memory that no encoder made ends at
     its last real position. Its weights are 0: no position was looked at.
     """
+
+    constant = True
 
     def project(self, memory: Memory) -> Tensor:
         """The fixed vector, as keys [B, 1, D]."""

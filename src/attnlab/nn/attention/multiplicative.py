@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.recurrence import Scoring
 from attnlab.types import Memory
 
 
@@ -34,6 +35,10 @@ class Dot(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
+
+    def scoring(self) -> Scoring | None:
+        """Products."""
+        return self.scored(None, None, None)
 
 
 class ScaledDot(Dot):
@@ -64,6 +69,10 @@ class General(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
+
+    def scoring(self) -> Scoring | None:
+        """Products."""
+        return self.scored(None, None, None)
 
 
 class Cosine(Attention):

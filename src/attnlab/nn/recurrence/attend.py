@@ -1,0 +1,199 @@
+"""Attending inside a loop, a step at a time, forward and then back.
+
+Both kinds of scores are covered, sums and products of a query q = W s + b and keys k_j::
+
+    e_j = vᵀ tanh(q + k_j)        or        e_j = q · k_j
+    α   = softmax(e / τ)          c = Σ_j α_j h_j
+
+and the way back::
+
+    dα_j = dc · h_j               de = α (dα - Σ_j α_j dα_j) / τ           dh_j += α_j dc
+    du_j = de_j v (1 - tanh²)     dq = Σ_j du_j     dk_j += du_j           dv += Σ_j de_j tanh(q + k_j)
+    dq   = Σ_j de_j k_j           dk_j += de_j q                           for products
+
+Of a step only q, α and de are kept: tanh(q + k_j) is computed again on the way back, so that memory grows
+with B (S + T) A and not with B S T A. What sums over steps and is needed by none of them, dh_j and the dk_j
+of products, is one product over all steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attnlab.nn.recurrence.layer import widest
+from attnlab.nn.recurrence.product import product
+
+
+class Scoring(NamedTuple):
+    """What an attention's scores are made of, where they are one of the two kinds."""
+
+    temperature: float
+    energy: Tensor | None = None  # v [A]; None: products
+    weight: Tensor | None = None  # W [A, H]; None: the query is compared as it is
+    bias: Tensor | None = None  # b [A]
+
+
+class Attend:
+    """Attention over a memory for T queries, one after the other.
+
+    Args:
+        scoring: how.
+        memory: [B, S, D].
+        keys: [B, S, A].
+        mask: [B, S], True at real positions.
+        steps: T.
+        dtype: of products, contexts and scores. Weights are in fp32 or wider.
+    """
+
+    def __init__(
+        self, scoring: Scoring, memory: Tensor, keys: Tensor, mask: Tensor, steps: int, dtype: torch.dtype
+    ) -> None:
+        B, S, D = memory.shape
+        wide = widest(dtype)
+        self.temperature, energy = scoring.temperature, scoring.energy
+        self.energy = None if energy is None else energy.to(dtype)
+        self.query = _identity if scoring.weight is None else product(scoring.weight, scoring.bias, dtype)
+        self.memory, self.keys = memory.to(dtype), keys.to(dtype)
+        self.mask = mask
+        self.offset = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -3.0e38)  # [B, S]
+        self.sums = None if energy is None else torch.empty_like(self.keys)  # [B, S, A], of one step
+        self.queries = memory.new_empty(steps, B, keys.size(2), dtype=dtype)
+        self.weights = memory.new_empty(steps, B, S, dtype=wide)
+        self.contexts = memory.new_empty(steps, B, D, dtype=dtype)
+
+    def step(self, i: int, query: Tensor) -> Tensor:
+        """Attend with s [B, H]; returns the context [B, D]."""
+        query = self.queries[i].copy_(self.query(query))  # [B, A]
+        scores = scores_of(query, self.keys, self.energy, self.sums)  # [B, S]
+        scores = scores / self.temperature + self.offset  # in fp32 or wider, as the offset is
+        weights = torch.softmax(scores, dim=-1, out=self.weights[i]).mul_(self.mask)  # [B, S]
+        context = torch.bmm(weights[:, None].to(self.memory.dtype), self.memory)  # [B, 1, D]
+        return self.contexts[i].copy_(context[:, 0])
+
+
+class AttendBack:
+    """The way back through an `Attend`.
+
+    Args:
+        scoring: as there.
+        memory: as there.
+        keys: as there.
+        queries: q of every step, [T, B, A].
+        weights: [T, B, S].
+    """
+
+    def __init__(
+        self, scoring: Scoring, memory: Tensor, keys: Tensor, queries: Tensor, weights: Tensor
+    ) -> None:
+        dtype = queries.dtype
+        self.scoring = scoring
+        self.energy = None if scoring.energy is None else scoring.energy.to(dtype)
+        self.query = _identity if scoring.weight is None else product(scoring.weight.T, None, dtype)
+        self.memory, self.keys = memory.to(dtype), keys.to(dtype)
+        self.queries, self.weights = queries, weights
+        self.d_queries = torch.empty_like(queries)
+        self.d_contexts = queries.new_empty(*weights.shape[:2], memory.size(2))
+        self.d_scores = torch.empty_like(weights)
+        if scoring.energy is not None:
+            self.sums, self.d_sums = torch.empty_like(self.keys), torch.empty_like(self.keys)  # [B, S, A]
+            self.d_keys = torch.zeros_like(self.keys, dtype=weights.dtype)
+            self.d_energy = torch.zeros_like(scoring.energy, dtype=weights.dtype)
+
+    def back(self, i: int, d_weights: Tensor | None) -> Tensor:
+        """The gradient of s [B, H], that of the context being in `d_contexts[i]`."""
+        d_alpha = torch.bmm(self.d_contexts[i][:, None], self.memory.transpose(1, 2))[:, 0]  # [B, S]
+        d_alpha = d_alpha.to(self.weights.dtype) if d_weights is None else d_alpha + d_weights
+        d_scores = torch._softmax_backward_data(d_alpha, self.weights[i], -1, self.weights.dtype)
+        d_scores = torch.div(d_scores, self.scoring.temperature, out=self.d_scores[i])  # [B, S]
+        narrow = d_scores.to(self.keys.dtype)
+        if self.energy is None:
+            d_query = torch.bmm(narrow[:, None], self.keys)[:, 0]  # [B, A]
+        else:
+            torch.add(self.queries[i][:, None], self.keys, out=self.sums).tanh_()  # [B, S, A]
+            self.d_energy += self.sums.flatten(0, 1).T @ narrow.flatten()
+            torch.mul(narrow[..., None], self.energy, out=self.d_sums)
+            torch.ops.aten.tanh_backward.grad_input(self.d_sums, self.sums, grad_input=self.d_sums)
+            self.d_keys += self.d_sums
+            d_query = self.d_sums.sum(dim=1)
+        self.d_queries[i] = d_query
+        return self.query(self.d_queries[i])
+
+    def memories(self) -> tuple[Tensor, Tensor]:
+        """The gradients of the memory and of the keys, each of all steps in one product."""
+        d_memory = over_steps(self.weights, self.d_contexts)  # [B, S, D]
+        d_keys = self.d_keys if self.energy is not None else over_steps(self.d_scores, self.queries)
+        return d_memory, d_keys
+
+    def parameters(self, inputs: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The gradients of v, W and b, from the s of every step, [T, B, H]."""
+        scoring, d_queries = self.scoring, self.d_queries.flatten(0, 1)  # [T B, A]
+        d_energy = None if scoring.energy is None else self.d_energy
+        d_weight = None if scoring.weight is None else d_queries.T @ inputs.flatten(0, 1)
+        d_bias = None if scoring.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
+        return d_energy, d_weight, d_bias
+
+
+def scores_of(query: Tensor, keys: Tensor, energy: Tensor | None, sums: Tensor | None) -> Tensor:
+    """E [B, S] of q [B, A] against keys [B, S, A]; `sums` [B, S, A] is overwritten."""
+    if energy is None:
+        return torch.bmm(query[:, None], keys.transpose(1, 2))[:, 0]
+    return torch.add(query[:, None], keys, out=sums).tanh_() @ energy
+
+
+def over_steps(left: Tensor, right: Tensor) -> Tensor:
+    """Σ_t left_t ⊗ right_t: [T, B, S] and [T, B, D] to [B, S, D]."""
+    return torch.bmm(left.to(right.dtype).permute(1, 2, 0), right.transpose(0, 1))
+
+
+def sum_energies(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """vᵀ tanh(q + k_j) [B, Q, S] of many queries [B, Q, A] at once, keys [B, S, A] and v [A].
+
+    A few queries' tanh is computed at a time, and again on the way back: memory grows with B (S + Q) A.
+    """
+    return _SumEnergies.apply(queries, keys, energy)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _SumEnergies(torch.autograd.Function):
+    """`sum_energies`, and the way back through it."""
+
+    AT_ONCE = 4
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+        """[B, Q, S]."""
+        ctx.save_for_backward(queries, keys, energy)
+        parts = torch.split(queries[:, :, None], _SumEnergies.AT_ONCE, dim=1)  # each [B, q, 1, A]
+        with torch.autocast(queries.device.type, enabled=False):
+            return torch.cat(
+                [(part + keys[:, None]).tanh_() @ energy.to(queries.dtype) for part in parts], dim=1
+            )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of q, k and v, as in the loop."""
+        queries, keys, energy = ctx.saved_tensors
+        v = energy.to(queries.dtype)
+        d_queries = []
+        d_keys = torch.zeros_like(keys, dtype=widest(keys.dtype))
+        d_energy = torch.zeros_like(energy, dtype=d_keys.dtype)
+        with torch.autocast(queries.device.type, enabled=False):
+            for part, d_part in zip(
+                torch.split(queries[:, :, None], _SumEnergies.AT_ONCE, dim=1),
+                torch.split(d_scores, _SumEnergies.AT_ONCE, dim=1),
+                strict=True,
+            ):
+                tanh = (part + keys[:, None]).tanh_()  # [B, q, S, A]
+                d_energy += tanh.flatten(0, 2).T @ d_part.flatten()
+                d_sums = torch.ops.aten.tanh_backward(d_part[..., None] * v, tanh)  # [B, q, S, A]
+                d_queries.append(d_sums.sum(dim=2))
+                d_keys += d_sums.sum(dim=1)
+        return torch.cat(d_queries, dim=1), d_keys, d_energy
+
+
+def _identity(query: Tensor) -> Tensor:
+    return query

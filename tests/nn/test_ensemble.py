@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attnlab.nn.ensemble import Ensemble
+from attnlab.search import beam, greedy
+from attnlab.types import EOS, SOS
+from networks import make_batch, make_network, random_batch
+
+MEMBERS = [
+    make_network(seed=1),
+    make_network(seed=2, attention="Coverage"),
+    make_network(seed=3, order="luong", cell="gru", layers=2),
+]
+
+
+def mean_probabilities(members, batch):
+    """[B, T, V] of a teacher-forced pass."""
+    with torch.no_grad():
+        decoded = [(member, member(batch)) for member in members]
+        return torch.stack([member.read_out(own, None).softmax(dim=-1) for member, own in decoded]).mean(
+            dim=0
+        )
+
+
+def test_a_teacher_forced_pass_and_steps_give_the_mean_of_the_probabilities() -> None:
+    batch = random_batch([5, 3, 7], [4, 6, 2])
+    expected = mean_probabilities(MEMBERS, batch)
+    ensemble = Ensemble(MEMBERS)
+    with torch.no_grad():
+        decoded = ensemble(batch)
+        encoded, state = ensemble.encode(batch)
+        steps = []
+        for tokens in batch.inputs.split(1, dim=1):
+            logs, weights, state = ensemble.step(tokens, state, encoded)
+            steps.append((logs, weights))
+    torch.testing.assert_close(ensemble.read_out(decoded, None).exp(), expected)
+    real = batch.target_text
+    torch.testing.assert_close(ensemble.read_out(decoded, None, real).exp(), expected[real])
+    torch.testing.assert_close(torch.cat([logs for logs, _ in steps], dim=1).exp(), expected)
+    torch.testing.assert_close(torch.cat([weights for _, weights in steps], dim=1), decoded.weights)
+    assert decoded.weights.sum(dim=-1).allclose(torch.ones(()))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_an_ensemble_of_one_searches_like_it(size: int) -> None:
+    batch = random_batch([5, 3, 7])
+    alone = beam(MEMBERS[1], batch, size=size, max_length=6)
+    together = beam(Ensemble([MEMBERS[1]] * 2), batch, size=size, max_length=6)
+    assert together.tokens == alone.tokens
+    for ours, theirs in zip(together.scores, alone.scores, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+def test_greedy_search_takes_the_likeliest_of_the_mean() -> None:
+    batch = random_batch([5, 3])
+    found = greedy(Ensemble(MEMBERS), batch, max_length=6)
+    for row, (tokens,) in enumerate(found.tokens):
+        source = batch.source[row, : batch.source_lengths[row]].tolist()
+        said = []
+        while len(said) < 6:
+            sentence = make_batch([source])._replace(target=torch.tensor([[SOS, *said, EOS]]))
+            best = int(mean_probabilities(MEMBERS, sentence)[0, -1].argmax())
+            if best == EOS:
+                break
+            said.append(best)
+        assert tokens == said
