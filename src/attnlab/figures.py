@@ -77,7 +77,7 @@ def heatmap(
     values = _matrix("weights", weights, shape).astype(float)  # [T, S]
     height, width = min(CELL * shape[0], LARGEST_HEIGHT), min(CELL * shape[1], LARGEST_WIDTH)
     cell_height, cell_width = height / shape[0], width / shape[1]
-    rows, columns = [_marked(token) for token in target], [_marked(token) for token in source]
+    rows, columns = [_with_signs(token) for token in target], [_with_signs(token) for token in source]
     letters = _Letters([title, *rows, *columns])
 
     figure = Figure(figsize=(width, height))
@@ -142,6 +142,13 @@ def save(figure: Figure, path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
+def visible(token: str) -> str:
+    """A token as it can be seen anywhere: blanks have a sign, unseen characters stand as their code point."""
+    return "".join(
+        letter if _can_be_seen(letter) else f"U+{ord(letter):04X}" for letter in _with_signs(token)
+    )
+
+
 def _matrix(name: str, array: ArrayLike, shape: tuple[int, int]) -> NDArray[np.generic]:
     """The array, if it has a row for each target token and a column for each source token."""
     matrix = np.asarray(array)
@@ -153,7 +160,7 @@ def _matrix(name: str, array: ArrayLike, shape: tuple[int, int]) -> NDArray[np.g
     return matrix
 
 
-def _marked(token: str) -> str:
+def _with_signs(token: str) -> str:
     return "".join(_MARKS.get(character, character) for character in token)
 
 

@@ -1,0 +1,1 @@
+"""From run directories to statistics, tables and one page. Reads files; knows no model, imports no torch."""

@@ -1,0 +1,31 @@
+// Tables whose columns sort: a click on a heading sorts by it, another the other way round.
+"use strict";
+
+for (const table of document.querySelectorAll("table.sortable")) {
+  const headings = [...table.tHead.rows[0].cells];
+  headings.forEach((heading, column) => {
+    heading.querySelector("button").addEventListener("click", () => {
+      const first = heading.classList.contains("number") ? "descending" : "ascending";
+      const other = first === "ascending" ? "descending" : "ascending";
+      const order = heading.getAttribute("aria-sort") === first ? other : first;
+      headings.forEach((each) => each.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", order);
+      table.tBodies[0].append(...sorted([...table.tBodies[0].rows], column, order === "descending"));
+    });
+  });
+}
+
+/** Rows in the order of a column; those without a value in it stay last, either way round. */
+function sorted(rows, column, descending) {
+  const key = (row) => {
+    const cell = row.cells[column];
+    return cell.classList.contains("number") ? Number(cell.dataset.value ?? NaN) : cell.textContent.trim();
+  };
+  const missing = (value) => value === "" || Number.isNaN(value);
+  return rows.sort((one, other) => {
+    const [a, b] = [key(one), key(other)];
+    if (missing(a) || missing(b)) return missing(a) - missing(b);
+    const difference = typeof a === "number" ? a - b : a.localeCompare(b);
+    return descending ? -difference : difference;
+  });
+}

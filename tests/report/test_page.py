@@ -1,0 +1,312 @@
+"""The page, as a browser shows it."""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlab import attended
+from attnlab.report import page, tables
+from attnlab.report.collect import Study, collect
+from attnlab.report.explorer import Output, Sentence
+from attnlab.report.statistics import compare
+from browser import Page, browser
+from studies import make_run, slanting
+
+HOSTILE = [
+    "<script>window.harmed=1</script>",
+    "</script><script>window.harmed=1</script>",
+    "</td></tr></table>",
+    "<img src=https://example.com/x onerror=window.harmed=1>",
+    "]]>",
+    "<!--",
+    "&amp;",
+    "{{7*7}}",
+    "\u2028line",
+    "\"'`\\",
+]
+TEXTS = [
+    ("the boy went to school", "मुलगा शाळेत गेला"),
+    ("ذهب الولد إلى المدرسة", "the boy went to school"),
+    (" ".join(HOSTILE), " ".join(reversed(HOSTILE))),
+    ("क्षितिज कि किं", "the horizon that what"),
+    ("a", "b"),
+]
+HARM = "</li><script>window.harmed=1</script>"
+LIMIT = 100  # milliseconds an action may take
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    folder = tmp_path_factory.mktemp("study") / "<b>study"
+    for variant in ("additive", "none", "dot"):
+        for seed in (0, 1):
+            make_run(folder, variant, seed, TEXTS, weights=variant != "none")
+    failed = make_run(folder, "general", 0, TEXTS)
+    failed.write_result("failed", error=HARM)
+    return collect([folder])
+
+
+@pytest.fixture(scope="module")
+def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    comparisons = compare(study, reference="none")
+    page.write(study, comparisons, tables.build(study, comparisons), path)
+    return path
+
+
+def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
+    """A page of sentences whose output is the source, each token looking at its own and one more."""
+    sentences = []
+    for source in sources:
+        weights = attended.pack(slanting(len(source) + 1, len(source)))
+        output = Output(" ".join(source), [*source, "<eos>"], source, weights, -1.5)
+        sentences.append(Sentence(" ".join(source), None, [output]))
+    page.write_sentences(sentences, ["additive"], "Attention", path)
+    return path
+
+
+def test_data_stands_in_the_file_as_text_alone(tmp_path: Path) -> None:
+    html = explorer_alone(tmp_path / "page.html", [HOSTILE]).read_text()
+    for text in HOSTILE[:4]:
+        assert text not in html
+    assert html.count("<script") == html.count("</script>") == 3  # the data, the tables, the explorer
+    assert "default-src 'none'" in html
+    assert "unsafe-inline'; script-src 'sha256-" in html
+
+
+def test_half_a_character_is_written_as_a_question_mark(tmp_path: Path) -> None:
+    assert '["?"]' in explorer_alone(tmp_path / "page.html", [["\ud800"]]).read_text()
+
+
+@pytest.mark.slow
+def test_it_opens_without_an_error_and_asks_for_nothing(tab: Page, report: Path) -> None:
+    tab.open(report)
+    assert tab.errors() == []
+    assert tab.requests() == [report.as_uri()]
+    refused = tab.run("fetch('data:,x').then(() => 'went', () => 'refused')")
+    assert refused == "refused"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [320, 380, 1280])
+def test_nothing_is_wider_than_the_window(tab: Page, report: Path, width: int, dark: bool) -> None:
+    tab.open(report, width=width, dark=dark)
+    for place in range(len(TEXTS)):
+        tab.run(f"document.querySelectorAll('#sentences li')[{place}].click()")
+        assert tab.run("document.documentElement.scrollWidth") <= width
+    background = tab.run("getComputedStyle(document.body).backgroundColor")
+    assert (int(re.findall(r"\d+", background)[0]) < 128) == dark
+
+
+@pytest.mark.slow
+def test_findings_by_the_main_score_stand_in_front(tab: Page, report: Path, study: Study) -> None:
+    tab.open(report)
+    comparisons = compare(study, reference="none")
+    shown = [found.sentence for found in comparisons if found.metric == "test/bleu"]
+    folded = [found.sentence for found in comparisons if found.metric != "test/bleu"]
+    assert tab.each("section > .findings li", "e.textContent") == shown
+    assert tab.each("details .findings li", "e.textContent") == folded
+
+
+@pytest.mark.slow
+def test_tables_sort_by_value(tab: Page, report: Path) -> None:
+    tab.open(report)
+    headings = "table:first-of-type th button"
+    assert tab.each(headings, "e.textContent")[2] == "BLEU"
+
+    def values() -> list[float]:
+        return [
+            float(text.split(" ±")[0])
+            for text in tab.each(".scroll:first-of-type tr td:nth-child(3)", "e.textContent")
+        ]
+
+    tab.click(headings, 2)
+    assert len(values()) == 3
+    assert values() == sorted(values(), reverse=True)
+    tab.click(headings, 2)
+    assert values() == sorted(values())
+    assert tab.each("th[aria-sort]", "e.ariaSort") == ["ascending"]
+    tab.click(headings, 0)
+    assert tab.each(".scroll:first-of-type tr td:first-child", "e.textContent") == ["additive", "dot", "none"]
+
+
+@pytest.mark.slow
+def test_hostile_texts_show_as_themselves(tab: Page, report: Path) -> None:
+    tab.open(report)
+    assert tab.each("h1", "e.textContent") == ["<b>study"]
+    assert HARM in tab.each(".warning", "e.textContent")[0]
+    tab.click("#sentences li", 2)
+    assert tab.each("#reference", "e.textContent") == [" ".join(reversed(HOSTILE))]
+    shown = [token.replace("\u2028", "U+2028") for token in " ".join(HOSTILE).split(" ")]
+    assert tab.each("#source .token", "e.textContent") == shown
+    assert tab.run("window.harmed ?? document.images.length") == 0
+    assert tab.errors() == []
+    assert tab.requests() == [report.as_uri()]
+
+
+@pytest.mark.slow
+def test_pointing_at_a_token_lights_what_it_looked_at(tab: Page, report: Path, study: Study) -> None:
+    tab.open(report)
+    tab.click("#sentences li", 0)
+    names = tab.each(".card h3", "e.textContent")
+    assert names == study.variants
+    card = f".card:nth-child({names.index('dot') + 1})"
+    rows = len(tab.each(f"{card} .output .token", "0"))
+    weights = np.rint(slanting(rows, 5) * 255) / 255
+    lit = "Number(e.style.getPropertyValue('--w'))"
+    for row in range(rows):
+        tab.point_at(f"{card} .output .token", row)
+        assert tab.each(f"{card} .columns span", lit) == pytest.approx(weights[row], abs=6e-4)
+        assert tab.each("#source .token", lit) == pytest.approx(weights[row], abs=6e-4)
+        assert tab.each(f"{card} rect.row", "e.getAttribute('y')") == [str(row)]
+        now = tab.each(f"{card} .output .token", "e.classList.contains('now')")
+        assert now == [place == row for place in range(rows)]
+    tab.point_at("h1")
+    assert tab.each(f"{card} .columns span", lit) == [0] * 5
+    # Without weights nothing lights up, and the card says why
+    none = f".card:nth-child({names.index('none') + 1})"
+    tab.point_at(f"{none} .output .token")
+    assert tab.each("#source .token", lit) == [0] * 5
+    assert "No weights" in tab.each(none, "e.textContent")[0]
+
+
+@pytest.mark.slow
+def test_a_map_of_a_right_to_left_source_is_read_from_the_right(tab: Page, tmp_path: Path) -> None:
+    sources = [["ذهب", "الولد", "إلى"], ["the", "boy", "to"]]
+    tab.open(explorer_alone(tmp_path / "page.html", sources))
+    for place, direction in enumerate(("rtl", "ltr")):
+        tab.click("#sentences li", place)
+        assert tab.each("#source", "getComputedStyle(e).direction") == [direction]
+        edges = tab.each(".columns span", "e.getBoundingClientRect().left")
+        assert edges == sorted(edges, reverse=direction == "rtl")
+        (box,) = tab.each(".map > svg", "e.getBoundingClientRect().toJSON()")
+        # The leftmost cell of the first output token
+        x, y = box["left"] + box["width"] / 6, box["top"] + box["height"] / 8
+        tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        column = 2 if direction == "rtl" else 0
+        weight = round(slanting(4, 3)[0, column] * 255) / 255
+        told = f"{sources[place][0]} ← {sources[place][column]} {weight:.2f}"
+        assert tab.each(".read", "e.textContent") == [told]
+
+
+@pytest.mark.slow
+def test_clusters_stay_whole_and_lone_marks_are_seen(tab: Page, tmp_path: Path) -> None:
+    tokens = ["क्षि", "ि", "\u0301", "e\u0301", " ", "\u202e", "\u200d", ""]
+    tab.open(explorer_alone(tmp_path / "page.html", [tokens]))
+    shown = ["क्षि", "◌ि", "◌\u0301", "e\u0301", "␣", "U+202E", "\u200d", "∅"]
+    assert tab.each(".columns span", "e.textContent") == shown
+
+
+@pytest.mark.slow
+def test_decoding_is_stepped_through_by_buttons_keys_and_touch(tab: Page, report: Path) -> None:
+    tab.open(report)
+    step = "document.querySelector('#step').value"
+    tokens = ".card:first-child .output .token"
+    rows = len(tab.each(tokens, "0"))
+    tab.click("#forward")
+    tab.click("#forward")
+    assert tab.run(step) == "2"
+    assert tab.each(".card", "e.querySelector('.now') !== null") == [True] * 3
+    assert len(tab.each(f"{tokens}.later", "0")) == rows - 2
+    tab.click("#back")
+    assert tab.run(step) == "1"
+    tab.click(tokens, 0)
+    ends = {"ArrowRight": 2, "End": rows, "ArrowLeft": rows - 1, "Home": 1, "Escape": 0}
+    for key, expected in ends.items():
+        tab.press(key)
+        assert tab.run(step) == str(expected), key
+    x, y = tab.middle(tokens, 1)
+    tab.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    tab.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    tab.call("Emulation.setTouchEmulationEnabled", enabled=False)
+    assert tab.run(step) == "2"
+    tab.click("#play")
+    assert tab.each("#play", "e.ariaLabel") == ["Pause"]
+    assert int(tab.run(f"new Promise(done => setTimeout(() => done({step}), 1500))")) >= 3
+
+
+@pytest.mark.slow
+def test_sentences_are_sorted_and_picked_by_keyboard(tab: Page, report: Path) -> None:
+    tab.open(report)
+    data = tab.run("JSON.parse(document.querySelector('#data').textContent)")["sentences"]
+
+    def places() -> list[int]:
+        return tab.each("#sentences li", "Number(e.dataset.place)")
+
+    def sort_by(key: str) -> list[int]:
+        tab.run(f"order.value = {key!r}; order.dispatchEvent(new Event('change'))")
+        return places()
+
+    assert sort_by("length") == sorted(range(5), key=lambda place: len(data[place]["tokens"]))
+    assert sort_by("score") == sorted(range(5), key=lambda place: data[place]["score"])
+    most_first = sorted(range(5), key=lambda place: -data[place]["disagreement"])
+    assert sort_by("disagreement") == most_first
+    tab.click("#reverse")
+    assert [data[place]["disagreement"] for place in places()] == sorted(row["disagreement"] for row in data)
+    tab.run("document.querySelector('#sentences').focus()")
+    tab.press("Home")
+    tab.press("ArrowDown")
+    second = places()[1]
+    assert tab.each("[aria-selected=true]", "Number(e.dataset.place)") == [second]
+    active = tab.each("#sentences", "e.getAttribute('aria-activedescendant')")
+    assert active == [f"sentence-{second}"]
+
+
+@pytest.mark.slow
+def test_200_sentences_of_10_variants_answer_at_once(tab: Page, tmp_path: Path) -> None:
+    chance = random.Random(0)
+
+    def text() -> str:
+        return " ".join(chance.choices(["the", "of", "and", "in", "was", "that", "with", "which"], k=30))
+
+    texts = [(text(), text()) for _ in range(200)]
+    for variant in range(10):
+        make_run(tmp_path / "study", f"variant_{variant}", 0, texts)
+    path = tmp_path / "report.html"
+    page.write(collect([tmp_path / "study"]), [], [], path)
+    assert path.stat().st_size < 15_000_000
+    tab.open(path)
+    assert len(tab.each("#sentences li", "0")) == 200
+    assert len(tab.each(".card .map", "0")) == 10
+    tab.run("document.querySelector('#cards').scrollIntoView()")
+    for action in (
+        "document.querySelectorAll('#sentences li')[7 * i + 3].click()",
+        "document.querySelectorAll('.output .token')[5 * i]"
+        ".dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))",
+        "document.querySelector('#forward').click()",
+        "order.selectedIndex = 1 + i % 3; order.dispatchEvent(new Event('change'))",
+    ):
+        before = tab.busy()
+        times = tab.run(
+            f"""(async () => {{
+                const times = [];
+                for (let i = 0; i < 15; i++) {{
+                    const start = performance.now();
+                    {action};
+                    document.body.getBoundingClientRect();
+                    times.push(performance.now() - start);
+                    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+                }}
+                return times;
+            }})()"""
+        )
+        # Cards in sight are laid out with the next frame: counted is all the page does until that is drawn,
+        # in its own processor time, for what else runs on this machine may keep it waiting.
+        busy = (tab.busy() - before) / len(times)
+        print(f"{statistics.median(times):.1f} ms, until drawn {busy:.1f} ms: {action}")
+        assert busy < LIMIT, action
