@@ -1,0 +1,109 @@
+"""Decoding 2,000 sentences as long as CoNaLa's: in batches, one at a time, and with a beam of 5.
+
+    python decoding.py data.path=conala-train.json
+
+The network has R4's sizes and random weights, whose odds of EOS are set so that outputs are as long as the
+references on the average, and end at different steps. Works take turns, a batch of sentences each.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from functools import partial
+from itertools import cycle, islice
+from statistics import fmean, median
+
+import torch
+
+from attnlab import bench, build
+from attnlab.compose import compose_run
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.search import beam, greedy
+from attnlab.types import EOS, Batch
+
+
+def end_like(network: Seq2Seq, batch: Batch, length: float, max_length: int) -> None:
+    """Set the odds of EOS so that greedy outputs are about so many tokens long."""
+    low, high = -50.0, 50.0
+    with torch.no_grad():
+        network.readout.output.weight *= 20  # logits of random weights hardly differ: let the state decide
+        for _ in range(10):
+            middle = (low + high) / 2
+            network.readout.output.bias[EOS] = middle
+            found = greedy(network, batch, max_length=max_length).tokens
+            low, high = (middle, high) if fmean(len(best[0]) for best in found) > length else (low, middle)
+
+
+def rows_of(batch: Batch, rows: slice) -> Batch:
+    """Some sentences of a batch, without the padding that only others need."""
+    lengths = batch.source_lengths[rows]
+    return batch._replace(
+        source=batch.source[rows, : int(lengths.max())],
+        source_lengths=lengths,
+        target=batch.target[rows],
+        indices=batch.indices[rows],
+    )
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model and its data")
+    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--alone", type=int, default=100, help="of them, those decoded one at a time")
+    parser.add_argument("--batch-size", type=int, default=100)
+    parser.add_argument("--max-length", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_intermixed_args()
+
+    build.quieten_lightning()
+    torch.manual_seed(0)
+    config = compose_run(["experiment=conala", "trainer.accelerator=cpu", *options.overrides])
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    data = build.build_data(config, corpus, vocabularies)
+    data.setup("fit")
+    examples = data.examples("train")
+    chosen = list(islice(cycle(range(len(examples))), options.sentences))
+    chosen.sort(key=examples.source_lengths.__getitem__)
+    size = options.batch_size
+    batches = [examples[chosen[i : i + size]] for i in range(0, len(chosen), size)]
+    network = build.build_network(config, vocabularies).eval()
+    sample = examples[chosen[:: max(1, len(chosen) // size)][:size]]
+    end_like(network, sample, fmean(examples.target_lengths[chosen]) - 1, options.max_length)
+    lengths = [len(best[0]) for best in greedy(network, sample, max_length=options.max_length).tokens]
+    print(f"outputs of {fmean(lengths):.1f} tokens, {min(lengths)} to {max(lengths)}")
+
+    settings = bench.Settings.of(config)
+    alone = max(1, options.alone // len(batches))  # sentences of each batch
+
+    def one_at_a_time(batch: Batch) -> None:
+        for row in range(min(alone, len(batch.indices))):
+            greedy(network, rows_of(batch, slice(row, row + 1)), max_length=options.max_length)
+
+    def search(how, precision: str, batch: Batch) -> None:  # type: ignore[no-untyped-def]
+        with replace(settings, precision=precision).arithmetic():
+            how(network, batch, max_length=options.max_length)
+
+    five = partial(beam, size=5)
+    works = {
+        "greedy, one at a time": one_at_a_time,
+        "greedy": partial(search, greedy, "32-true"),
+        "beam 5": partial(search, five, "32-true"),
+        "greedy, bf16": partial(search, greedy, "bf16-mixed"),
+        "beam 5, bf16": partial(search, five, "bf16-mixed"),
+    }
+    times = bench.take_turns(works, batches, options.rounds, settings.device)
+    each = {name: median(seconds) / size for name, seconds in times.items()}
+    each["greedy, one at a time"] *= size / alone
+    for name, seconds in each.items():
+        print(
+            f"{name:24} {1e3 * seconds:9.3f} ms a sentence · {options.sentences * seconds:8.1f} s in all · "
+            f"{each['greedy, one at a time'] / seconds:6.1f} × one at a time · "
+            f"{seconds / each['greedy']:5.2f} × the time of greedy"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""How time and memory of a training step grow with the lengths: additive attention, lengths 10 to 400.
+
+    python growth.py --figure growth.png --csv results.csv
+
+Three series: the source grows, the target grows, both grow. Ours and the straightforward loop take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from statistics import median
+
+from attnlab import bench, build, figures
+from attnlab.compose import compose_run
+
+FIXED = 50
+"""The length that stays, in tokens, while the other side grows."""
+SERIES = {
+    "source": lambda length: (length, FIXED),
+    "target": lambda length: (FIXED, length),
+    "both": lambda length: (length, length),
+}
+MODEL = [
+    "attention=additive",
+    "decoder=bahdanau",
+    "readout=state",
+    "attention_size=256",
+    "embedding.size=64",
+    "encoder.size=128",
+    "decoder.size=256",
+    "batching.batch_size=4",
+    "trainer.accelerator=cpu",
+]
+
+
+def measure(source: int, target: int, options: argparse.Namespace) -> list[dict[str, object]]:
+    """A row each of ours and the plain loop's."""
+    config = compose_run([*MODEL, *options.overrides])
+    corpus, vocabularies = bench.random_corpus(source, target, 500, 1, config)
+    settings = bench.Settings.of(config)
+    batches = bench.take_batches(config, corpus, vocabularies, 1, settings.device)
+    module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+    losses = {"attnlab": bench.fast_loss, "plain": bench.plain_loss}
+    rows = bench.measure_training(module, losses, batches, settings, options.rounds)
+    return [
+        {
+            "work": row.work,
+            "S": source,
+            "T": target + 1,  # EOS is predicted too
+            "ms": round(1e3 * median(row.seconds), 3),
+            "memory_mb": round(row.peak_memory / 1e6, 3),
+        }
+        for row in rows
+        if row.peak_memory is not None
+    ]
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[10, 50, 100, 200, 300, 400])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--figure", type=Path, help="draw memory there; times beside it, as NAME-time")
+    parser.add_argument("--csv", type=Path, required=True, help="write every number there")
+    options = parser.parse_intermixed_args()
+
+    build.quieten_lightning()
+    rows = []
+    for name, lengths in SERIES.items():
+        for length in options.lengths:
+            for row in measure(*lengths(length), options):
+                rows.append({"grows": name, **row})
+                print(*rows[-1].values(), sep="\t", flush=True)
+    with options.csv.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    if options.figure:
+        draw(rows, options.figure, "memory_mb", "memory of a training step, MB")
+        draw(rows, options.figure.with_stem(f"{options.figure.stem}-time"), "ms", "a training step, ms")
+
+
+def draw(rows: list[dict[str, object]], path: Path, column: str, label: str) -> None:
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        grown = {"source": row["S"], "target": row["T"], "both": row["S"]}[str(row["grows"])]
+        name = f"{row['work']}, {row['grows']} grows"
+        series.setdefault(name, []).append((grown, row[column]))  # type: ignore[arg-type]
+    figures.save(figures.curves(series, x_label="length, in tokens", y_label=label), path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What `attnlab train` adds to each step of a bare loop over the same network and batches.
+
+    python overhead.py experiment=conala data.path=conala-train.json
+    python overhead.py experiment=reverse_published
+
+After each step of the trainer, a bare loop takes the same batch with a network of its own: makes the batch,
+forward, loss, backward, clip, optimizer. A step of the trainer, with all its callbacks and loggers, is timed
+from the end of the bare one to the end of its last hook. Validation and checkpoints are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from statistics import median
+from typing import Any
+
+from lightning import Callback, LightningModule, Trainer, seed_everything
+
+from attnlab import bench, build
+from attnlab.compose import compose_run
+from attnlab.runs import prepare
+from attnlab.tracking import MetricsFile, finish_wandb
+from attnlab.types import Batch
+
+
+class TakeTurns(Callback):
+    """Times the trainer's steps, and a bare step after each."""
+
+    def __init__(self, examples: Any, step: bench.Work) -> None:
+        self.examples = examples
+        self.step = step
+        self.trained: list[float] = []
+        self.bare: list[float] = []
+        self.since: float | None = None
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """What lies between epochs is no step."""
+        self.since = None
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Note the trainer's step, take the bare one, and start the clock."""
+        ended = time.perf_counter()
+        self.step(self.examples[batch.indices.tolist()])
+        begun = time.perf_counter()
+        if self.since is not None:
+            self.trained.append(ended - self.since)
+            self.bare.append(begun - ended)
+        self.since = time.perf_counter()
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
+    parser.add_argument("--steps", type=int, default=150)
+    options = parser.parse_intermixed_args()
+
+    build.quieten_lightning()
+    with tempfile.TemporaryDirectory() as folder:
+        config = compose_run(
+            [
+                "trainer.accelerator=cpu",
+                "+trainer.enable_progress_bar=false",
+                "+trainer.enable_model_summary=false",
+                f"trainer.max_steps={options.steps}",
+                "trainer.max_epochs=-1",
+                "trainer.limit_val_batches=0",
+                f"paths.output={folder}",
+                *options.overrides,
+            ]
+        )
+        seed_everything(config.seed, verbose=False)
+        run = prepare(config)
+        corpus = build.build_corpus(config)
+        vocabularies = build.build_vocabularies(config, corpus)
+        data = build.build_data(config, corpus, vocabularies)
+        data.setup("fit")
+        module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+        bare = bench.training_step(module, bench.fast_loss, bench.Settings.of(config))
+        turns = TakeTurns(data.examples("train"), bare)
+        metrics = MetricsFile(run.metrics)
+        loggers = [metrics, *build.build_loggers(config, run)]
+        callbacks = [*build.build_callbacks(config, run, vocabularies, metrics, terminal=False), turns]
+        trainer = build.build_trainer(config, run, loggers, callbacks)
+        trainer.fit(module, datamodule=data)
+        finish_wandb(0)
+
+    skip = min(10, len(turns.bare) // 2)
+    trained, plain = median(turns.trained[skip:]), median(turns.bare[skip:])
+    added = median(one - other for one, other in zip(turns.trained[skip:], turns.bare[skip:], strict=True))
+    print(
+        f"{config.name}: {1e3 * trained:.2f} ms a step, bare {1e3 * plain:.2f} ms; "
+        f"added {1e3 * added:.2f} ms, {added / plain:.1%} (medians over {len(turns.bare) - skip} steps)"
+    )
+
+
+if __name__ == "__main__":
+    main()

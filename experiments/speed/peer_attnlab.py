@@ -1,0 +1,64 @@
+"""attnlab's side of peers.py: reads jobs from standard input, answers with seconds."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from peers import STEPS
+
+from attnlab import bench, build
+from attnlab.compose import compose_run
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.tokenizers import Vocabularies, symbols
+from attnlab.search import beam, greedy
+from attnlab.types import EOS, Batch
+
+
+def load(path: Path) -> Batch:
+    """A batch as peers.py wrote it."""
+    arrays = {name: torch.from_numpy(array) for name, array in np.load(path).items()}
+    return Batch(**arrays, indices=torch.arange(len(arrays["source"])))
+
+
+def main(folder: str, *overrides: str) -> None:
+    """Run the command."""
+    build.quieten_lightning()
+    torch.manual_seed(0)
+    random.seed(0)
+    config = compose_run(list(overrides))
+    source, target = map(int, (Path(folder) / "vocabularies").read_text().split())
+    vocabularies = Vocabularies(symbols(["3"], count=source - 3), symbols(["3"], count=target - 3))
+    corpus = Corpus(train=[Pair("3", "3")], val=[Pair("3", "3")], test=[])
+    network = build.build_network(config, vocabularies)
+    module = build.build_module(config, network, vocabularies, corpus)
+    full = bench.Settings.of(config)
+    settings = {"fp32": full, "bf16": replace(full, precision="bf16-mixed")}
+    steps = {name: bench.training_step(module, bench.fast_loss, chosen) for name, chosen in settings.items()}
+    network.eval()
+    with torch.no_grad():
+        network.readout.output.bias[EOS] = -1e9  # every sentence goes on to the last step
+    batches = {path.stem: load(path) for path in Path(folder).glob("*.npz")}
+
+    for line in sys.stdin:
+        precision, work, how, number = line.split()
+        batch = batches[f"{how if work == 'train' else work}-{number}"]
+        began = time.perf_counter()
+        if work == "train":
+            steps[precision](batch)
+        else:
+            with settings[precision].arithmetic():
+                if how == "1":
+                    greedy(network, batch, max_length=STEPS - 1)
+                else:
+                    beam(network, batch, size=int(how), max_length=STEPS - 1)
+        print(time.perf_counter() - began, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

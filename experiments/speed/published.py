@@ -1,0 +1,212 @@
+"""R4's and R1's training loops as they were published, beside ours, over the same data.
+
+    python published.py conala data.path=conala-train.json
+    python published.py reverse_published batching.like_length=true
+
+Takes turns step by step, and prints and writes (--csv) the median seconds an epoch of each, their ratios, and
+how much of the GEMM peak was put to use. The published loops take random batches, ours those of the settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from attnlab import bench, build
+from attnlab.compose import compose_run
+from attnlab.nn.flops import useful_flops
+from attnlab.types import PAD, Batch
+
+
+class Attention(nn.Module):
+    """Bahdanau's, which maps the whole memory again at every target step."""
+
+    def __init__(self, memory_size: int, query_size: int, size: int, *, bias: bool) -> None:
+        super().__init__()
+        self.key = nn.Linear(memory_size, size, bias=bias)
+        self.query = nn.Linear(query_size, size, bias=bias)
+        self.energy = nn.Linear(size, 1, bias=bias)
+
+    def forward(self, query: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        scores = self.energy(torch.tanh(self.key(memory) + self.query(query)[:, None]))[..., 0]  # [B, S]
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1)  # [B, S]
+        return torch.bmm(weights[:, None], memory)  # [B, 1, D]
+
+
+class Conala(nn.Module):
+    """R4: a padded encoder, an nn.LSTM of length 1 at each step, logits into a tensor of zeros."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.source = nn.Embedding(words, 256)
+        self.encoder = nn.LSTM(256, 512, num_layers=2, bidirectional=True, batch_first=True)
+        self.hidden = nn.Linear(1024, 512)
+        self.cell = nn.Linear(1024, 512)
+        self.target = nn.Embedding(words, 256)
+        self.attention = Attention(1024, 512, 512, bias=False)
+        self.decoder = nn.LSTM(256 + 1024, 512, num_layers=2, batch_first=True)
+        self.output = nn.Linear(512, words)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits [B, T, V]."""
+        mask = batch.source != PAD  # [B, S]
+        memory, (hidden, cell) = self.encoder(self.source(batch.source))  # [B, S, D]
+        h = self.hidden(torch.cat([hidden[-2], hidden[-1]], dim=-1)).repeat(2, 1, 1)  # [2, B, H]
+        c = self.cell(torch.cat([cell[-2], cell[-1]], dim=-1)).repeat(2, 1, 1)  # [2, B, H]
+        size, steps = batch.inputs.shape
+        logits = torch.zeros(size, steps, self.output.out_features)  # [B, T, V]
+        for step in range(steps):
+            embedded = self.target(batch.inputs[:, step : step + 1])  # [B, 1, E]
+            context = self.attention(h[-1], memory, mask)  # [B, 1, D]
+            states, (h, c) = self.decoder(torch.cat([embedded, context], dim=-1), (h, c))
+            logits[:, step] = self.output(states[:, 0])
+        return logits
+
+
+class Reverse(nn.Module):
+    """R1: a packed encoder, an nn.LSTM of length 1 at each step, teacher forcing drawn at each."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.source = nn.Embedding(words, 64, padding_idx=PAD)
+        self.encoder = nn.LSTM(64, 128, bidirectional=True, batch_first=True)
+        self.target = nn.Embedding(words, 64, padding_idx=PAD)
+        self.attention = Attention(256, 128, 64, bias=True)
+        self.decoder = nn.LSTM(64 + 256, 128, batch_first=True)
+        self.dropout = nn.Dropout(0.4)
+        self.output = nn.Linear(256 + 128, words)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits [B, T, V]."""
+        mask = batch.source != PAD  # [B, S]
+        packed = pack_padded_sequence(
+            self.source(batch.source), batch.source_lengths, batch_first=True, enforce_sorted=False
+        )
+        memory, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True)  # [B, S, D]
+        h = c = memory.new_zeros(1, len(mask), 128)  # [1, B, H]
+        logits, read = [], batch.inputs[:, :1]
+        for step in range(batch.inputs.size(1)):
+            context = self.attention(h[-1], memory, mask)  # [B, 1, D]
+            states, (h, c) = self.decoder(torch.cat([self.target(read), context], dim=-1), (h, c))
+            logits.append(self.output(self.dropout(torch.cat([context, states], dim=-1)[:, 0])))  # [B, V]
+            forced = step + 1 < batch.inputs.size(1) and random.random() < 0.5
+            read = batch.inputs[:, step + 1 : step + 2] if forced else logits[-1].argmax(dim=-1)[:, None]
+        return torch.stack(logits, dim=1)
+
+
+PUBLISHED = {
+    "conala": (Conala, lambda parameters: torch.optim.SGD(parameters, lr=0.7)),
+    "reverse_published": (Reverse, lambda parameters: torch.optim.Adam(parameters, lr=1e-3)),
+}
+
+
+def published_step(system: str, words: int, settings: bench.Settings) -> Callable[[Batch], None]:
+    """A whole training step, padding carried along to the end."""
+    make_network, make_optimizer = PUBLISHED[system]
+    network = make_network(words).train()
+    optimizer = make_optimizer(network.parameters())
+
+    def step(batch: Batch) -> None:
+        optimizer.zero_grad()
+        with settings.arithmetic():
+            logits = network(batch)
+        loss = F.cross_entropy(logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=PAD)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("system", choices=PUBLISHED)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
+    parser.add_argument("--rounds", type=int, default=3, help="timed epochs of each")
+    parser.add_argument("--batches", type=int, default=10_000, help="at most so many an epoch")
+    parser.add_argument("--csv", type=Path, help="write the table there")
+    options = parser.parse_intermixed_args()
+
+    build.quieten_lightning()
+    words = [f"experiment={options.system}", "trainer.accelerator=cpu", *options.overrides]
+    config = compose_run(words)
+    at_random = compose_run([*words, "batching.like_length=false"])
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    settings = bench.Settings.of(config)
+    mixed = replace(settings, precision="bf16-mixed")
+    ours, theirs = (
+        bench.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
+        for chosen in (config, at_random)
+    )
+    module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+    original = published_step(options.system, vocabularies.target.size, settings)
+    full = bench.training_step(module, bench.fast_loss, settings)
+    half = bench.training_step(module, bench.fast_loss, mixed)
+    product, product_flops = bench.gemm(settings)
+    half_product, _ = bench.gemm(mixed)
+    times = bench.take_turns(
+        {
+            "published": lambda i: original(theirs[i]),
+            "attnlab, fp32": lambda i: full(ours[i]),
+            "attnlab, bf16": lambda i: half(ours[i]),
+            "matrix product, fp32": lambda i: product(ours[i]),
+            "matrix product, bf16": lambda i: half_product(ours[i]),
+        },
+        range(len(ours)),
+        options.rounds,
+        settings.device,
+    )
+    flops = {
+        "published": fmean(3 * useful_flops(module.network, batch) for batch in theirs),
+        **dict.fromkeys(
+            ("attnlab, fp32", "attnlab, bf16"),
+            fmean(3 * useful_flops(module.network, batch) for batch in ours),
+        ),
+    }
+    peaks = {
+        "published": "matrix product, fp32",
+        "attnlab, fp32": "matrix product, fp32",
+        "attnlab, bf16": "matrix product, bf16",
+    }
+    rows = []
+    for work, needed in flops.items():
+        peak = product_flops / median(times[peaks[work]])
+        rows.append(
+            {
+                "work": work,
+                "ms a step": f"{1e3 * median(times[work]):.2f}",
+                "best": f"{1e3 * min(times[work]):.2f}",
+                "s an epoch": f"{len(ours) * median(times[work]):.2f}",
+                "speed": f"{median(times['published']) / median(times[work]):.2f}",
+                "of peak": f"{needed / median(times[work]) / peak:.3f}",
+                "GFLOP/s": f"{peak / 1e9:.0f}",
+            }
+        )
+    title = f"{options.system} · {len(ours)} batches · {settings.threads} threads · {options.rounds} rounds"
+    table = Table(*rows[0], title=title)
+    for row in rows:
+        table.add_row(*row.values())
+    Console(soft_wrap=True).print(table)
+    if options.csv:
+        with options.csv.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

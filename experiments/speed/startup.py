@@ -1,0 +1,67 @@
+"""Where the time goes from `attnlab train` to its first training step.
+
+    python startup.py experiment=reverse_published
+
+Watches a run from outside: its directory is made once the configuration is composed, `result.json` says
+"running" once the worker has begun, and `metrics.csv` gets its first line when the first step is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
+
+
+def seconds_until(event: Callable[[], object], process: subprocess.Popen[bytes], since: float) -> float:
+    """Look every 5 ms."""
+    while not event():
+        if process.poll() not in (None, 0):
+            raise SystemExit(f"{process.args} failed")
+        time.sleep(0.005)
+    return time.perf_counter() - since
+
+
+def watch(overrides: list[str]) -> list[float]:
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ["trainer.max_steps=1", "trainer.log_every_n_steps=1", "trainer.limit_val_batches=1"]
+        command = [ATTNLAB, "train", *settings, "data.test_size=0", *overrides, f"paths.output={folder}"]
+        began = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            moments = [
+                seconds_until(lambda name=name: list(Path(folder).rglob(name)), process, began)
+                for name in ("config.yaml", "result.json", "metrics.csv")
+            ]
+            process.wait()
+        return moments
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_intermixed_args()
+
+    helps = []
+    for _ in range(options.rounds):
+        began = time.perf_counter()
+        subprocess.run([ATTNLAB, "--help"], stdout=subprocess.DEVNULL, check=True)
+        helps.append(time.perf_counter() - began)
+    composed, running, stepped = map(
+        median, zip(*(watch(options.overrides) for _ in range(options.rounds)), strict=True)
+    )
+    print(f"attnlab --help                      {median(helps):6.2f} s")
+    print(f"attnlab train: composed             {composed:6.2f} s")
+    print(f"               the worker runs      {running:6.2f} s")
+    print(f"               first step done      {stepped:6.2f} s")
+
+
+if __name__ == "__main__":
+    main()
