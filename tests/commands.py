@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ATTNLAB = str(Path(sys.executable).parent / "attnlab")
@@ -45,8 +46,9 @@ def attnlab(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's environment, with one thread to a process and nobody logged in anywhere."""
+    """This process's environment, with one thread to a process, nobody logged in, a cache for tests."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "HYDRA"))
     }
-    return {**environment, "OMP_NUM_THREADS": "1", "COLUMNS": "120", **more}
+    cache = str(Path(tempfile.gettempdir()) / "attnlab-tests")
+    return {**environment, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "XDG_CACHE_HOME": cache, **more}

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from attnlab import checkpoints
+from attnlab import attended, checkpoints, dashboard
 from attnlab.metrics.attention import NAMES
 from attnlab.runs import Run
-from attnlab.tracking import read_metrics
+from attnlab.tracking import flatten, read_metrics
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from wandb_files import read_offline, shown
+
+TINY_NETWORK = (
+    "embedding.size=8",
+    "encoder.size=8",
+    "decoder.size=8",
+    "batching.batch_size=8",
+    "search.max_length=8",
+    "trainer.max_epochs=1",
+    "trainer.accelerator=cpu",
+)
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(folder: Path) -> Run:
     """A run trained by the command itself."""
-    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
+    tags = "logger.wandb.tags=[pilot,tiny]"
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
     assert done.returncode == 0, done.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     return Run(directory)
@@ -51,6 +65,14 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
             assert min(picture.size) > 100
     lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
     assert [line["index"] for line in lines] == list(range(21))
+    looks = attended.read(trained.attention)
+    assert [look.index for look in looks] == list(range(21))
+    for look, line in zip(looks, lines, strict=True):
+        assert look.source == line["source"].split()
+        assert look.output == [*line["hypothesis"].split(), "<eos>"]
+        assert look.weights is not None
+        weights = attended.unpack(look.weights, (len(look.output), len(look.source)))
+        assert weights.sum(axis=1) == pytest.approx(np.ones(len(look.output)), abs=0.02)
     with Image.open(trained.figures / "attention-1.png") as picture:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
     # The frames of a gold alignment, which an output that is not the reference does not have
@@ -76,18 +98,26 @@ def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
 
 
 def test_wandb_holds_the_same_offline(trained: Run) -> None:
-    (file,) = (trained.directory / "wandb").glob("offline-run-*/run-*.wandb")
-    assert file.stem == f"run-{trained.hash}"
-    content = file.read_bytes()
-    for name in (
-        b"val/exact_match",
-        b"train/loss",
-        b"lr-Adam",
-        b"throughput/tokens_per_second",
-        b"predictions/test",
-    ):
-        assert name in content, name
-    assert list(file.parent.glob("files/media/images/attention/*.png"))
+    told = read_offline(trained.directory)
+    assert told["id"] == trained.hash
+    assert (told["group"], told["job_type"]) == ("reverse", "additive")
+    assert told["tags"] == ["pilot", "tiny"]
+    assert told["exit_code"] == 0
+    assert told["config"].items() >= flatten(trained.read_config()).items()
+    assert told["config"]["encoder/size"] == 16
+    assert told["config"]["attention/_target_"] == "attnlab.nn.attention.Additive"
+
+    history = told["history"]
+    for name, series in read_metrics(trained.metrics).items():
+        assert [(row["trainer/global_step"], row[name]) for row in history if name in row] == series, name
+    assert told["step_metrics"]["*"] == "trainer/global_step"
+    steps = [row["trainer/global_step"] for row in history]
+    assert steps == sorted(steps)
+    # Pictures are kept as attention/1/filenames, tables as predictions/test/path
+    logged = {name for row in history for name in row}
+    for name in shown(dashboard.workspace("me", "attnlab", "reverse")):
+        assert logged & {name, f"{name}/filenames", f"{name}/path"}, name
+    assert list(trained.directory.glob("wandb/offline-run-*/files/media/images/attention/*.png"))
 
 
 def test_a_checkpoint_holds_plain_values_alone(trained: Run) -> None:
@@ -141,6 +171,47 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
 
 
+@pytest.mark.slow
+def test_predict_shows_attention_in_the_terminal_and_in_a_page(trained: Run, tmp_path: Path) -> None:
+    words = ["predict", str(trained.directory), "--attention"]
+    done = attnlab(*words, "-", folder=tmp_path, stdin="3 4 5\n")
+    said, head, *rows = done.stdout.splitlines()
+    assert said == "5 4 3"
+    assert head.split() == ["3", "4", "5"]
+    assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]
+    assert [row[7:].index(max(row[7:], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
+    assert "\x1b" not in done.stdout  # not a terminal: no colours
+
+    options = ["--beam", "2", "--nbest", "2"]
+    done = attnlab(*words, "own.html", *options, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    assert done.returncode == 0, done.stderr
+    found = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "own.html").read_text()
+    )
+    assert found is not None
+    data = json.loads(found[1])
+    assert [variant["name"] for variant in data["variants"]] == ["additive · 1", "additive · 2"]
+    assert [sentence["source"] for sentence in data["sentences"]] == ["3 4 5", "4 7"]
+    assert data["sentences"][0]["outputs"][0]["tokens"] == ["5", "4", "3", "<eos>"]
+
+
+@pytest.mark.slow
+def test_without_a_test_split_the_validation_split_keeps_its_weights(folder: Path) -> None:
+    words = [
+        "data=pairs",
+        f"data.path={folder / 'pairs.tsv'}",
+        "data.test_fraction=0",
+        *TINY_NETWORK,
+        "callbacks.pictures.count=0",
+    ]
+    (folder / "pairs.tsv").write_text("".join(f"a b {i}\tb a {i}\n" for i in range(30)))
+    done = attnlab("train", *words, "logger=none", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (directory,) = (folder / "outputs" / "pairs").iterdir()
+    assert [look.index for look in attended.read(Run(directory).attention)] == [0, 1, 2]
+
+
+@pytest.mark.slow
 def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -> None:
     done = attnlab("evaluate", str(trained.directory), folder=folder)
     assert done.returncode == 0, done.stderr
@@ -171,6 +242,7 @@ def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -
         assert min(picture.size) > 100
 
 
+@pytest.mark.slow
 def test_evaluate_without_the_weights_it_learned(trained: Run, folder: Path) -> None:
     done = attnlab("evaluate", str(trained.directory), "attention_override=all", folder=folder)
     assert done.returncode == 0, done.stderr
@@ -204,6 +276,7 @@ def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
     return result
 
 
+@pytest.mark.slow
 def test_an_intervention_that_does_not_exist(trained: Run, folder: Path) -> None:
     done = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
     assert done.returncode == 1
@@ -241,25 +314,36 @@ def test_wrong_usage_is_said_in_one_line(case: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_train_tells_its_groups(tmp_path: Path) -> None:
+    done = attnlab("train", "--help", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "study: attention_variants, bottleneck" in done.stdout
+    assert 'eval "$(attnlab train -sc install=bash)"' in done.stdout
+
+
+@pytest.mark.slow
 def test_data_that_is_missing_or_broken(tmp_path: Path) -> None:
     broken = tmp_path / "conala.json"
     broken.write_text('[{"intent": "a", ')
     for path, message in ((tmp_path / "none.json", "no such file"), (broken, "conala.json")):
-        done = attnlab("train", "data=conala", f"data.path={path}", "logger=none", folder=tmp_path)
+        done = attnlab("train", "data=conala", f"data.path={path}", folder=tmp_path)
         assert done.returncode == 1
         assert message in done.stderr.replace("\n", "")
         assert "Traceback" not in done.stderr
-    results = [json.loads(path.read_text()) for path in tmp_path.glob("outputs/conala/*/result.json")]
-    assert [result["status"] for result in results] == ["failed", "failed"]
-    assert all(result["error"] for result in results)
+    runs = [Run(path) for path in (tmp_path / "outputs" / "conala").iterdir()]
+    assert [run.read_result()["status"] for run in runs] == ["failed", "failed"]
+    assert all(run.read_result()["error"] for run in runs)
+    assert [read_offline(run.directory)["exit_code"] for run in runs] == [1, 1]
 
 
+@pytest.mark.slow
 def test_the_stack_trace_is_shown_on_request(tmp_path: Path) -> None:
     done = attnlab("predict", "nowhere", "--traceback", folder=tmp_path)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_token_outside_the_vocabulary_and_an_empty_line(trained: Run, folder: Path) -> None:
     strange = attnlab("predict", str(trained.directory), folder=folder, stdin="3 99\n")
     assert strange.returncode == 1
@@ -269,6 +353,7 @@ def test_a_token_outside_the_vocabulary_and_an_empty_line(trained: Run, folder: 
     assert "line 2 of standard input is empty" in empty.stderr
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cut_short_is_named(trained: Run, tmp_path: Path) -> None:
     short = tmp_path / "short.ckpt"
     short.write_bytes(trained.best.read_bytes()[:5000])
@@ -278,6 +363,7 @@ def test_a_checkpoint_cut_short_is_named(trained: Run, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     words = [*TINY_REVERSE, "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd", "logger=none"]
     done = attnlab("train", *words, "trainer.gradient_clip_val=null", "scheduler=constant", folder=tmp_path)

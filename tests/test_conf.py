@@ -16,7 +16,7 @@ from attnlab.compose import CONF, all_keys, apply_overrides, suggest
 from attnlab.data.corpus import Corpus
 from attnlab.errors import UserError
 from attnlab.runs import identify, prepare
-from attnlab.tracking import finish_wandb
+from attnlab.tracking import MetricsFile, finish_wandb
 
 TINY = (
     "embedding.size=8",
@@ -126,15 +126,17 @@ def test_every_callback_and_logger_is_built(option: str, composed: Callable[...,
     run = prepare(config)
     vocabularies = build.build_vocabularies(config, build.build_corpus(config))
     loggers = build.build_loggers(config, run)
-    callbacks = build.build_callbacks(config, run, vocabularies, terminal=True)
+    metrics = MetricsFile(run.metrics)
+    callbacks = build.build_callbacks(config, run, vocabularies, metrics, terminal=True)
     names = {type(part).__name__ for part in (*loggers, *callbacks)}
-    finish_wandb(loggers, failed=False)
+    finish_wandb(0)
     expected = {
-        "callbacks=default": {"Pictures"},
+        "callbacks=default": {"Pictures", "AttentionWeights"},
+        "callbacks=averaging": {"Pictures", "EarlyStopping", "WeightAveraging"},
         "callbacks=early_stopping": {"Pictures", "EarlyStopping"},
-        "logger=wandb": {"WandbLogger"},
+        "logger=wandb": {"ForgivingWandbLogger"},
         "logger=tensorboard": {"TensorBoardLogger"},
-        "logger=many": {"WandbLogger", "TensorBoardLogger"},
+        "logger=many": {"ForgivingWandbLogger", "TensorBoardLogger"},
     }
     assert expected.get(option, set()) <= names
 
@@ -143,8 +145,12 @@ def test_every_callback_and_logger_is_built(option: str, composed: Callable[...,
 def test_every_kind_of_data_trains(
     option: str, composed: Callable[..., DictConfig], parallel: Path, conala: Path
 ) -> None:
-    path = {"data=pairs": [f"data.path={parallel}"], "data=conala": [f"data.path={conala}"]}
-    module, data = build_all(composed(*TINY, option, *path.get(option, SYNTHETIC)))
+    path = SYNTHETIC
+    if option == "data=pairs":
+        path = (f"data.path={parallel}",)
+    elif option.startswith("data=conala"):
+        path = (f"data.path={conala}", "data.near_duplicates=null")  # they are all alike
+    module, data = build_all(composed(*TINY, option, *path))
     trainer = Trainer(max_epochs=1, logger=False, **QUIET)
     trainer.fit(module, datamodule=data)
     assert float(trainer.callback_metrics["val/loss"]) > 0
@@ -262,3 +268,23 @@ def test_english_german_reads_every_form_of_the_export(
     longest = [max(data.examples(split).source_lengths) for split in ("train", "val", "test")]
     assert max(longest) == 20
     assert max(max(data.examples(split).target_lengths) for split in ("train", "val", "test")) == 21
+
+
+@pytest.mark.parametrize(
+    ("attention", "words"),
+    [
+        ("additive", []),
+        ("additive", ["decoder=luong"]),
+        ("general", ["decoder=gnmt"]),
+        ("additive", ["encoder=gru", "readout=maxout", "decoder.layers=2"]),
+        ("dot", ["readout.tied=true"]),
+    ],
+)
+def test_no_attention_can_have_the_parameters_of_attention(
+    attention: str, words: list[str], composed: Callable[..., DictConfig]
+) -> None:
+    attentive, _ = build_all(composed(*SYNTHETIC, *words, f"attention={attention}"))
+    matching = ["attention=none_matched", f"attention@attention.match={attention}"]
+    matched, _ = build_all(composed(*SYNTHETIC, *words, *matching))
+    assert matched.network.decoder.attention.context_size == 0
+    assert matched.network.parameter_count == pytest.approx(attentive.network.parameter_count, rel=0.01)

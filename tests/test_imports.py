@@ -19,20 +19,56 @@ MAY_IMPORT = {
     "compose": {"errors"},
     "schedules": set(),
     "figures": set(),
+    "attended": {"runs"},
     "nn": {"types"},
     "data": {"types", "errors"},
     "search": {"types", "nn"},
-    "metrics": {"types", "errors"},
+    "metrics": {"types", "errors", "data"},
     "tracking": {"runs"},
     "checkpoints": {"data", "errors"},
-    "module": {"types", "data", "metrics", "nn", "schedules", "search"},
-    "callbacks": {"data", "errors", "figures", "module", "runs", "tracking", "types"},
-    "build": {"callbacks", "checkpoints", "data", "errors", "metrics", "module", "nn", "runs"},
-    "train": {"build", "callbacks", "checkpoints", "metrics", "runs", "tracking"},
+    "rerank": {"types", "data"},
+    "module": {"types", "data", "metrics", "nn", "rerank", "schedules", "search"},
+    "callbacks": {"attended", "data", "errors", "figures", "module", "runs", "tracking", "types"},
+    "build": {"callbacks", "checkpoints", "data", "errors", "metrics", "module", "nn", "runs", "tracking"},
+    "train": {"build", "callbacks", "checkpoints", "errors", "metrics", "runs", "tracking"},
     "evaluate": {"build", "callbacks", "compose", "data", "errors", "figures", "metrics", "module", "runs"},
-    "predict": {"build", "data", "errors", "figures", "nn", "runs", "search", "types"},
-    "worker": {"build", "callbacks", "errors", "runs", "train"},
-    "cli": {"compose", "errors", "evaluate", "predict", "runs"},
+    "terminal": {"figures"},
+    "report": {"attended", "dashboard", "errors", "figures", "metrics", "runs"},
+    "predict": {
+        "attended",
+        "build",
+        "data",
+        "errors",
+        "figures",
+        "nn",
+        "report",
+        "rerank",
+        "runs",
+        "search",
+        "terminal",
+        "types",
+    },
+    "launch": {"errors", "runs"},
+    "slots": {"errors"},
+    "jobs": {"errors", "launch", "runs"},
+    "dispatch": {"errors", "jobs", "launch", "runs", "slots"},
+    "check": {"build", "data", "errors", "launch", "runs"},
+    "worker": {"build", "callbacks", "errors", "launch", "runs", "tracking", "train"},
+    "bench": {
+        "build",
+        "compose",
+        "data",
+        "errors",
+        "module",
+        "nn",
+        "runs",
+        "schedules",
+        "search",
+        "types",
+    },
+    "dashboard": {"errors"},
+    "tune": {"compose", "errors", "jobs", "launch", "runs"},
+    "cli": {"bench", "compose", "errors", "evaluate", "jobs", "launch", "predict", "report", "tune"},
 }
 """What each part of the package may import of the others; each may import itself."""
 
@@ -64,7 +100,28 @@ def test_there_are_no_circles() -> None:
         waiting = {name: needs for name, needs in waiting.items() if name not in ready}
 
 
-@pytest.mark.parametrize("module", ["attnlab", "attnlab.cli", "attnlab.compose", "attnlab.runs"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "attnlab",
+        "attnlab.cli",
+        "attnlab.compose",
+        "attnlab.runs",
+        "attnlab.report.command",
+        "attnlab.dispatch",
+        "attnlab.tune",
+        "attnlab.dashboard",
+        "hydra_plugins.attnlab_slots_launcher",
+    ],
+)
 def test_the_composing_side_imports_no_torch(module: str) -> None:
     code = f"import sys, {module}; assert 'torch' not in sys.modules and 'lightning' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_worker_starts_without_what_its_run_may_not_need() -> None:
+    code = "import sys, attnlab.train; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    late = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.bench"}
+    assert not late & set(done.stdout.split())

@@ -7,6 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from commands import TINY_REVERSE, attnlab
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -14,6 +16,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 OWN, ALONE = EXAMPLES
 
 
+@pytest.mark.slow
 def test_a_mechanism_of_ones_own_trains_and_predicts(tmp_path: Path) -> None:
     (tmp_path / "cosine.py").write_text(OWN)
     (command,) = re.findall(r"^attnlab (train .*cosine.Cosine.*)$", README, re.MULTILINE)

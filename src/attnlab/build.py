@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import warnings
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from lightning import Callback, Trainer
-from lightning.pytorch.callbacks import (
-    LearningRateMonitor,
-    ModelCheckpoint,
-    RichModelSummary,
-    RichProgressBar,
-)
+from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary, RichProgressBar
 from lightning.pytorch.loggers import Logger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from attnlab import callbacks, checkpoints
 from attnlab.data.batching import Examples, encode
@@ -25,13 +24,16 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenizers import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
+from attnlab.metrics.conala import parses
 from attnlab.metrics.scores import EVERY
 from attnlab.module import Seq2SeqModule
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.override import INTERVENTIONS, override
 from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs import Run
+from attnlab.tracking import MetricsFile
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
@@ -60,6 +62,13 @@ def build_corpus(config: DictConfig) -> Corpus:
     return corpus
 
 
+def build_preparation(config: DictConfig) -> Callable[[str], Pair]:
+    """What makes a pair, still without its target, of a source as a user types it."""
+    node = config.data.get("preparation")
+    prepare: Callable[[str], Pair] = partial(Pair, target="") if node is None else construct(node)
+    return prepare
+
+
 def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
     """Tokenizers of both sides, trained on the training split alone."""
     return train_vocabularies(
@@ -77,6 +86,7 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
         corpus=corpus,
         vocabularies=vocabularies,
         seed=config.seed,
+        cache=Path(config.paths.cache).expanduser() / "encoded",
     )
     return data
 
@@ -96,6 +106,8 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     """Embeddings, encoder, bridge, attention, decoder and readout."""
+    if "match" in config.attention:
+        config = match_parameters(config, vocabularies)
     embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
     source_embedding = TokenEmbedding(
         vocabulary_size=vocabularies.source.size, word_dropout=config.embedding.word_dropout, **embedding
@@ -149,16 +161,45 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
 
-def build_overrides(config: DictConfig, attention: Attention) -> dict[str, Attention]:
+def match_parameters(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
+    """The configuration whose decoder is widened until it has the parameters of `attention.match`.
+
+    A network without attention is a smaller one: what it lacks may be size alone. This is the baseline that
+    lacks only the attention, to the nearest width.
+    """
+    matched = config.copy()
+
+    def parameters(attention: DictConfig, size: int) -> int:
+        matched.attention, matched.decoder.size = attention, size
+        with torch.device("meta"):  # counted, not made
+            return build_network(matched, vocabularies).parameter_count
+
+    wanted = parameters(config.attention.match, config.decoder.size)
+    own = OmegaConf.masked_copy(config.attention, [key for key in config.attention if key != "match"])
+    sizes = range(1, 64 * config.decoder.size)
+    above = bisect_left(sizes, wanted, key=lambda size: parameters(own, size))
+    matched.decoder.size = min(
+        sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(parameters(own, size) - wanted)
+    )
+    return matched
+
+
+def build_overrides(config: DictConfig, network: Seq2Seq) -> dict[str, Attention]:
     """The attention under each intervention that `attention_override` asks for, by the intervention's name.
 
     Raises:
-        UserError: if there is no such intervention, or the attention has no weights to replace.
+        UserError: if there is no such intervention, the attention has no weights to replace, or there are
+            several networks.
     """
     asked = config.attention_override
     if asked not in (None, "all", *INTERVENTIONS):
         raise UserError(f"attention_override={asked}: choose from {', '.join(INTERVENTIONS)}, all")
+    if asked is None:
+        return {}
+    if isinstance(network, Ensemble):
+        raise UserError(f"attention_override={asked} changes one network: give one run")
     chosen = [how for how in INTERVENTIONS if asked in (how, "all")]
+    attention = network.decoder.attention
     try:
         return {how: override(attention, how, seed=config.seed) for how in chosen}
     except ValueError as error:
@@ -181,9 +222,19 @@ def build_module(
         coverage_weight=config.loss.coverage,
         beam_size=config.search.beam_size,
         length_penalty=config.search.length_penalty,
+        **build_ranking(config),
         max_length=config.search.max_length,
         scores=(*EVERY, *corpus.scores),
     )
+
+
+def build_ranking(config: DictConfig) -> dict[str, Any]:
+    """How what a beam found is put in another order: arguments of `rerank`."""
+    # Checkpoints from before these settings lack them
+    return {
+        "coverage_penalty": config.search.get("coverage_penalty", 0.0),
+        "accepts": parses if config.search.get("prefer_python", False) else None,
+    }
 
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
@@ -193,30 +244,25 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
 
 
 def build_callbacks(
-    config: DictConfig, run: Run, vocabularies: Vocabularies, *, terminal: bool
+    config: DictConfig, run: Run, vocabularies: Vocabularies, metrics: MetricsFile, *, terminal: bool
 ) -> list[Callback]:
     """What every run has, and what the callbacks group adds."""
     contents = checkpoints.describe(config, vocabularies, run.hash)
-    best = {"filename": "best", "monitor": config.checkpoint.monitor, "mode": config.checkpoint.mode}
+    interruption = callbacks.Interruption()
     shown: list[Callback] = [RichProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
     return [
+        callbacks.LastCheckpoint(run, metrics, interruption, every_minutes=config.checkpoint.every_minutes),
+        interruption,
         *shown,
         callbacks.EpochLog(),
         callbacks.Guard(),
         callbacks.Reproducible(config.seed),
-        callbacks.Interruption(run.last),
         callbacks.CheckpointContents(contents),
         callbacks.Throughput(),
         callbacks.Predictions(run.predictions),
         LearningRateMonitor(logging_interval="step"),
         *(construct(node, run=run) for node in config.callbacks.values()),
-        ModelCheckpoint(dirpath=run.checkpoints, enable_version_counter=False, **best),
-        ModelCheckpoint(
-            dirpath=run.checkpoints,
-            enable_version_counter=False,
-            filename="last",
-            save_on_train_epoch_end=True,
-        ),
+        callbacks.BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
     ]
 
 
@@ -248,6 +294,31 @@ def restore_network(path: Path) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
     weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
     network.load_state_dict(weights)
     return config, vocabularies, network.eval()
+
+
+def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+    """The network of one checkpoint, or the ensemble of several; the configuration is that of the first.
+
+    An ensemble is a `Seq2Seq` to whoever decodes with it, but has no parts such as a decoder.
+
+    Raises:
+        UserError: if they cannot speak with one voice: their vocabularies differ, or what they read.
+    """
+    config, vocabularies, first = restore_network(paths[0])
+    members = [first]
+    for path in paths[1:]:
+        other, others, network = restore_network(path)
+        if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
+            raise UserError(f"{path} has other vocabularies than {paths[0]}: an ensemble shares them")
+        for setting in ("copying", "source_end"):
+            if other.batching[setting] != config.batching[setting]:
+                raise UserError(
+                    f"{path} was trained with batching.{setting}={other.batching[setting]}, {paths[0]} was "
+                    "not: an ensemble reads one and the same batch"
+                )
+        members.append(network)
+    network = first if len(members) == 1 else cast(Seq2Seq, Ensemble(members).eval())
+    return config, vocabularies, network
 
 
 def quieten_lightning() -> None:

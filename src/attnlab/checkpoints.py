@@ -2,13 +2,18 @@
 
 A checkpoint holds plain dicts and tensors. Beside what Lightning keeps (weights, optimizer, loops, callbacks)
 it holds under "attnlab" the configuration and the vocabularies, so that it can predict by itself.
+
+The file is a zip archive, which carries a CRC-32 of each of its entries. torch does not look at them when it
+reads; `load` does. `unzip -t FILE` does the same by hand.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.data.tokenizers import Tokenizer, Vocabularies
 from attnlab.errors import UserError
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = (
+    RuntimeError,  # NotImplementedError is one: a method of compression that there is not
+    EOFError,
+    OSError,
+    ValueError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading a file that is damaged, or no checkpoint, may raise."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -51,19 +69,50 @@ def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
     """Read a checkpoint.
 
     Raises:
-        UserError: if the file is missing, cut short or holds anything but plain values and tensors.
+        UserError: if the file is missing, cut short, damaged, or holds anything but plain values and tensors.
     """
     try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"{damaged} is not what was written")
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: give a run directory or a checkpoint file") from None
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise UserError(
-            f"{path} cannot be read, it is cut short or no checkpoint: delete it and train again ({error})"
+            f"{path} cannot be read, it is cut short, damaged or no checkpoint: train again with force=true "
+            f"({error})"
         ) from error
     if not isinstance(checkpoint, dict):
         raise UserError(f"{path} is no checkpoint: it holds a {type(checkpoint).__name__}")
     return checkpoint
+
+
+def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The first of some checkpoints that is whole, with what it holds; None where there is none at all.
+
+    Those before it are named, and moved aside so that they never take the place of the one to fall back on.
+
+    Raises:
+        UserError: if there are some, and none is whole.
+    """
+    unreadable: list[Path] = []
+    for path in filter(Path.is_file, paths):
+        try:
+            checkpoint = load(path)
+        except UserError as error:
+            log.debug("%s", error)
+            unreadable.append(path)
+            continue
+        for other in unreadable:
+            log.warning("%s is damaged: going on from the one before it, %s", other, path.name)
+            other.replace(other.with_suffix(".damaged"))
+        return path, checkpoint
+    if unreadable:
+        names = " and ".join(path.name for path in unreadable)
+        raise UserError(f"{names} in {unreadable[0].parent} cannot be read: force=true starts over")
+    return None
 
 
 def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The door: `attnlab train | evaluate | predict`. Composes configurations and starts workers; never trains.
+"""The door: `attnlab COMMAND`. Composes configurations and starts workers; never trains.
 
 Heavy imports come late, inside the commands that need them.
 """
@@ -6,12 +6,10 @@ Heavy imports come late, inside the commands that need them.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from attnlab import __version__
 from attnlab.errors import UserError
@@ -20,26 +18,17 @@ HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequen
 
   attnlab train [OVERRIDE ...]              train a run, score it, draw what it looked at
   attnlab train -m [OVERRIDE=a,b ...]       the same for every combination of a sweep
+  attnlab tune [OVERRIDE ...]               search settings, with a run for each trial
   attnlab evaluate RUN [OVERRIDE ...]       score a trained run, with other data or another search
   attnlab predict RUN [OPTION ...]          translate lines from standard input to standard output
+  attnlab report PATH ... [-o FILE.html]    compare the runs under the paths: statistics, tables, one page
+  attnlab bench [OVERRIDE ...]              time training steps and decoding
 
 RUN is a run directory (outputs/NAME/VARIANT-seedN-HASH) or a checkpoint file.
 OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=reverse_published.
 attnlab COMMAND --help says more; attnlab train --cfg job shows every setting.
 --traceback shows the stack trace of an error.
 """
-
-TORCH_DISTRIBUTED = (
-    "LOCAL_RANK",
-    "RANK",
-    "NODE_RANK",
-    "GROUP_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
-"""What must not leak into a worker, which would take itself for a rank of somebody else's training."""
 
 
 def main() -> None:
@@ -51,8 +40,11 @@ def run(words: list[str]) -> int:
     """Run a command given as words; returns the exit code."""
     commands: dict[str, Callable[[list[str]], int]] = {
         "train": train,
+        "tune": tune,
         "evaluate": evaluate,
         "predict": predict,
+        "report": report,
+        "bench": bench,
     }
     traceback = "--traceback" in words or os.environ.get("HYDRA_FULL_ERROR") == "1"
     words = [word for word in words if word != "--traceback"]
@@ -81,85 +73,55 @@ def run(words: list[str]) -> int:
 
 
 def train(words: list[str]) -> int:
-    """`attnlab train`: Hydra composes, a worker trains each run; returns the worst exit code of them."""
+    """`attnlab train`: Hydra composes, a worker trains each run. A sweep ends in a table of its jobs."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
+    from rich.console import Console
 
     from attnlab.compose import CONF, explain
+    from attnlab.jobs import FailedRunError, Jobs
+    from attnlab.launch import INTERRUPTED
 
-    codes = []
-
-    def launch(config: Any) -> float | None:
-        # A run that fails says so by its code: raised here, it would end the whole sweep it belongs to.
-        code, value = train_run(config)
-        codes.append(code)
-        return value
-
+    jobs = Jobs()
     # Hydra's own way with errors is to print several lines and leave; this makes it raise them instead.
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    # Launchers of ours have the names of their plugins' schemas, and are meant to be checked against them.
+    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
     sys.argv = ["attnlab train", *words]
+    os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     try:
-        hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(launch)()
+        hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
     except (HydraException, OmegaConfBaseException) as error:
         if os.environ.get("ATTNLAB_TRACEBACK"):
             raise
         print(f"attnlab: {explain(error)}", file=sys.stderr)
         return 2
-    return max(codes, default=0)
-
-
-def train_run(config: Any) -> tuple[int, float | None]:
-    """Train the run of a composed configuration in a worker, unless it is finished.
-
-    Returns:
-        The exit code, and the value of what the checkpoints are chosen by, for a sweeper that searches.
-    """
-    from attnlab import runs
-
-    if config.attention_override is not None:
-        raise UserError(
-            "attention_override is for a trained run: attnlab evaluate RUN "
-            f"attention_override={config.attention_override}"
-        )
-    run = runs.prepare(config)
-    if run.read_result().get("status") == "finished":
-        print(f"finished already: {run.directory}")
-        for name, value in run.read_result()["metrics"].items():
-            print(f"  {name:24} {value:.4f}")
-        print("force=true starts over")
-    else:
-        print(f"run directory  {run.directory}", flush=True)
-        code = start_worker(str(run.directory))
-        if code != 0:
-            return code, None
-    return 0, run.read_result()["metrics"].get(config.checkpoint.monitor)
-
-
-def start_worker(directory: str) -> int:
-    """Run `python -m attnlab.worker DIRECTORY` to its end, handing signals on; returns its exit code."""
-    environment = {key: value for key, value in os.environ.items() if key not in TORCH_DISTRIBUTED}
-    environment["ATTNLAB_COMMAND"] = " ".join(sys.argv)
-    command = [sys.executable, "-m", "attnlab.worker", directory]
-    # A session of its own: the terminal's Ctrl-C reaches this process alone, which hands it on in good order.
-    with subprocess.Popen(command, env=environment, start_new_session=True) as worker:
-
-        def hand_on(number: int, _: Any) -> None:
-            worker.send_signal(number)
-
-        before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            code = worker.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            _end_group(worker.pid)
-    if code < 0:
-        print(
-            f"attnlab: the run was killed by {signal.Signals(-code).name}; see {directory}", file=sys.stderr
-        )
+    except FailedRunError as error:
+        print(f"attnlab: {error}", file=sys.stderr)
         return 1
-    return code
+    except RuntimeError as error:
+        if not str(error).startswith("Unknown plugin class"):
+            raise
+        raise UserError("this launcher needs a package: pip install 'attnlab[slurm,ray]'") from error
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if jobs.sweeping and jobs.runs:
+            jobs.print_table(Console(soft_wrap=True))
+    return jobs.exit_code()
+
+
+def tune(words: list[str]) -> int:
+    """`attnlab tune [overrides]`."""
+    try:
+        from attnlab import tune as recipe
+    except ModuleNotFoundError as error:
+        if error.name != "optuna":
+            raise
+        raise UserError("attnlab tune needs Optuna: pip install 'attnlab[tune]'") from None
+
+    return recipe.main(words)
 
 
 def evaluate(words: list[str]) -> int:
@@ -176,9 +138,15 @@ def predict(words: list[str]) -> int:
     return recipe.main(words)
 
 
-def _end_group(group: int) -> None:
-    """End whatever a worker left running: loaders, ranks."""
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+def report(words: list[str]) -> int:
+    """`attnlab report PATH...`."""
+    from attnlab.report import command
+
+    return command.main(words)
+
+
+def bench(words: list[str]) -> int:
+    """`attnlab bench [overrides]`."""
+    from attnlab import bench as recipe
+
+    return recipe.main(words)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.errors import UserError
@@ -18,6 +19,24 @@ from attnlab.errors import UserError
 _PACKAGE = Path(__file__).resolve().parent
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
 """Where the groups lie: inside an installed package, or at the top of a checkout."""
+
+OmegaConf.register_new_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
+"""`${quick:a,b}` is a where `quick=true` is set, else b."""
+
+
+def compose_run(words: list[str]) -> DictConfig:
+    """The resolved configuration that `attnlab train` makes of these words.
+
+    Raises:
+        HydraException, OmegaConfBaseException: at a word that does not fit; `explain` says which in one line.
+    """
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", overrides=words, return_hydra_config=True)
+        HydraConfig.instance().set_config(config)  # ${hydra:runtime.choices.data} is looked up there
+        with read_write(config), open_dict(config):
+            del config["hydra"]
+        OmegaConf.resolve(config)
+    return config
 
 
 def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
@@ -73,9 +92,6 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     mistyped = re.search(r"Could not override '([^'@]+)'", text)
     if mistyped is None:
         return text
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        known = compose("train", return_hydra_config=True)
-    with open_dict(known):
-        del known["hydra"]
     key = mistyped[1]
+    known = compose_run(["+tune=default"] if key.startswith("tune.") else [])
     return f"no setting {key!r}{suggest(key, all_keys(known))} (attnlab train --cfg job shows all settings)"

@@ -1,4 +1,4 @@
-"""The one kind of error a user is meant to read."""
+"""The one kind of error a user is meant to read, and what is none."""
 
 
 class UserError(Exception):
@@ -7,3 +7,7 @@ class UserError(Exception):
     Commands print the message without a stack trace and exit with 1. Anything else that is raised is a
     fault of the program.
     """
+
+
+class InterruptedRunError(Exception):
+    """The run was asked to stop: nothing is wrong, and the same command goes on."""

@@ -27,9 +27,14 @@ def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_args(words)
     build.quieten_lightning()
-    run, checkpoint = locate(options.run)
-    config, vocabularies, network = build.restore_network(checkpoint)
-    config = apply_overrides(config, options.overrides)
+    settings = [word for word in options.words if "=" in word and not Path(word).expanduser().exists()]
+    located = [locate(word) for word in options.words if word not in settings]
+    if not located:
+        raise UserError("there is no RUN to score: give a run directory or a checkpoint file")
+    run, checkpoint = located[0]
+    others = [str(path) for _, path in located[1:]]
+    config, vocabularies, network = build.restore_networks([path for _, path in located])
+    config = apply_overrides(config, settings)
 
     corpus = build.build_corpus(config)
     split: Split = options.split or ("test" if corpus.test else "val")
@@ -37,11 +42,11 @@ def main(words: list[str]) -> int:
         raise UserError("this corpus has no test split: score the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
-    overrides = build.build_overrides(config, network.decoder.attention)
-    if config.attention_override != "all":
-        network.decoder.attention = overrides.pop(config.attention_override, network.decoder.attention)
+    overrides = build.build_overrides(config, network)
+    if config.attention_override in overrides:
+        network.decoder.attention = overrides.pop(config.attention_override)
 
-    folder = run.directory / "evaluations" / _name(split, options.overrides)
+    folder = run.directory / "evaluations" / _name(split, [*settings, *others])
     scores = _score(config, module, data, split, folder)
     lengths = _by_length(module, split)
     overridden = {}
@@ -50,7 +55,8 @@ def main(words: list[str]) -> int:
         overridden[how] = _score(config, module, data, split, folder / how)
     told = {
         "checkpoint": str(checkpoint),
-        "overrides": options.overrides,
+        "ensemble_with": others,
+        "overrides": settings,
         "split": split,
         "sentences": len(data.pairs(split)),
         "metrics": scores,
@@ -59,8 +65,8 @@ def main(words: list[str]) -> int:
     }
     if overridden:
         told["attention_override"] = {
-            how: {"metrics": others, "drops": {name: scores[name] - others[name] for name in others}}
-            for how, others in overridden.items()
+            how: {"metrics": changed, "drops": {name: scores[name] - changed[name] for name in changed}}
+            for how, changed in overridden.items()
         }
     write_atomically(folder / "result.json", json.dumps(told, indent=2) + "\n")
     figures.save(_curves(lengths), folder / "by_length.png")
@@ -136,21 +142,21 @@ def _curves(rows: list[LengthScores]) -> Figure:
     return figures.curves(series, x_label="source length, in tokens", y_label="score, of 100")
 
 
-def _name(split: str, overrides: list[str]) -> str:
-    """A folder for each split and set of overrides."""
-    if not overrides:
+def _name(split: str, words: list[str]) -> str:
+    """A folder for each split, set of overrides and ensemble."""
+    if not words:
         return split
-    return f"{split}-{hashlib.sha256(' '.join(sorted(overrides)).encode()).hexdigest()[:8]}"
+    return f"{split}-{hashlib.sha256(' '.join(sorted(words)).encode()).hexdigest()[:8]}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="attnlab evaluate", description=__doc__, allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
     parser.add_argument(
-        "overrides",
-        metavar="OVERRIDE",
-        nargs="*",
-        help="settings to change: data.path=FILE search.beam_size=5",
+        "words",
+        metavar="RUN | OVERRIDE",
+        nargs="+",
+        help="a run directory or a checkpoint file (of several the probabilities are averaged), and settings "
+        "to change: data.path=FILE search.beam_size=5",
     )
     parser.add_argument(
         "--split", choices=("val", "test"), help="default: test, or val where there is no test split"

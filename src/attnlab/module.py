@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torchmetrics import MeanMetric
 
 from attnlab.data.batching import aligned
 from attnlab.data.corpus import Pair
@@ -20,6 +21,7 @@ from attnlab.metrics.attention import AttentionScores
 from attnlab.metrics.scores import Sample, Samples, TokenScores, score
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
+from attnlab.rerank import rerank
 from attnlab.schedules import TeacherForcing, draw_forced
 from attnlab.search import beam, greedy
 from attnlab.types import PAD, Batch, Hypotheses
@@ -43,6 +45,8 @@ class Seq2SeqModule(lightning.LightningModule):
         coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
         beam_size: hypotheses kept in search; 1 is greedy.
         length_penalty: exponent of the length that beam scores are divided by.
+        coverage_penalty: β of the part of a beam score that asks for every source token to be looked at.
+        accepts: which texts a beam prefers to all others; None for no preference.
         max_length: longest output, in tokens.
         scores: names of the scores of decoded texts, of `attnlab.metrics.scores.SCORES`.
     """
@@ -61,6 +65,8 @@ class Seq2SeqModule(lightning.LightningModule):
         coverage_weight: float = 0.0,
         beam_size: int = 1,
         length_penalty: float = 1.0,
+        coverage_penalty: float = 0.0,
+        accepts: Callable[[str], bool] | None = None,
         max_length: int = 100,
         scores: Sequence[str] = (),
     ) -> None:
@@ -76,8 +82,11 @@ class Seq2SeqModule(lightning.LightningModule):
         self.coverage_weight = coverage_weight
         self.beam_size = beam_size
         self.length_penalty = length_penalty
+        self.coverage_penalty = coverage_penalty
+        self.accepts = accepts
         self.max_length = max_length
         self.scores = tuple(scores)
+        self.train_loss = MeanMetric(nan_strategy="disable")  # over the tokens of the epoch so far
         self.token_scores = TokenScores()
         self.attention_scores = AttentionScores()
         self.samples = Samples()
@@ -98,16 +107,23 @@ class Seq2SeqModule(lightning.LightningModule):
         real = batch.labels != PAD  # [B, T]
         return decoded, self.network.read_out(decoded, batch.copies, real), batch.labels[real]
 
-    def search(self, batch: Batch) -> Hypotheses:
-        """Decode the sources alone, greedily or with a beam."""
+    def search(self, batch: Batch, pairs: Sequence[Pair]) -> Hypotheses:
+        """Decode the sources alone, greedily or with a beam; `pairs` are the batch's, in its order."""
         if self.beam_size == 1:
             return greedy(self.network, batch, max_length=self.max_length)
-        return beam(
+        found = beam(
             self.network,
             batch,
             size=self.beam_size,
             max_length=self.max_length,
             length_penalty=self.length_penalty,
+        )
+        return rerank(
+            found,
+            pairs,
+            write=self.vocabularies.write,
+            coverage_penalty=self.coverage_penalty,
+            accepts=self.accepts,
         )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -116,9 +132,8 @@ class Seq2SeqModule(lightning.LightningModule):
         decoded, logits, labels = self.decode(batch, forced)
         loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.label_smoothing)
         self.log("train/loss", loss, on_step=True, on_epoch=False, prog_bar=True)
-        self.log(
-            "train/loss_epoch", loss, on_step=False, on_epoch=True, batch_size=len(labels), sync_dist=True
-        )
+        self.train_loss.update(loss.detach(), weight=len(labels))
+        self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
         if self.coverage_weight > 0:
             repeated = coverage_loss(decoded.weights, batch.labels != PAD)
             self.log("train/coverage_loss", repeated, on_step=True, on_epoch=False)
@@ -141,6 +156,17 @@ class Seq2SeqModule(lightning.LightningModule):
         """Log the scores of the test split."""
         self._log_scores("test")
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what the epoch has come to, which Lightning would begin anew."""
+        own = torch.stack([self.train_loss.mean_value, self.train_loss.weight])
+        everyone: Any = self.all_gather(own)  # [2], or [ranks, 2] where there are several
+        checkpoint["train_loss"] = everyone.reshape(-1, 2)  # [ranks, 2]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take it back, each rank its own."""
+        own = checkpoint["train_loss"][self.global_rank :: self.trainer.world_size].sum(0)  # [2]
+        self.train_loss.mean_value, self.train_loss.weight = own.unbind()
+
     def configure_optimizers(self) -> Any:
         """The optimizer, and its scheduler."""
         optimizer = self.make_optimizer(self.parameters())
@@ -160,6 +186,22 @@ class Seq2SeqModule(lightning.LightningModule):
             },
         }
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm in as few passes as can be, and with fused optimizers too.
+
+        Lightning refuses those in mixed precision, since they divide fp16's gradients by their scale
+        themselves, after the clipping. In bf16 there is no scale.
+        """
+        if gradient_clip_val and gradient_clip_algorithm == "norm" and self.trainer.precision != "16-mixed":
+            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val, foreach=True)
+        else:
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
     def _evaluate(self, batch: Batch, split: Split) -> None:
         decoded, logits, labels = self.decode(batch)
         self.token_scores.update(logits, labels)
@@ -168,12 +210,15 @@ class Seq2SeqModule(lightning.LightningModule):
         gold = aligned(batch, [pair.alignment for pair in pairs])
         # What predicts EOS need not look anywhere
         self.attention_scores.update(decoded.weights, batch.target_text, batch.source_text, gold)
-        found = zip(indices, pairs, self.search(batch).tokens, strict=True)
+        found = zip(indices, pairs, self.search(batch, pairs).tokens, strict=True)
         self.samples.update([self._sample(index, pair, best[0]) for index, pair, best in found])
 
     def _sample(self, index: int, pair: Pair, hypothesis: list[int]) -> Sample:
-        reference = self.vocabularies.target.clean(pair.target)
-        return Sample(index, pair.source, reference, self.vocabularies.decode(hypothesis, pair.source))
+        reference = pair.reference
+        if reference is None:
+            reference = self.vocabularies.target.clean(pair.target)
+        text = self.vocabularies.write(hypothesis, pair)
+        return Sample(index, pair.source, reference, text, pair.quoted)
 
     def _log_scores(self, split: Split) -> None:
         self.outputs = self.samples.compute()

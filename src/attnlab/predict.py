@@ -8,16 +8,20 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Console
 
-from attnlab import figures
-from attnlab.build import encode_pairs, restore_network
+from attnlab import attended, figures, terminal
+from attnlab.build import build_preparation, build_ranking, encode_pairs, restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenizers import Vocabularies
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.report import page
+from attnlab.report.explorer import Output, Sentence
+from attnlab.rerank import rerank
 from attnlab.runs import locate
 from attnlab.search import beam
 from attnlab.types import Batch
@@ -25,13 +29,15 @@ from attnlab.types import Batch
 BATCH = 64
 """Sentences searched together."""
 
-FORMATS = (".png", ".svg", ".jsonl")
+FORMATS = (".png", ".svg", ".jsonl", ".html")
+TERMINAL = Path("-")
 
 
 class Prediction(NamedTuple):
     """One hypothesis for one line."""
 
     line: int  # from 1
+    source_text: str  # the line
     rank: int  # from 1, best first
     score: float  # log-probability, divided by the length to the power of the length penalty
     source: list[str]  # tokens
@@ -44,45 +50,56 @@ def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_args(words)
     drawing = None if options.attention is None else Path(options.attention)
-    if drawing is not None and drawing.suffix not in FORMATS:
-        raise UserError(f"--attention {drawing}: end the name in one of {', '.join(FORMATS)}")
-    _, checkpoint = locate(options.run)
-    config, vocabularies, network = restore_network(checkpoint)
+    if drawing not in (None, TERMINAL) and drawing.suffix not in FORMATS:
+        raise UserError(
+            f"--attention {drawing}: end the name in one of {', '.join(FORMATS)}, or give - for the terminal"
+        )
+    checkpoints = [locate(path)[1] for path in options.runs]
+    config, vocabularies, network = restore_networks(checkpoints)
+    prepare = build_preparation(config)
     beam_size = options.beam or config.search.beam_size
     if options.nbest > beam_size:
         raise UserError(f"--nbest {options.nbest} needs a beam at least as wide: add --beam {options.nbest}")
     if drawing is not None and drawing.suffix == ".jsonl":
         drawing.write_text("")
 
+    explored: list[Prediction] = []
     lines = enumerate((line.rstrip("\r\n") for line in sys.stdin), start=1)
     while numbered := list(islice(lines, 1 if sys.stdin.isatty() else BATCH)):
         for number, line in numbered:
             if not line.strip():
                 raise UserError(f"line {number} of standard input is empty: there is nothing to translate")
-        examples = encode_pairs(config, vocabularies, [Pair(line, "") for _, line in numbered])
+        pairs = [prepare(line) for _, line in numbered]
+        examples = encode_pairs(config, vocabularies, pairs)
         for prediction in predict(
             examples[list(range(len(numbered)))],
-            numbered,
+            [(number, pair) for (number, _), pair in zip(numbered, pairs, strict=True)],
             network=network,
             vocabularies=vocabularies,
             beam_size=beam_size,
             nbest=options.nbest,
             length_penalty=config.search.length_penalty,
             max_length=config.search.max_length,
+            **build_ranking(config),
         ):
             text = prediction.text.replace("\n", "\\n")
             print(
                 text if options.nbest == 1 else f"{prediction.line}\t{prediction.score:.4f}\t{text}",
                 flush=True,
             )
-            if drawing is not None:
+            if drawing is not None and drawing.suffix == ".html":
+                explored.append(prediction)
+            elif drawing is not None:
                 _draw(drawing, prediction)
+    if explored:
+        assert drawing is not None
+        _explore(drawing, explored, config.variant)
     return 0
 
 
 def predict(
     batch: Batch,
-    lines: list[tuple[int, str]],
+    lines: list[tuple[int, Pair]],
     *,
     network: Seq2Seq,
     vocabularies: Vocabularies,
@@ -90,26 +107,39 @@ def predict(
     nbest: int,
     length_penalty: float,
     max_length: int,
+    **ranking: Any,
 ) -> Iterator[Prediction]:
-    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` are their numbers and texts."""
+    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` are their numbers and pairs.
+
+    `ranking` are arguments of `rerank`.
+    """
     found = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
-    for row, (line, text) in enumerate(lines):
+    found = rerank(found, [pair for _, pair in lines], write=vocabularies.write, **ranking)
+    for row, (line, pair) in enumerate(lines):
         source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
         hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
         for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
             yield Prediction(
                 line=line,
+                source_text=pair.source,
                 rank=rank,
                 score=score,
                 source=source,
-                target=[*vocabularies.tokens(tokens, text), "<eos>"],
-                text=vocabularies.decode(tokens, text),
+                target=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
+                text=vocabularies.write(tokens, pair),
                 weights=weights.numpy(),
             )
 
 
 def _draw(path: Path, prediction: Prediction) -> None:
-    """Add to a .jsonl file, or draw a picture with the line's number in its name: attention-1.png."""
+    """Show in the terminal, add to a .jsonl file, or draw a picture named after the line: attention-1.png."""
+    if path == TERMINAL:
+        console = Console(highlight=False)
+        for line in terminal.heatmap(
+            prediction.weights, prediction.source, prediction.target, width=console.width
+        ):
+            console.print(line, soft_wrap=True)
+        return
     if path.suffix == ".jsonl":
         with path.open("a", encoding="utf-8") as file:
             record = {**prediction._asdict(), "weights": prediction.weights.round(4).tolist()}
@@ -120,9 +150,33 @@ def _draw(path: Path, prediction: Prediction) -> None:
     figures.save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
 
 
+def _explore(path: Path, predictions: list[Prediction], variant: str) -> None:
+    """Write the page of all lines, their hypotheses side by side."""
+    ranks = range(1, max(prediction.rank for prediction in predictions) + 1)
+    found = {(prediction.line, prediction.rank): prediction for prediction in predictions}
+    sentences = []
+    for line in dict.fromkeys(prediction.line for prediction in predictions):
+        outputs = [_output(found.get((line, rank))) for rank in ranks]
+        sentences.append(Sentence(found[line, 1].source_text, None, outputs))
+    names = [variant if len(ranks) == 1 else f"{variant} · {rank}" for rank in ranks]
+    page.write_sentences(sentences, names, "Attention", path)
+
+
+def _output(prediction: Prediction | None) -> Output | None:
+    if prediction is None:
+        return None
+    weights = attended.pack(prediction.weights)
+    return Output(prediction.text, prediction.target, prediction.source, weights, prediction.score)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="attnlab predict", description=__doc__, allow_abbrev=False)
-    parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="a run directory or a checkpoint file; several decode together, by their mean probabilities",
+    )
     parser.add_argument(
         "--beam", type=_positive, metavar="K", help="hypotheses kept in search (default: the run's)"
     )
@@ -132,7 +186,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--attention",
         metavar="FILE",
-        help="write the weights: a .png or .svg picture a line, or all of them as numbers in a .jsonl file",
+        help="write the weights: all lines in a .html page to explore, a .png or .svg picture a line, or "
+        "numbers in a .jsonl file; - shows them in the terminal",
     )
     return parser
 

@@ -7,7 +7,8 @@
         result.json        how the run stands, and its numbers
         metrics.csv        every number logged: epoch, step, metric, value
         train.log          what was said
-        checkpoints/       best.ckpt, last.ckpt
+        lock               held by the process that runs it
+        checkpoints/       best.ckpt, last.ckpt and the one before, previous.ckpt
         predictions/       what was decoded, a line an example
         figures/           heat maps and curves
         wandb/             Weights & Biases, offline until synced
@@ -17,12 +18,19 @@ Imports no torch: the process that composes configurations stays light.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -34,8 +42,11 @@ from attnlab.errors import UserError
 
 Status = Literal["running", "finished", "failed", "interrupted"]
 
-NOT_IDENTITY = ("force", "paths", "logger")
-"""Settings that say where things go and who is told, not what is computed."""
+NOT_IDENTITY = ("force", "quick", "paths", "logger", "data.cache", "checkpoint.every_minutes")
+"""Settings that say where things go, who is told, or what other settings are, not what is computed."""
+
+PATIENCE = 60.0
+"""How many seconds a run that is stopping is waited for."""
 
 PACKAGES = (
     "attnlab",
@@ -92,9 +103,19 @@ class Run:
         return self.checkpoints / "last.ckpt"
 
     @property
+    def previous(self) -> Path:
+        """The one before it."""
+        return self.checkpoints / "previous.ckpt"
+
+    @property
     def predictions(self) -> Path:
         """Folder of decoded splits."""
         return self.directory / "predictions"
+
+    @property
+    def attention(self) -> Path:
+        """The weights of the first sentences; see `attnlab.attended`."""
+        return self.predictions / "attention.jsonl"
 
     @property
     def figures(self) -> Path:
@@ -125,6 +146,40 @@ class Run:
         result: dict[str, Any] = json.loads(self.result.read_text())
         return result
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the directory against all other processes; the kernel lets go when this one ends, however.
+
+        Raises:
+            UserError: if another process holds it. One that is stopping, because what started it is gone, is
+                waited for.
+        """
+        # Not flock: data loaders, which are forks, would go on holding it when this process is killed.
+        deadline = time.monotonic() + PATIENCE
+        with (self.directory / "lock").open("a+", encoding="utf-8") as file:
+            while True:
+                try:
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as error:
+                    if error.errno not in (errno.EACCES, errno.EAGAIN):
+                        break  # a file system that knows no locks
+                    file.seek(0)
+                    holder = file.read().split()
+                    if not _is_stopping(*holder) or time.monotonic() > deadline:
+                        raise UserError(_in_use(self.directory, *holder)) from None
+                    time.sleep(0.1)
+            file.truncate(0)
+            file.write(f"{socket.gethostname()} {os.getpid()} {os.getppid()}\n")
+            file.flush()
+            yield
+
+    def tidy(self) -> None:
+        """Remove what a killed process left half-written."""
+        for folder in (self.directory, self.checkpoints, self.predictions, self.figures):
+            for path in folder.glob(".*.tmp"):
+                path.unlink()
+
     def write_result(self, status: Status, **values: Any) -> None:
         """Bring result.json up to date: new values over old, in one atomic step."""
         kept = {key: value for key, value in self.read_result().items() if key != "error"}
@@ -135,23 +190,40 @@ def identify(config: DictConfig) -> str:
     """Eight hexadecimal digits that are the same for the same resolved configuration."""
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
-    identity = {key: value for key, value in plain.items() if key not in NOT_IDENTITY}
-    identity["data"] = {key: value for key, value in plain["data"].items() if key != "cache"}
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps(identity(plain), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def identity(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Every setting a run follows from, by its dotted name: all but `NOT_IDENTITY`."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if name not in NOT_IDENTITY:
+            flat |= identity(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+def run_of(config: DictConfig) -> Run:
+    """The run of a configuration, whether or not it was ever started."""
+    name = f"{config.variant}-seed{config.seed}-{identify(config)}"
+    return Run(Path(config.paths.output).expanduser().absolute() / str(config.name) / name)
 
 
 def prepare(config: DictConfig) -> Run:
     """The run of a configuration, with its directory made and its config.yaml written.
 
     `force=true` removes what an earlier run of the same configuration left.
+
+    Raises:
+        UserError: if a process is at work there.
     """
-    name = f"{config.variant}-seed{config.seed}-{identify(config)}"
-    run = Run(Path(config.paths.output).expanduser().absolute() / str(config.name) / name)
-    if config.force and run.directory.exists():
-        shutil.rmtree(run.directory)
+    run = run_of(config)
     run.directory.mkdir(parents=True, exist_ok=True)
     plain = OmegaConf.to_container(config, resolve=True)
-    write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(plain)))
+    with run.lock():
+        if config.force:
+            _clear(run)
+        write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(plain)))
     return run
 
 
@@ -201,6 +273,31 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def _clear(run: Run) -> None:
+    """Remove all that a run left, but for the lock; first what says that it is finished."""
+    run.result.unlink(missing_ok=True)
+    for path in run.directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
+
+
+def _in_use(directory: Path, host: str = "another machine", pid: str = "?", *_: str) -> str:
+    return f"{directory} is in use by process {pid} on {host}: wait for it, or stop it"
+
+
+def _is_stopping(host: str = "", pid: str = "", starter: str = "") -> bool:
+    """Whether the process that holds a lock lost what started it, at which Linux tells a worker to stop."""
+    if host != socket.gethostname() or not sys.platform.startswith("linux"):
+        return False
+    try:
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return True  # gone since
+    return parent != starter
 
 
 def _git_commit() -> str | None:

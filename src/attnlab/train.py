@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
+from pathlib import Path
 
 from lightning import seed_everything
 from omegaconf import DictConfig
 
 from attnlab import build
+from attnlab.callbacks import LastCheckpoint
 from attnlab.callbacks.pictures import draw_curves
-from attnlab.checkpoints import load
+from attnlab.checkpoints import load, load_newest
+from attnlab.errors import UserError
 from attnlab.metrics.scores import signatures
 from attnlab.runs import Run
-from attnlab.tracking import MetricsFile, finish_wandb, peak_memory, read_metrics
+from attnlab.tracking import MetricsFile, peak_memory, read_metrics
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +24,15 @@ log = logging.getLogger(__name__)
 def train(config: DictConfig, run: Run) -> dict[str, float]:
     """Train, go back to the best checkpoint, score the validation and test splits, and draw.
 
-    Goes on from `last.ckpt` where there is one.
+    Goes on from `last.ckpt` where there is one, or from the one before if that is damaged, and ends as if it
+    had never stopped: see `LastCheckpoint`.
 
     Returns:
         The scores of the best checkpoint: `val/…`, `attention/…`, and `test/…` where there is a test split.
     """
-    started = time.time()
     seed_everything(config.seed, workers=True, verbose=False)
+    metrics = MetricsFile(run.metrics)
+    loggers = [metrics, *build.build_loggers(config, run)]  # first: what fails from here on fails there too
 
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
@@ -40,31 +44,18 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         *(len(split) for split in (corpus.train, corpus.val, corpus.test)),
         vocabularies.source.size,
         vocabularies.target.size,
-        f"{sum(parameter.numel() for parameter in network.parameters()):,}",
+        f"{network.parameter_count:,}",
     )
 
-    metrics = MetricsFile(run.metrics)
-    loggers = [metrics, *build.build_loggers(config, run)]
-    callbacks = build.build_callbacks(config, run, vocabularies, terminal=sys.stderr.isatty())
+    callbacks = build.build_callbacks(config, run, vocabularies, metrics, terminal=sys.stderr.isatty())
     trainer = build.build_trainer(config, run, loggers, callbacks)
-    failed = True
-    try:
-        checkpoint = run.last if run.last.is_file() else None
-        step = -1 if checkpoint is None else load(checkpoint)["global_step"]
-        metrics.rewind(step)
-        if checkpoint is not None:
-            log.info("going on from step %d", step)
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
-        seconds = time.time() - started
-        trainer.loggers = []  # the validation curve is whole: the best checkpoint's scores are no point of it
-        scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
-        trainer.loggers = loggers
-        if corpus.test:
-            scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
-        failed = False
-    finally:
-        if trainer.is_global_zero:
-            finish_wandb(loggers, failed=failed)
+    trainer.fit(module, datamodule=data, ckpt_path=_go_on(run, metrics))
+    seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
+    trainer.loggers = []  # the validation curve is whole: the best checkpoint's scores are no point of it
+    scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
+    trainer.loggers = loggers
+    if corpus.test:
+        scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
 
     if trainer.is_global_zero:
         draw_curves(read_metrics(run.metrics), run.figures)
@@ -72,9 +63,27 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             "finished",
             metrics=scores,
             signatures=signatures(module.scores),
-            parameters=sum(parameter.numel() for parameter in network.parameters()),
+            parameters=network.parameter_count,
             steps=trainer.global_step,
             seconds=seconds,
             peak_memory=peak_memory(),
         )
     return scores
+
+
+def _go_on(run: Run, metrics: MetricsFile) -> Path | None:
+    """The checkpoint to go on from, or None; metrics.csv is cut to what had been logged when it was saved."""
+    found = load_newest(run.last, run.previous)
+    if found is None:
+        metrics.rewind(0)
+        return None
+    path, checkpoint = found
+    if "resumption" not in checkpoint:
+        raise UserError(
+            f"{path} was saved by an earlier version, which left things out: force=true starts over"
+        )
+    if run.best.is_file():
+        load(run.best)  # better found damaged now than after the training
+    metrics.rewind(checkpoint["resumption"]["metrics_length"])
+    log.info("going on from step %d", checkpoint["global_step"])
+    return path

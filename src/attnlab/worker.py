@@ -7,42 +7,62 @@ every rank. Exit codes: 0 finished, 1 failed, 75 interrupted.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
 import sys
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
-from attnlab.errors import UserError
+from attnlab.errors import InterruptedRunError, UserError
+from attnlab.launch import INTERRUPTED, die_with_parent
 from attnlab.runs import Run, environment
 
-INTERRUPTED = 75
 log = logging.getLogger("attnlab")
 
 
 def main(directory: str) -> int:
-    """Run the run in `directory`; returns the exit code."""
-    _die_with_parent()
+    """Run the run in `directory`, unless another process does; returns the exit code."""
+    die_with_parent()
     run = Run(Path(directory))
     leads = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
-    _start_logging(run, leads=leads)
-    if leads:
-        run.write_result(
-            "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
-        )
-    # Imported late: result.json says "running" seconds earlier.
-    from attnlab.build import quieten_lightning
-    from attnlab.callbacks import InterruptedRunError
-    from attnlab.train import train
-
-    quieten_lightning()
     try:
+        with run.lock() if leads else nullcontext():
+            return _work(run, leads=leads)
+    except UserError as error:
+        print(f"attnlab: {error}", file=sys.stderr)
+        return 1
+
+
+def _work(run: Run, *, leads: bool) -> int:
+    code = _train(run, leads=leads)
+    from attnlab.tracking import finish_wandb  # imported late, as what it imports is
+
+    finish_wandb(code)
+    return code
+
+
+def _train(run: Run, *, leads: bool) -> int:
+    _start_logging(run, leads=leads)
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
+        if leads:
+            run.tidy()
+            run.write_result(
+                "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
+            )
+        # Imported late: result.json says "running" seconds earlier.
+        from attnlab.build import quieten_lightning
+        from attnlab.train import train
+
+        quieten_lightning()
         scores = train(run.read_config(), run)
     except InterruptedRunError:
         if leads:
@@ -65,11 +85,9 @@ def main(directory: str) -> int:
     return 0
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to end this process when the one that started it is gone, however it went."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+def _stop(*_: Any) -> None:
+    """Leave at once at a signal. Training, which has something to save, handles it otherwise."""
+    raise InterruptedRunError
 
 
 def _start_logging(run: Run, *, leads: bool) -> None:
@@ -81,12 +99,17 @@ def _start_logging(run: Run, *, leads: bool) -> None:
     log.setLevel(logging.DEBUG)
     root.addHandler(file)
     logging.captureWarnings(True)
-    if leads:
+    if leads and not _prints_to(run.log):
         terminal = RichHandler(
             console=Console(stderr=True), show_path=False, show_time=False, show_level=False
         )
         terminal.setLevel(logging.INFO)
         log.addHandler(terminal)
+
+
+def _prints_to(log: Path) -> bool:
+    """Whether what would go to the terminal goes to that file already."""
+    return os.path.samestat(os.fstat(sys.stderr.fileno()), log.stat())
 
 
 def _print_scores(run: Run, scores: dict[str, float]) -> None:

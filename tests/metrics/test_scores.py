@@ -25,7 +25,9 @@ from attnlab.metrics.scores import (
     signatures,
 )
 
-SAMPLES = st.builds(Sample, st.integers(0, 9), st.text(), st.text(), st.text())
+SAMPLES = st.builds(
+    Sample, st.integers(0, 9), st.text(), st.text(), st.text(), st.lists(st.text(), max_size=2).map(tuple)
+)
 
 
 def samples_of(*pairs: tuple[str, str]) -> list[Sample]:
@@ -112,6 +114,7 @@ def process(rank: int, folder: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(process, (str(tmp_path),), nprocs=2)
     alone = TokenScores()
@@ -121,8 +124,8 @@ def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
         tokens, none, one_sided, uneven = json.loads((tmp_path / f"{rank}.json").read_text())
         assert tokens == expected
         assert none == []
-        assert one_sided == [list(sample) for sample in SHARES[1]]
-        assert uneven == [list(sample) for sample in (SHARES[1][0], *SHARES[0])]
+        assert one_sided == [[*sample[:-1], []] for sample in SHARES[1]]
+        assert uneven == [[*sample[:-1], []] for sample in (SHARES[1][0], *SHARES[0])]
 
 
 def test_exact_match_compares_tokens() -> None:
@@ -218,3 +221,20 @@ def test_no_samples_is_said_clearly(name: str) -> None:
 def test_an_unknown_score_lists_the_known() -> None:
     with pytest.raises(UserError, match="unknown score 'blue': choose from exact_match"):
         score(samples_of(("a", "a")), ["blue"])
+
+
+def test_code_matches_by_its_official_tokens() -> None:
+    samples = samples_of(("f( 'a' )", 'f("a")'), ("f(a)", 'f("a")'))
+    assert SCORES["conala_exact_match"](samples) == 0.5
+    assert SCORES["exact_match"](samples) == 0.0
+
+
+def test_slot_accuracy_by_hand() -> None:
+    accuracy = SCORES["slot_accuracy"]
+    reference = "sorted(names, key=lambda x: x['age'] + x.age, reverse=my_list[0])"
+    quoted = ("names", "age", "my_list[0]", "unused", "")
+    right = Sample(0, "", reference, 'my_list [ 0 ]; names; "age"; age; age', quoted)
+    assert accuracy([right]) == 1.0
+    assert accuracy([right._replace(hypothesis="age(names)(names)")]) == 2 / 4
+    assert accuracy([right, right._replace(hypothesis="")]) == 4 / 8
+    assert accuracy([right._replace(quoted=("unused",), hypothesis="")]) == 1.0

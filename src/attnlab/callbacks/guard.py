@@ -43,12 +43,18 @@ class Guard(Callback):
         """Leave no step unseen."""
         self._look()
 
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Leave no step unseen."""
+        self._look()
+
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Any) -> None:
         """On CPU, where it costs little, refuse a gradient that would spoil the weights."""
         if pl_module.device.type != "cpu":
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
-        if not all(torch.isfinite(norm) for norm in torch._foreach_norm(gradients)):
+        if not torch.stack(torch._foreach_norm(gradients)).isfinite().all():
             raise UserError(self._message("the gradient", trainer.global_step))
 
     def _look(self) -> None:

@@ -48,13 +48,13 @@ class Pictures(Callback):
     @torch.no_grad()
     def _draw(self, trainer: Trainer, module: LightningModule, split: Split) -> None:
         assert isinstance(module, Seq2SeqModule)
-        if not trainer.is_global_zero:
+        if not trainer.is_global_zero or self.count == 0:
             return
         data = module.data
         pairs = data.pairs(split)[: self.count]
         batch = data.examples(split)[list(range(len(pairs)))]
         gold = aligned(batch, [pair.alignment for pair in pairs])  # [B, T, S]
-        found = module.search(batch.to(module.device))
+        found = module.search(batch.to(module.device), pairs)
         vocabularies = module.vocabularies
         for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
             if not weights[0].any():

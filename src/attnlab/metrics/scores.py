@@ -34,6 +34,7 @@ class Sample(NamedTuple):
     source: str
     reference: str
     hypothesis: str
+    quoted: tuple[str, ...] = ()  # what the source quotes and the hypothesis may have to repeat
 
 
 class LengthScores(NamedTuple):
@@ -105,7 +106,8 @@ class Samples(Tally):
         if len(self.records) == 0:
             return []
         lines = dim_zero_cat(self.records).cpu().numpy().tobytes().splitlines()
-        samples = {sample.index: sample for sample in (Sample(*json.loads(line)) for line in lines)}
+        rows = (Sample(*json.loads(line)) for line in lines)
+        samples = {row.index: row._replace(quoted=tuple(row.quoted)) for row in rows}
         return [samples[index] for index in sorted(samples)]
 
 
@@ -144,13 +146,40 @@ def parses(samples: Sequence[Sample]) -> float:
     return _mean(conala.parses(hypothesis) for hypothesis, _ in _pairs(samples))
 
 
+def conala_exact_match(samples: Sequence[Sample]) -> float:
+    """Share of hypotheses, 0 to 1, whose tokens by CoNaLa's official script are those of the reference."""
+    return _mean(
+        conala.tokenize(hypothesis) == conala.tokenize(reference) for hypothesis, reference in _pairs(samples)
+    )
+
+
+def slot_accuracy(samples: Sequence[Sample]) -> float:
+    """Of what the sources quote and the references repeat, the share that the hypotheses repeat, 0 to 1.
+
+    Counted by occurrence, in the tokens of CoNaLa's official script and wherever they stand: a text that
+    occurs r times in a reference and h times in its hypothesis is right min(r, h) times. So it can be
+    compared between models with and without slots. 1 where no reference repeats anything.
+    """
+    right = due = 0
+    for sample, pair in zip(samples, _pairs(samples), strict=True):
+        hypothesis, reference = map(conala.tokenize, pair)
+        for text in sample.quoted:
+            tokens = conala.tokenize(text)
+            wanted = conala.occurrences(tokens, reference)
+            due += wanted
+            right += min(wanted, conala.occurrences(tokens, hypothesis))
+    return right / due if due else 1.0
+
+
 SCORES: dict[str, Callable[[Sequence[Sample]], float]] = {
     "exact_match": exact_match,
     "edit_distance": edit_distance,
     "bleu": bleu,
     "chrf": chrf,
     "conala_bleu": conala_bleu,
+    "conala_exact_match": conala_exact_match,
     "parses": parses,
+    "slot_accuracy": slot_accuracy,
 }
 """Every score of texts by its name. All raise ValueError where there are no samples."""
 

@@ -1,0 +1,62 @@
+"""Run directories with curves, predictions and attention, as training leaves them."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from attnlab import attended
+from attnlab.attended import Attended
+from attnlab.runs import Run
+from run_files import write_run
+
+Text = tuple[str, str]
+"""A source and its reference."""
+
+
+def make_run(
+    folder: Path,
+    variant: str,
+    seed: int,
+    texts: Sequence[Text],
+    *,
+    hypotheses: Sequence[str] | None = None,
+    weights: bool = True,
+) -> Run:
+    """A finished run; without `hypotheses` its outputs are the references with some words left out."""
+    chance = random.Random(f"{variant} {seed}")
+    outputs = hypotheses or [
+        " ".join(word for word in reference.split() if chance.random() < 0.8) or reference
+        for _, reference in texts
+    ]
+    sentences = [(*text, output) for text, output in zip(texts, outputs, strict=True)]
+    exact = float(np.mean([output == reference for _, reference, output in sentences]))
+    scores = {"test/bleu": 20 + 40 * chance.random(), "test/exact_match": exact}
+    run = write_run(folder.parent, variant, seed, name=folder.name, scores=scores, sentences=sentences)
+    with run.metrics.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("epoch", "step", "metric", "value"))
+        for step in range(0, 300, 30):
+            writer.writerow((0, step, "val/loss", 3 * np.exp(-step / 100) + 0.1 * chance.random()))
+            writer.writerow((0, step, "val/bleu", 50 - 50 * np.exp(-step / 100) + chance.random()))
+            writer.writerow((0, step, "attention/entropy", 2 - step / 300 + 0.1 * chance.random()))
+            writer.writerow((0, step, "lr-Adam", 0.001 * (1 - step / 300)))
+            writer.writerow((0, step, "throughput/steps_per_second", 10 + chance.random()))
+    looks = []
+    for index, (source, _, output) in enumerate(sentences):
+        read, said = source.split(" "), [*output.split(" "), "<eos>"]
+        packed = attended.pack(slanting(len(said), len(read))) if weights else None
+        looks.append(Attended(index, read, said, packed))
+    attended.write(run.attention, looks)
+    return run
+
+
+def slanting(rows: int, columns: int) -> np.ndarray:
+    """Weights [rows, columns] about the diagonal; every row sums to 1."""
+    places = np.arange(columns)[None] - np.linspace(0, columns - 1, rows)[:, None]
+    weights = np.exp(-(places**2) / 2)
+    return weights / weights.sum(axis=1, keepdims=True)
