@@ -111,11 +111,15 @@ def make_network(
     parts: tuple[str, ...] = ("state", "context", "input"),
     seed: int = 0,
     spread: float = 1.0,
+    **recurrence: Any,
 ) -> Seq2Seq:
-    """A network in evaluation mode, with random weights; of a layer more in GNMT's order, which needs two."""
+    """A network in evaluation mode, with random weights; of a layer more in GNMT's order, which needs two.
+
+    `recurrence` is what encoder and decoder are both told of their cells.
+    """
     torch.manual_seed(seed)
     layers += order == "gnmt"
-    encoder = Encoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS)
+    encoder = Encoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS, **recurrence)
     state = encoder.memory_size if same_sizes(attention) else STATE
     options = {
         "input_size": TARGET_WIDTH,
@@ -123,6 +127,7 @@ def make_network(
         "cell": cell,
         "size": state,
         "layers": layers,
+        **recurrence,
     }
     decoder: Decoder
     if order == "bahdanau":

@@ -7,16 +7,23 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attnlab.nn.cells import CELLS, CellStack
+from attnlab.nn.cells import Cells, CellStack, read
 from networks import randomise
 
 B, Q, E, U, H = 2, 3, 5, 7, 11
 cells = pytest.mark.parametrize("cell", ["lstm", "gru"])
 TORCH_LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}
+STATES = {"lstm": 2, "gru": 1}
 
 
 def random_state(cell: str, *shape: int) -> tuple[torch.Tensor, ...]:
-    return tuple(torch.randn(*shape) for _ in range(CELLS[cell].states))
+    return tuple(torch.randn(*shape) for _ in range(STATES[cell]))
+
+
+def one_cell(cell: Any, width: int = E, size: int = H, **settings: Any) -> Cells:
+    ours = Cells(cell=cell, widths=[width], size=size, **settings)
+    randomise(ours)
+    return ours
 
 
 def make(cell: Any, layers: int, late_size: int = U, dropout: float = 0.0) -> CellStack:
@@ -28,15 +35,15 @@ def make(cell: Any, layers: int, late_size: int = U, dropout: float = 0.0) -> Ce
 @cells
 @torch.no_grad()
 def test_advance_is_the_step_of_torch_s_own_cell(cell: str) -> None:
-    ours = CELLS[cell](E, H)
-    randomise(ours)
+    ours = one_cell(cell)
+    theirs: Any = ours[0]
     x, state = torch.randn(B, Q, E), random_state(cell, B, Q, H)
-    new = ours.advance(F.linear(x, ours.weight_ih, ours.bias_ih), state)
+    new = ours.recurrence(0).advance(F.linear(x, theirs.weight_ih, theirs.bias_ih), state)
 
     flat = tuple(part.flatten(0, 1) for part in state)
-    expected = ours(x.flatten(0, 1), flat if cell == "lstm" else flat[0])  # torch's forward
+    expected = theirs(x.flatten(0, 1), flat if cell == "lstm" else flat[0])  # torch's forward
     expected = expected if cell == "lstm" else (expected,)
-    assert len(new) == len(expected) == ours.states
+    assert len(new) == len(expected) == ours.states_per_layer
     for one, two in zip(new, expected, strict=True):
         torch.testing.assert_close(one, two.view(B, Q, H), rtol=0, atol=1e-6)
 
@@ -48,7 +55,7 @@ def test_advance_is_the_step_of_torch_s_own_cell(cell: str) -> None:
 def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, late_size: int) -> None:
     T = 4
     stack = make(cell, layers, late_size)
-    assert stack.states_per_layer == CELLS[cell].states
+    assert stack.states_per_layer == STATES[cell]
     theirs = TORCH_LAYERS[cell](E + late_size, H, num_layers=layers, batch_first=True)
     for layer, part in enumerate(stack.cells):
         for name, parameter in part.named_parameters():
@@ -74,10 +81,12 @@ def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, late_size: int) -
 @torch.no_grad()
 def test_lstm_by_hand() -> None:
     """All weights and offsets 0: the gates are ½ and g is 0, so c' = c / 2 and h' = tanh(c / 2) / 2."""
-    cell = CELLS["lstm"](1, 1)
+    cell = one_cell("lstm", 1, 1)
     for parameter in cell.parameters():
         parameter.zero_()
-    hidden, memory = cell.advance(torch.zeros(1, 1, 4), (torch.ones(1, 1, 1), torch.full((1, 1, 1), 2.0)))
+    hidden, memory = cell.recurrence(0).advance(
+        torch.zeros(1, 1, 4), (torch.ones(1, 1, 1), torch.full((1, 1, 1), 2.0))
+    )
     assert memory.item() == 1
     assert hidden.item() == pytest.approx(0.5 * 0.76159416)  # tanh(1)
 
@@ -85,10 +94,10 @@ def test_lstm_by_hand() -> None:
 @torch.no_grad()
 def test_gru_by_hand() -> None:
     """All weights and offsets 0: z = ½ and n = 0, so h' = h / 2."""
-    cell = CELLS["gru"](1, 1)
+    cell = one_cell("gru", 1, 1)
     for parameter in cell.parameters():
         parameter.zero_()
-    (hidden,) = cell.advance(torch.zeros(1, 1, 3), (torch.full((1, 1, 1), 3.0),))
+    (hidden,) = cell.recurrence(0).advance(torch.zeros(1, 1, 3), (torch.full((1, 1, 1), 3.0),))
     assert hidden.item() == 1.5
 
 
@@ -103,3 +112,79 @@ def test_dropout_goes_between_layers_and_only_in_training(cell: str) -> None:
     assert torch.equal(states_one[0][0], states_two[0][0])  # the first layer's own state is not touched
     stack.eval()
     assert torch.equal(stack(ahead, u, state)[0], stack(ahead, u, state)[0])
+
+
+@torch.no_grad()
+def test_layer_norm_by_hand() -> None:
+    """U, its offset and LN's own offsets 0, gains 1: what is left is LN(W x + b), and LN(c') in tanh."""
+    cell = one_cell("lstm", 1, 2, layer_norm=True)
+    for name, parameter in cell.named_parameters():
+        parameter.fill_(float(name.endswith(("input.weight", "state.weight", "cell.weight"))))
+    gates = torch.tensor([2.0, -2, 2, -2, 2, -2, 2, -2])  # of mean 0 and spread 2: LN halves them
+    start = (torch.zeros(2), torch.zeros(2))
+    hidden, memory = cell.recurrence(0).advance(gates, start)
+    high, low = 0.7310586 * 0.7615942, -0.2689414 * 0.7615942  # σ(±1) tanh(±1)
+    torch.testing.assert_close(memory, torch.tensor([high, low]), rtol=0, atol=1e-4)
+    expected = torch.tensor([0.7310586 * 0.7615942, -0.2689414 * 0.7615942])  # LN of two numbers: ±1
+    torch.testing.assert_close(hidden, expected, rtol=0, atol=1e-4)
+
+
+@cells
+@torch.no_grad()
+def test_layer_norm_forgets_the_scale_of_its_weights(cell: str) -> None:
+    """What is summed is normalised before it is summed, so that ten times the weights change nothing."""
+    stack = CellStack(
+        cell=cell,  # type: ignore[arg-type]
+        ahead_size=E,
+        late_size=U,
+        size=H,
+        layers=2,
+        dropout=0.0,
+        layer_norm=True,
+    )
+    randomise(stack)
+    x, u = torch.randn(B, 1, E), torch.randn(B, 1, U)
+    state = tuple(random_state(cell, B, 1, H) for _ in range(2))
+    before, _ = stack(stack.ahead(x), u, state)
+    for part in stack.cells:
+        for name in ("weight_ih", "bias_ih", "weight_hh", "bias_hh"):
+            getattr(part, name).mul_(10)
+    after, _ = stack(stack.ahead(x), u, state)
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-4)
+
+
+@cells
+@torch.no_grad()
+def test_recurrent_dropout_silences_the_same_units_at_every_step(cell: str) -> None:
+    """For one sentence that is torch's own network without those columns of U."""
+    T = 5
+    ours = one_cell(cell, recurrent_dropout=0.5)
+    x, state = torch.randn(1, T, E), random_state(cell, 1, 1, H)
+    (mask,) = drawn = ours.draw((state,))
+    assert set(mask.unique().tolist()) == {0.0, 2.0}
+    assert mask.shape == (1, 1, H)
+
+    theirs = TORCH_LAYERS[cell](E, H, batch_first=True)
+    for name, parameter in ours[0].named_parameters():
+        getattr(theirs, f"{name}_l0").copy_(parameter * mask[0] if name == "weight_hh" else parameter)
+    if cell == "gru":  # whose state is carried on whole
+        expected = gru_by_hand(theirs, x, state[0][:, 0])
+    else:
+        expected, _ = theirs(x, tuple(part.transpose(0, 1) for part in state))
+    gates = F.linear(x, ours[0].weight_ih, ours[0].bias_ih)  # type: ignore[arg-type]
+    outputs, last = read(ours.recurrence(0, drawn), gates, state)
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(last[0], outputs[:, -1:], rtol=0, atol=0)
+    ours.eval()
+    assert ours.draw((state,)) == ()
+
+
+def gru_by_hand(network: Any, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    outputs = []
+    for token in x.unbind(1):
+        of_input = F.linear(token, network.weight_ih_l0, network.bias_ih_l0).chunk(3, dim=-1)
+        of_state = F.linear(hidden, network.weight_hh_l0, network.bias_hh_l0).chunk(3, dim=-1)
+        r, z = (torch.sigmoid(one + two) for one, two in zip(of_input[:2], of_state[:2], strict=True))
+        hidden = (1 - z) * torch.tanh(of_input[2] + r * of_state[2]) + z * hidden
+        outputs.append(hidden)
+    return torch.stack(outputs, dim=1)

@@ -172,3 +172,24 @@ def test_dropout_goes_between_layers_and_only_in_training(order: str) -> None:
     assert torch.equal(forced_logits(network, batch), forced_logits(network, batch))
     network.train()
     assert not torch.equal(forced_logits(network, batch), forced_logits(network, batch))
+
+
+@pytest.mark.parametrize("attention", ["Additive", "Mean", "Coverage"])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("order", ORDERS)
+@torch.no_grad()
+def test_forced_is_stepwise_with_norms_and_dropout(order: str, cell: str, attention: str) -> None:
+    network = make_network(
+        attention=attention, order=order, cell=cell, layers=2, layer_norm=True, recurrent_dropout=0.5
+    ).train()
+    batch = random_batch([4, 2], [5, 3])
+    encoded, state = network.encode(batch)
+    assert len(state.dropout) == len(state.layers)
+    embedded = network.target_embedding(batch.inputs)
+    forced = network.decoder(embedded, state, encoded.memory, encoded.keys)
+    for i in range(embedded.size(1)):
+        output, state = network.decoder.step(embedded[:, i : i + 1], state, encoded.memory, encoded.keys)
+        for one, whole in zip(output, forced, strict=True):
+            torch.testing.assert_close(one[:, 0], whole[:, i], rtol=0, atol=1e-5)
+    network.eval()
+    assert network.encode(batch)[1].dropout == ()

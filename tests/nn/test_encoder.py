@@ -100,3 +100,35 @@ def test_dropout_with_one_layer_has_nowhere_to_go() -> None:
     encoder = Encoder(input_size=E, size=UNITS, layers=1, dropout=0.5)  # torch would warn
     embedded = torch.randn(2, 4, E)
     assert torch.equal(read(encoder, embedded, [4, 3]).states, read(encoder, embedded, [4, 3]).states)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@torch.no_grad()
+def test_normalised_sentences_are_read_as_if_alone_and_one_after_the_other(cell: Any) -> None:
+    encoder = Encoder(input_size=E, cell=cell, size=UNITS, layers=2, layer_norm=True)
+    randomise(encoder)
+    lengths = [2, 4, 1]
+    embedded = torch.randn(3, 5, E)
+    together = read(encoder, embedded, lengths)
+    assert together.hidden is not None
+    for row, length in enumerate(lengths):
+        alone = read(encoder, embedded[row : row + 1, :length], [length])
+        torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-6)
+        torch.testing.assert_close(together.hidden[row], alone.hidden[0], rtol=0, atol=1e-6)
+    plain = Encoder(input_size=E, cell=cell, size=UNITS, layers=2)
+    plain.network.load_state_dict(encoder.network.state_dict())
+    assert not torch.allclose(read(plain, embedded, lengths).states, together.states, atol=1e-2)
+
+
+def test_recurrent_dropout_only_in_training() -> None:
+    encoder = Encoder(input_size=E, size=UNITS, recurrent_dropout=0.5)
+    embedded = torch.randn(2, 4, E)
+
+    def states() -> torch.Tensor:
+        return read(encoder, embedded, [4, 3]).states
+
+    one, two = states(), states()
+    assert torch.equal(one[:, 0, :UNITS], two[:, 0, :UNITS])  # before the first token there is no state
+    assert not torch.equal(one[:, 1, :UNITS], two[:, 1, :UNITS])
+    encoder.eval()
+    assert torch.equal(states(), states())

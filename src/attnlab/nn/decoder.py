@@ -8,14 +8,14 @@ the loop to `nn.recurrence` where the attention's scores are of a kind that is w
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import Cells, CellStack, CellState, read
+from attnlab.nn.cells import Cells, CellStack, CellState, Kind, read
 from attnlab.nn.recurrence import Scoring, Weights, attend_and_step
 from attnlab.types import Memory
 
@@ -26,6 +26,7 @@ class DecoderState(NamedTuple):
     layers: tuple[CellState, ...]
     feed: Tensor  # [B, Q, F]: the attentional vector fed back, of width 0 where none is
     attention: Any  # the attention's own state, or None
+    dropout: tuple[Tensor, ...] = ()  # what each layer's state is multiplied by where it is read back
 
 
 class DecoderOutput(NamedTuple):
@@ -54,6 +55,8 @@ class BahdanauDecoder(nn.Module):
         size: H.
         layers: L.
         dropout: on what goes from a layer to the next.
+        layer_norm: as in `Cells`.
+        recurrent_dropout: as in `Cells`.
     """
 
     def __init__(
@@ -61,10 +64,12 @@ class BahdanauDecoder(nn.Module):
         *,
         input_size: int,
         attention: Attention,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Kind = "lstm",
         size: int,
         layers: int = 1,
         dropout: float = 0.0,
+        layer_norm: bool = False,
+        recurrent_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.attention = attention
@@ -76,12 +81,15 @@ class BahdanauDecoder(nn.Module):
             size=size,
             layers=layers,
             dropout=dropout,
+            layer_norm=layer_norm,
+            recurrent_dropout=recurrent_dropout,
         )
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
         """The state before the first token, from each layer's first state [B, 1, H]."""
         hidden = layers[-1][0]
-        return DecoderState(layers, hidden[..., :0], self.attention.begin(memory))
+        dropout = self.cells.draw(layers)
+        return DecoderState(layers, hidden[..., :0], self.attention.begin(memory), dropout)
 
     def step(
         self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -93,11 +101,11 @@ class BahdanauDecoder(nn.Module):
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
         if self.attention.constant:
             contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys)  # [B, 1, …]
-            tops = self.cells.read(embedded, contexts, state.layers)  # [B, T, H]
+            tops = self.cells.read(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
             T = embedded.size(1)
             return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
         scoring = self.attention.scoring()
-        if scoring is not None:
+        if scoring is not None and self.cells.plain:
             return _read_by_hand(self.cells, scoring, embedded, state, memory, keys)
         outputs = []
         for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
@@ -110,8 +118,8 @@ class BahdanauDecoder(nn.Module):
     ) -> tuple[DecoderOutput, DecoderState]:
         query = state.layers[-1][0]  # [B, Q, H]
         context, weights, attention = self.attention(query, memory, keys, state.attention)
-        top, layers = self.cells(ahead, context, state.layers)  # [B, Q, H]
-        return DecoderOutput(top, context, weights), DecoderState(layers, state.feed, attention)
+        top, layers = self.cells(ahead, context, state.layers, state.dropout)  # [B, Q, H]
+        return DecoderOutput(top, context, weights), state._replace(layers=layers, attention=attention)
 
 
 class LuongDecoder(nn.Module):
@@ -133,6 +141,8 @@ class LuongDecoder(nn.Module):
         size: H.
         layers: L.
         dropout: on what goes from a layer to the next.
+        layer_norm: as in `Cells`.
+        recurrent_dropout: as in `Cells`.
         input_feeding: feed h̃_{i-1} back.
     """
 
@@ -141,10 +151,12 @@ class LuongDecoder(nn.Module):
         *,
         input_size: int,
         attention: Attention,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Kind = "lstm",
         size: int,
         layers: int = 1,
         dropout: float = 0.0,
+        layer_norm: bool = False,
+        recurrent_dropout: float = 0.0,
         input_feeding: bool = True,
     ) -> None:
         super().__init__()
@@ -159,13 +171,15 @@ class LuongDecoder(nn.Module):
             size=size,
             layers=layers,
             dropout=dropout,
+            layer_norm=layer_norm,
+            recurrent_dropout=recurrent_dropout,
         )
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
         """The state before the first token, from each layer's first state [B, 1, H]; h̃_0 = 0."""
         hidden = layers[-1][0]
         feed = torch.zeros_like(hidden[..., : self.feed_size])
-        return DecoderState(layers, feed, self.attention.begin(memory))
+        return DecoderState(layers, feed, self.attention.begin(memory), self.cells.draw(layers))
 
     def step(
         self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -176,13 +190,13 @@ class LuongDecoder(nn.Module):
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
         if not self.feed_size:
-            tops = self.cells.read(embedded, state.feed, state.layers)  # [B, T, H]
+            tops = self.cells.read(embedded, state.feed, state.layers, state.dropout)  # [B, T, H]
             contexts, weights, _ = _attend(
                 self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
             )
             return DecoderOutput(self._combine(contexts, tops), contexts, weights)
         scoring = self.attention.scoring()
-        if scoring is not None:
+        if scoring is not None and self.cells.plain:
             return _read_by_hand(self.cells, scoring, embedded, state, memory, keys, self.combine.weight)
         outputs = []
         for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
@@ -193,10 +207,11 @@ class LuongDecoder(nn.Module):
     def _advance(
         self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, DecoderState]:
-        top, layers = self.cells(ahead, state.feed, state.layers)  # [B, Q, H]
+        top, layers = self.cells(ahead, state.feed, state.layers, state.dropout)  # [B, Q, H]
         contexts, weights, attention = self.attention(top, memory, keys, state.attention)
         output = DecoderOutput(self._combine(contexts, top), contexts, weights)
-        return output, DecoderState(layers, output.states[..., : self.feed_size], attention)
+        feed = output.states[..., : self.feed_size]
+        return output, state._replace(layers=layers, feed=feed, attention=attention)
 
     def _combine(self, contexts: Tensor, tops: Tensor) -> Tensor:
         return torch.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, Q, H]
@@ -223,6 +238,8 @@ class GNMTDecoder(nn.Module):
         size: H.
         layers: L, at least 2.
         dropout: on what a layer above the first reads, [sˡ⁻¹_i; c_i].
+        layer_norm: as in `Cells`.
+        recurrent_dropout: as in `Cells`.
         residual: add sˡ⁻¹_i to what layer l = 3 … L hands on.
 
     Raises:
@@ -234,10 +251,12 @@ class GNMTDecoder(nn.Module):
         *,
         input_size: int,
         attention: Attention,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Kind = "lstm",
         size: int,
         layers: int = 2,
         dropout: float = 0.0,
+        layer_norm: bool = False,
+        recurrent_dropout: float = 0.0,
         residual: bool = False,
     ) -> None:
         super().__init__()
@@ -249,14 +268,17 @@ class GNMTDecoder(nn.Module):
         self.attention = attention
         self.output_size = size
         widths = [input_size, *[size + attention.context_size] * (layers - 1)]
-        self.cells = Cells(cell=cell, widths=widths, size=size)
+        self.cells = Cells(
+            cell=cell, widths=widths, size=size, layer_norm=layer_norm, recurrent_dropout=recurrent_dropout
+        )
         self.dropout = nn.Dropout(dropout)
         self.residual = residual
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
         """The state before the first token, from each layer's first state [B, 1, H]."""
         hidden = layers[-1][0]
-        return DecoderState(layers, hidden[..., :0], self.attention.begin(memory))
+        dropout = self.cells.draw(layers)
+        return DecoderState(layers, hidden[..., :0], self.attention.begin(memory), dropout)
 
     def step(
         self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -273,17 +295,30 @@ class GNMTDecoder(nn.Module):
         self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor, positions: int
     ) -> tuple[DecoderOutput, DecoderState]:
         """Read target positions that lie one after the other along axis 1, or one for many hypotheses."""
-        tops, first = _recur(self.cells[0], embedded, state.layers[0], positions)  # [B, Q, H]
+        tops, first = self._recur(0, embedded, state, positions)  # [B, Q, H]
         layers = [first]
         contexts, weights, attention = _attend(
             self.attention, tops, memory, keys, state.attention, positions=positions
         )
         for layer in range(1, len(self.cells)):
             inputs = self.dropout(torch.cat([tops, contexts], dim=-1))  # [B, Q, H + D]
-            outputs, last = _recur(self.cells[layer], inputs, state.layers[layer], positions)  # [B, Q, H]
+            outputs, last = self._recur(layer, inputs, state, positions)  # [B, Q, H]
             layers.append(last)
             tops = outputs + tops if self.residual and layer > 1 else outputs
-        return DecoderOutput(tops, contexts, weights), DecoderState(tuple(layers), state.feed, attention)
+        state = state._replace(layers=tuple(layers), attention=attention)
+        return DecoderOutput(tops, contexts, weights), state
+
+    def _recur(
+        self, layer: int, inputs: Tensor, state: DecoderState, positions: int
+    ) -> tuple[Tensor, CellState]:
+        """A layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
+        cell: Any = self.cells[layer]
+        gates = F.linear(inputs, cell.weight_ih, cell.bias_ih)  # [B, Q, gates]
+        recurrence = self.cells.recurrence(layer, state.dropout)
+        if positions > 1:
+            return read(recurrence, gates, state.layers[layer])
+        last = recurrence.advance(gates, state.layers[layer])
+        return last[0], last
 
 
 def _attend(
@@ -298,15 +333,6 @@ def _attend(
         contexts.append(context)
         weights.append(weight)
     return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
-
-
-def _recur(cell: nn.Module, inputs: Tensor, state: CellState, positions: int) -> tuple[Tensor, CellState]:
-    """A layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
-    gates = F.linear(inputs, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]  # [B, Q, gates]
-    if positions > 1:
-        return read(cell, gates, state)
-    state = cell.advance(gates, state)  # type: ignore[operator]
-    return state[0], state
 
 
 def _read_by_hand(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnlab.nn.recurrence import recur
+from attnlab.nn.cells import Kind, Norms, Recurrence
 from attnlab.types import Memory
 
 RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -28,20 +28,26 @@ class Encoder(nn.Module):
         layers: L.
         bidirectional: read the source from both ends; D = 2 x size, else D = size.
         dropout: on what goes from a layer to the next.
+        layer_norm: as in `attnlab.nn.cells.Cells`.
+        recurrent_dropout: as in `attnlab.nn.cells.Cells`.
     """
 
     def __init__(
         self,
         *,
         input_size: int,
-        cell: Literal["lstm", "gru"] = "lstm",
+        cell: Kind = "lstm",
         size: int,
         layers: int = 1,
         bidirectional: bool = True,
         dropout: float = 0.0,
+        layer_norm: bool = False,
+        recurrent_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.cell: Kind = cell
         self.layers = layers
+        self.recurrent_dropout = recurrent_dropout
         self.directions = 2 if bidirectional else 1
         self.memory_size = size * self.directions
         self.network = RECURRENT[cell](
@@ -52,6 +58,8 @@ class Encoder(nn.Module):
             dropout=dropout if layers > 1 else 0.0,
             batch_first=True,
         )
+        parts = layers * self.directions
+        self.norms = nn.ModuleList(Norms(cell, size) for _ in range(parts)) if layer_norm else None
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         """Read the sources.
@@ -61,8 +69,9 @@ class Encoder(nn.Module):
             lengths: [B] int64, on the CPU, each at least 1.
             mask: [B, S], True at real tokens.
         """
-        read = self.read_by_hand if embedded.device.type == "cpu" else self.read_by_torch
-        states, final = read(embedded, lengths)
+        known = self.norms is None and not (self.training and self.recurrent_dropout > 0)
+        by_torch = known and embedded.device.type != "cpu"  # which on the CPU is slower
+        states, final = (self.read_by_torch if by_torch else self.read_by_hand)(embedded, lengths)
         hidden, cell = final if isinstance(final, tuple) else (final, None)
         return Memory(
             states=states,
@@ -79,7 +88,7 @@ class Encoder(nn.Module):
         return states, final
 
     def read_by_hand(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-        """The same by a loop written by hand, which torch has on GPUs alone."""
+        """The same by a loop of ours, which can do more, and is faster where torch has no loop of its own."""
         B, S, _ = embedded.shape
         lengths, order = lengths.sort(descending=True, stable=True)
         steps = torch.arange(S)[:, None]  # [S, 1]
@@ -91,19 +100,19 @@ class Encoder(nn.Module):
         for layer in range(self.layers):
             outputs = []
             for direction in range(self.directions):
-                weight, recurrent, *biases = self.network.all_weights[layer * self.directions + direction]
+                part = layer * self.directions + direction
+                weight, recurrent, *biases = self.network.all_weights[part]
                 gates = F.linear(states, weight, biases[0])  # [N, gates]
-                start = [gates.new_zeros(B, self.network.hidden_size)] * (
-                    2 if self.network.mode == "LSTM" else 1
-                )
-                output, *final = recur(
-                    self.network.mode.lower(),
-                    gates,
+                start = gates.new_zeros(B, self.network.hidden_size)
+                recurrence = Recurrence(
+                    self.cell,
                     recurrent,
                     biases[1],
-                    start,
-                    counts,
-                    reverse=direction == 1,
+                    None if self.norms is None else self.norms[part],  # type: ignore[arg-type]
+                    self._draw(start),
+                )
+                output, *final = recurrence.read(
+                    gates, (start,) * (2 if self.cell == "lstm" else 1), counts, reverse=direction == 1
                 )
                 outputs.append(output)
                 finals.append(final)
@@ -114,6 +123,12 @@ class Encoder(nn.Module):
         hidden, *cell = [torch.stack(parts)[:, back] for parts in zip(*finals, strict=True)]
         padded = states.new_zeros(B * S, states.size(1)).index_copy(0, places, states).view(B, S, -1)
         return padded, (hidden, *cell) if cell else hidden
+
+    def _draw(self, state: Tensor) -> Tensor | None:
+        """What a state [B, units] is multiplied by where it is read back."""
+        if not self.training or self.recurrent_dropout == 0:
+            return None
+        return F.dropout(torch.ones_like(state), self.recurrent_dropout)
 
     def _side_by_side(self, final: Tensor) -> Tensor:
         """Torch's [L * directions, B, units] as [B, L, D]."""
