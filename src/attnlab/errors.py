@@ -9,5 +9,8 @@ class UserError(Exception):
     """
 
 
-class InterruptedRunError(Exception):
-    """The run was asked to stop: nothing is wrong, and the same command goes on."""
+class InterruptedRunError(BaseException):
+    """The run was asked to stop: nothing is wrong, and the same command goes on.
+
+    As with KeyboardInterrupt, no `except Exception` on its way may take it for a fault and make another of it.
+    """

@@ -26,6 +26,8 @@ from attnlab.runs import Run, environment
 
 log = logging.getLogger("attnlab")
 
+SIGNALS = {signal.SIGTERM, signal.SIGINT}
+
 
 def main(directory: str) -> int:
     """Run the run in `directory`, unless another process does; returns the exit code."""
@@ -41,27 +43,30 @@ def main(directory: str) -> int:
 
 
 def _work(run: Run, *, leads: bool) -> int:
-    code = _train(run, leads=leads)
-    from attnlab.tracking import finish_wandb  # imported late, as what it imports is
+    _start_logging(run, leads=leads)
+    # An import that is broken off cannot be taken up again, so a signal waits until torch and the rest are in.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    for number in SIGNALS:
+        signal.signal(number, _stop)
+    if leads:
+        run.tidy()
+        run.write_result(
+            "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
+        )
+    # Imported late: result.json says "running" seconds earlier.
+    from attnlab.tracking import finish_wandb
 
+    code = _train(run, leads=leads)
     finish_wandb(code)
     return code
 
 
 def _train(run: Run, *, leads: bool) -> int:
-    _start_logging(run, leads=leads)
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stop)
-        if leads:
-            run.tidy()
-            run.write_result(
-                "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
-            )
-        # Imported late: result.json says "running" seconds earlier.
         from attnlab.build import quieten_lightning
         from attnlab.train import train
 
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         quieten_lightning()
         scores = train(run.read_config(), run)
     except InterruptedRunError:
