@@ -12,5 +12,5 @@ class UserError(Exception):
 class InterruptedRunError(BaseException):
     """The run was asked to stop: nothing is wrong, and the same command goes on.
 
-    As with KeyboardInterrupt, no `except Exception` on its way may take it for a fault and make another of it.
+    As with KeyboardInterrupt, no `except Exception` on its way may take it for a fault.
     """

@@ -44,7 +44,7 @@ def main(directory: str) -> int:
 
 def _work(run: Run, *, leads: bool) -> int:
     _start_logging(run, leads=leads)
-    # An import that is broken off cannot be taken up again, so a signal waits until torch and the rest are in.
+    # An import that is broken off cannot be taken up again: a signal waits until torch and the rest are in.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     for number in SIGNALS:
         signal.signal(number, _stop)
