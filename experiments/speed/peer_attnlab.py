@@ -15,7 +15,8 @@ from peers import STEPS
 from attnlab import bench, build
 from attnlab.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.tokenizers import Vocabularies, symbols
+from attnlab.data.tokenizers import symbols
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.search import beam, greedy
 from attnlab.types import EOS, Batch
 

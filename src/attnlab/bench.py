@@ -37,7 +37,8 @@ from torch.profiler import ProfilerActivity, profile
 from attnlab import build
 from attnlab.compose import compose_run, explain
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.tokenizers import Vocabularies, symbols
+from attnlab.data.tokenizers import symbols
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.module import Seq2SeqModule
 from attnlab.nn.flops import useful_flops

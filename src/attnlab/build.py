@@ -22,7 +22,7 @@ from attnlab import callbacks, checkpoints
 from attnlab.data.batching import Examples, encode
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.tokenizers import Vocabularies, train_vocabularies
+from attnlab.data.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.metrics.conala import parses
 from attnlab.metrics.scores import EVERY

@@ -18,7 +18,8 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.build import build_network, construct
-from attnlab.data.tokenizers import Vocabularies, symbols
+from attnlab.data.tokenizers import symbols
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.launch import die_with_parent
 from attnlab.runs import Run

@@ -22,7 +22,8 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.fabric.utilities.types import _PATH
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.data.tokenizers import Tokenizer, Vocabularies
+from attnlab.data.tokenizer import Tokenizer
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)

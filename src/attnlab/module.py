@@ -16,7 +16,7 @@ from torchmetrics import MeanMetric
 from attnlab.data.batching import aligned
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.tokenizers import Vocabularies
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.metrics.attention import AttentionScores
 from attnlab.metrics.scores import Sample, Samples, TokenScores, score
 from attnlab.nn.attention.coverage import coverage_loss

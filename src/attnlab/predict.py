@@ -16,7 +16,7 @@ from rich.console import Console
 from attnlab import attended, figures, terminal
 from attnlab.build import build_preparation, build_ranking, encode_pairs, restore_networks
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import Vocabularies
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.report import page

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, Sequences, aligned, encode
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import Vocabularies, symbols, train_vocabularies, whitespace
+from attnlab.data.tokenizers import symbols, whitespace
+from attnlab.data.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
 

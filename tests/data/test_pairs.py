@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from attnlab.data.batching import encode
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.pairs import load
-from attnlab.data.tokenizers import train_vocabularies, whitespace
+from attnlab.data.tokenizers import whitespace
+from attnlab.data.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 
 ROWS = [f"source {i}\tZiel {i}" for i in range(10)]

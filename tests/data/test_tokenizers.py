@@ -7,17 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import (
-    Tokenizer,
-    bpe,
-    characters,
-    python,
-    symbols,
-    train_vocabularies,
-    unigram,
-    whitespace,
-    words,
-)
+from attnlab.data.tokenizer import Tokenizer
+from attnlab.data.tokenizers import bpe, characters, python, symbols, unigram, whitespace, words
+from attnlab.data.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, UNK
 

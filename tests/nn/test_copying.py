@@ -7,7 +7,8 @@ import torch
 
 from attnlab.data.batching import encode
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import Vocabularies, python, whitespace, words
+from attnlab.data.tokenizers import python, whitespace, words
+from attnlab.data.vocabularies import Vocabularies
 from attnlab.nn.decoder import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.search import beam, greedy

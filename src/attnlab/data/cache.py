@@ -20,7 +20,7 @@ import numpy as np
 
 from attnlab.data.batching import Examples, Sequences, encode
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import Vocabularies
+from attnlab.data.vocabularies import Vocabularies
 
 log = logging.getLogger(__name__)
 
