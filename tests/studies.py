@@ -50,7 +50,8 @@ def make_run(
     for index, (source, _, output) in enumerate(sentences):
         read, said = source.split(" "), [*output.split(" "), "<eos>"]
         packed = attended.pack(slanting(len(said), len(read))) if weights else None
-        looks.append(Attended(index, read, said, packed))
+        gold = [[place, place] for place in range(min(len(said) - 1, len(read)))] if weights else None
+        looks.append(Attended(index, read, said, packed, gold))
     attended.write(run.attention, looks)
     return run
 

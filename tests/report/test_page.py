@@ -123,6 +123,22 @@ def test_findings_by_the_main_score_stand_in_front(tab: Page, report: Path, stud
 
 
 @pytest.mark.slow
+def test_gold_alignments_are_framed_where_they_are_known(tab: Page, report: Path, tmp_path: Path) -> None:
+    tab.open(report)
+    tab.click("#sentences li", 0)
+    names = tab.each(".card h3", "e.textContent")
+    for card in (place for place, name in enumerate(names) if name != "none"):
+        rows = len(tab.each(f".card:nth-child({card + 1}) .output .token", "0"))
+        (path,) = tab.each(f".card:nth-child({card + 1}) .gold", "e.getAttribute('d')")
+        corners = [[float(number) for number in pair] for pair in re.findall(r"M([\d.]+) ([\d.]+)h", path)]
+        assert corners == [pytest.approx([place, place], abs=0.1) for place in range(min(rows - 1, 5))]
+    assert tab.each("#gold", "e.hidden || e.getBoundingClientRect().height === 0") == [False]
+    tab.open(explorer_alone(tmp_path / "page.html", [["a", "b"]]))
+    assert tab.each(".gold", "e.getAttribute('d')") == [""]
+    assert tab.each("#gold", "e.getBoundingClientRect().height") == [0]
+
+
+@pytest.mark.slow
 def test_tables_sort_by_value(tab: Page, report: Path) -> None:
     tab.open(report)
     headings = "table:first-of-type th button"
