@@ -63,6 +63,7 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
     for name in ("attention-1.png", "attention.png", "loss.png", "learning_rate.png", "accuracy.png"):
         with Image.open(trained.figures / name) as picture:
             assert min(picture.size) > 100
+        assert (trained.figures / name).with_suffix(".svg").read_text().startswith("<?xml")
     lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
     assert [line["index"] for line in lines] == list(range(21))
     looks = attended.read(trained.attention)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from attnlab import attended
-from attnlab.report import page, tables
+from attnlab.report import figures, page, tables
 from attnlab.report.collect import Study, collect
 from attnlab.report.explorer import Output, Sentence
 from attnlab.report.statistics import compare
+from attnlab.report.styles import styles
 from browser import Page, browser
 from studies import make_run, slanting
 
@@ -63,7 +64,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     comparisons = compare(study, reference="none")
-    page.write(study, comparisons, tables.build(study, comparisons), path)
+    drawings = figures.draw(study, styles(study.variants))
+    page.write(study, comparisons, tables.build(study, comparisons), drawings, path)
     return path
 
 
@@ -294,7 +296,7 @@ def test_200_sentences_of_10_variants_answer_at_once(tab: Page, tmp_path: Path) 
     for variant in range(10):
         make_run(tmp_path / "study", f"variant_{variant}", 0, texts)
     path = tmp_path / "report.html"
-    page.write(collect([tmp_path / "study"]), [], [], path)
+    page.write(collect([tmp_path / "study"]), [], [], [], path)
     assert path.stat().st_size < 15_000_000
     tab.open(path)
     assert len(tab.each("#sentences li", "0")) == 200

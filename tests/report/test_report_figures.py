@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -80,6 +81,20 @@ def test_in_a_page_texts_are_texts_and_colours_are_names(drawings: dict[str, Dra
         assert colour.lower() not in element
     assert "var(--c0)" in element
     assert "currentColor" in element
+
+
+def test_as_files_they_name_their_variants(study: Study, tmp_path: Path) -> None:
+    looks = styles(study.variants)
+    drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
+    sizes = {name: drawing.figure.get_size_inches().tolist() for name, drawing in drawings.items()}
+    figures.write(list(drawings.values()), looks, tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawings)
+    assert ElementTree.parse(tmp_path / "val-loss.svg").getroot().tag.endswith("svg")
+    for name, drawing in drawings.items():
+        named = [text.get_text() for legend in drawing.figure.legends for text in legend.get_texts()]
+        by_itself = name in ("scores-exact_match", "lr")
+        assert named == ([] if by_itself else ["a $b$ <c>", "dot"]), name
+        assert (drawing.figure.get_size_inches().tolist() == sizes[name]) == by_itself
 
 
 def test_styles_differ_in_something_also_without_colours() -> None:

@@ -19,7 +19,7 @@ SHARES = ("sharpness", "monotonicity", "coverage", "alignment_accuracy")
 
 
 class Pictures(Callback):
-    """Draws the attention of a few sentences as they are decoded, to `figures/attention-<n>.png`.
+    """Draws the attention of a few sentences as they are decoded, to `figures/attention-<n>.png` and `.svg`.
 
     From the validation split while training, and from the test split (or validation, where there is no test
     split) of the best model at its end. A mechanism without weights has no pictures. The gold alignment is
@@ -66,13 +66,12 @@ class Pictures(Callback):
                 [*vocabularies.tokens(tokens[0], pairs[row].source), "<eos>"],
                 alignment=aligned_output(batch, gold, row, tokens[0]),
             )
-            path = self.folder / f"attention-{row + 1}.png"
-            figures.save(figure, path)
+            path = figures.save_both(figure, self.folder / f"attention-{row + 1}")
             log_image(trainer.loggers, f"attention/{row + 1}", path)
 
 
 def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
-    """Draw what a run logged: loss, learning rate, accuracy, BLEU and attention, a file each."""
+    """Draw what a run logged: loss, learning rate, accuracy, BLEU and attention, a PNG and an SVG each."""
     pictures = {
         "loss": ["train/loss_epoch", "val/loss"],
         "learning_rate": [name for name in series if name.startswith("lr-")],
@@ -83,4 +82,4 @@ def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path)
     for title, names in pictures.items():
         drawn = {name: series[name] for name in names if name in series}
         if drawn:
-            figures.save(figures.curves(drawn, y_label=title.replace("_", " ")), folder / f"{title}.png")
+            figures.save_both(figures.curves(drawn, y_label=title.replace("_", " ")), folder / title)
