@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
@@ -58,6 +59,15 @@ def test_scores_by_source_length(drawings: dict[str, Drawing], study: Study) -> 
     assert dot == [[1, 50], [3, 50]]
     (band,) = axes.collections
     assert band.get_datalim(axes.transData).bounds == pytest.approx((1, 0, 2, 100))
+
+
+def test_bleu_says_nothing_of_references_without_four_words(tmp_path: Path) -> None:
+    texts = [("a", "x y z"), ("a b", "x y z"), ("a b c", "v x y z"), ("a b c d", "v w x y z")]
+    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
+    study = collect([tmp_path])
+    drawn = {drawing.name: drawing for drawing in figures.draw(study, styles(study.variants))}
+    (line,) = drawn["by-length"].figure.axes[0].lines
+    assert line.get_xydata() == pytest.approx(np.array([[3, 100], [4, 100]]))
 
 
 def test_a_variant_has_one_colour_in_every_figure(drawings: dict[str, Drawing], study: Study) -> None:

@@ -268,7 +268,13 @@ def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> d
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
         place = (length - edges.start) // edges.step
         rows.setdefault(edges.start + place * edges.step + (edges.step - 1) / 2, []).append(row)
-    return {middle: score.value(counts[chosen].sum(axis=0)) for middle, chosen in sorted(rows.items())}
+    words = [len(prediction.reference.split()) for prediction in run.predictions]
+    shortest = 4 if measures.name(metric).endswith("bleu") else 0  # BLEU of shorter ones is 0, right or wrong
+    return {
+        middle: score.value(counts[chosen].sum(axis=0))
+        for middle, chosen in sorted(rows.items())
+        if max(words[row] for row in chosen) >= shortest
+    }
 
 
 def _values(runs: Sequence[RunRecord], metric: str) -> list[float]:
