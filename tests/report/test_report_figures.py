@@ -43,6 +43,7 @@ def test_every_figure_is_there(drawings: dict[str, Drawing]) -> None:
         "by-length",
         "cost-time",
         "cost-parameters",
+        "train-loss_epoch",
         "val-loss",
         "attention-entropy",
         "lr",
@@ -102,7 +103,8 @@ def test_as_files_they_name_their_variants(study: Study, tmp_path: Path) -> None
     assert ElementTree.parse(tmp_path / "val-loss.svg").getroot().tag.endswith("svg")
     for name, drawing in drawings.items():
         named = [text.get_text() for legend in drawing.figure.legends for text in legend.get_texts()]
-        by_itself = name in ("scores-exact_match", "lr")
+        # The learning rate, and here the training loss too, are the same for all
+        by_itself = name in ("scores-exact_match", "lr", "train-loss_epoch")
         assert named == ([] if by_itself else ["a $b$ <c>", "dot"]), name
         assert (drawing.figure.get_size_inches().tolist() == sizes[name]) == by_itself
 

@@ -120,6 +120,7 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
     """What was logged on the way."""
     metrics = [f"val/{measures.name(metric)}" for metric in study.metrics[:1]]
     wanted = {
+        "train/loss_epoch": "Training loss",
         "val/loss": "Validation loss",
         **{metric: f"{_title(metric)} on validation" for metric in metrics},
         "attention/entropy": "Entropy of attention",
