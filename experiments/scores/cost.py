@@ -47,9 +47,7 @@ def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
         name: build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
         for name, config in configs.items()
     }
-    steps = {
-        name: bench.training_step(module, bench.fast_loss, settings) for name, module in modules.items()
-    }
+    steps = {name: bench.training_step(module, bench.fast_loss, settings) for name, module in modules.items()}
     times = bench.take_turns(steps, batches, ROUNDS, settings.device)
     largest = max(batches, key=lambda batch: batch.source.numel() + batch.labels.numel())
     rows: list[tuple[object, ...]] = []
