@@ -42,6 +42,7 @@ def make_run(
         writer.writerow(("epoch", "step", "metric", "value"))
         for step in range(0, 300, 30):
             writer.writerow((0, step, "val/loss", 3 * np.exp(-step / 100) + 0.1 * chance.random()))
+            writer.writerow((0, step, "train/loss_epoch", 4 * np.exp(-step / 100)))
             writer.writerow((0, step, "val/bleu", 50 - 50 * np.exp(-step / 100) + chance.random()))
             writer.writerow((0, step, "attention/entropy", 2 - step / 300 + 0.1 * chance.random()))
             writer.writerow((0, step, "lr-Adam", 0.001 * (1 - step / 300)))
@@ -50,7 +51,8 @@ def make_run(
     for index, (source, _, output) in enumerate(sentences):
         read, said = source.split(" "), [*output.split(" "), "<eos>"]
         packed = attended.pack(slanting(len(said), len(read))) if weights else None
-        looks.append(Attended(index, read, said, packed))
+        gold = [[place, place] for place in range(min(len(said) - 1, len(read)))] if weights else None
+        looks.append(Attended(index, read, said, packed, gold))
     attended.write(run.attention, looks)
     return run
 

@@ -63,6 +63,7 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
     for name in ("attention-1.png", "attention.png", "loss.png", "learning_rate.png", "accuracy.png"):
         with Image.open(trained.figures / name) as picture:
             assert min(picture.size) > 100
+        assert (trained.figures / name).with_suffix(".svg").read_text().startswith("<?xml")
     lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
     assert [line["index"] for line in lines] == list(range(21))
     looks = attended.read(trained.attention)
@@ -73,10 +74,13 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
         assert look.weights is not None
         weights = attended.unpack(look.weights, (len(look.output), len(look.source)))
         assert weights.sum(axis=1) == pytest.approx(np.ones(len(look.output)), abs=0.02)
+        right = [ours == theirs for ours, theirs in zip(look.output, line["reference"].split(), strict=False)]
+        known = [*right, False].index(False)
+        assert look.alignment == [[row, len(look.source) - 1 - row] for row in range(known)]
     with Image.open(trained.figures / "attention-1.png") as picture:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
-    # The frames of a gold alignment, which an output that is not the reference does not have
-    assert ((213, 94, 0) in colours) == (lines[0]["hypothesis"] == lines[0]["reference"])
+    # The frames of a gold alignment, which is known as far as the output is the reference
+    assert ((213, 94, 0) in colours) == bool(looks[0].alignment)
     exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
     assert result["metrics"]["test/exact_match"] == pytest.approx(exact)
     assert "epoch 12/12" in trained.log.read_text()

@@ -27,6 +27,7 @@ class Attended(NamedTuple):
     source: list[str]  # S tokens
     output: list[str]  # T tokens
     weights: str | None  # [T, S], packed; None of a mechanism without weights
+    alignment: list[list[int]] | None = None  # [row, column] of each gold link; None where there is no gold
 
 
 def pack(weights: ArrayLike) -> str | None:

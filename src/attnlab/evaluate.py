@@ -69,7 +69,7 @@ def main(words: list[str]) -> int:
             for how, changed in overridden.items()
         }
     write_atomically(folder / "result.json", json.dumps(told, indent=2) + "\n")
-    figures.save(_curves(lengths), folder / "by_length.png")
+    figures.save_both(_curves(lengths), folder / "by_length")
     console = Console(soft_wrap=True)
     console.print(_summary(scores, overridden, title=f"{split} · {len(data.pairs(split))} sentences"))
     console.print(_table(lengths))

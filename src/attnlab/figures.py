@@ -1,9 +1,9 @@
 """Pictures drawn from plain arrays and texts: attention heat maps and learning curves.
 
 Nothing here knows a model, and nothing touches pyplot's global state: a function returns a Figure, and
-`save` writes it. Texts are shown as they are and never read as formulas, in any script that an installed font
-holds. In a token a blank is shown as `␣`, a line break as `↵` and a tab as `⇥`; a character that cannot be
-seen, or that no installed font holds, is shown as its code point (`U+200B`).
+`save` or `save_both` writes it. Texts are shown as they are and never read as formulas, in any script that an
+installed font holds. In a token a blank is shown as `␣`, a line break as `↵` and a tab as `⇥`; a character
+that cannot be seen, or that no installed font holds, is shown as its code point (`U+200B`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -28,7 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours without their yellow: told apart by colour-blind readers too."""
-DASHES = ("solid", "dashed", "dotted", "dashdot")
+Dash = Literal["solid", "dashed", "dotted", "dashdot"]
+DASHES: tuple[Dash, ...] = ("solid", "dashed", "dotted", "dashdot")
 """For more lines than colours."""
 COLOUR_MAP = "Blues"
 """White for 0 to dark blue for 1, ever darker on the way, so that it reads the same in grey."""
@@ -135,11 +138,20 @@ def save(figure: Figure, path: Path) -> None:
     """Write a PNG or SVG, as the name ends, in one piece, so that nobody reads half a picture."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    told = {"Date": None} if path.suffix == ".svg" else {}  # the same picture is the same file
     try:
-        figure.savefig(unfinished, format=path.suffix[1:], dpi=150, bbox_inches="tight")
+        with mpl.rc_context({"svg.hashsalt": "attnlab"}):
+            figure.savefig(unfinished, format=path.suffix[1:], dpi=150, bbox_inches="tight", metadata=told)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def save_both(figure: Figure, path: Path) -> Path:
+    """Write `path`.png, to look at and to send, and `path`.svg, sharp at any size; returns the PNG's path."""
+    for suffix in (".svg", ".png"):
+        save(figure, written := path.with_name(path.name + suffix))
+    return written
 
 
 def visible(token: str) -> str:

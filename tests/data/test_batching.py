@@ -7,7 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, Sequences, aligned, encode
+from attnlab.data.batching import (
+    BatchOrder,
+    EvaluationOrder,
+    Examples,
+    Sequences,
+    aligned,
+    aligned_output,
+    encode,
+)
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenizers import symbols, whitespace
 from attnlab.data.vocabularies import Vocabularies, train_vocabularies
@@ -72,6 +80,26 @@ def test_alignments_become_cells() -> None:
     assert gold.dtype == torch.bool
     assert gold.nonzero().tolist() == [[1, 0, 2], [1, 1, 1], [1, 2, 0], [2, 0, 0], [2, 3, 0]]
     assert not aligned(batch, [None, (), None]).any()
+
+
+@pytest.mark.parametrize(
+    ("output", "links"),
+    [
+        ([5, 4, 3], [[0, 2], [1, 1], [2, 0]]),
+        ([5, 4, 3, 7], [[0, 2], [1, 1], [2, 0]]),
+        ([5, 4], [[0, 2], [1, 1]]),
+        ([5, 7, 3], [[0, 2]]),
+        ([], []),
+    ],
+)
+def test_links_of_an_output_are_known_as_far_as_it_is_the_reference(
+    output: list[int], links: list[list[int]]
+) -> None:
+    batch = uncut(PAIRS, DIGITS)[[2, 0, 1]]
+    gold = aligned(batch, [ALIGNMENTS[index] for index in batch.indices.tolist()])
+    found = aligned_output(batch, gold, 1, output)
+    assert found.shape == (len(output) + 1, 3)
+    assert found.nonzero().tolist() == links
 
 
 @pytest.mark.parametrize("source_end", [False, True])

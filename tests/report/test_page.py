@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from attnlab import attended
-from attnlab.report import page, tables
+from attnlab.report import figures, page, tables
 from attnlab.report.collect import Study, collect
 from attnlab.report.explorer import Output, Sentence
 from attnlab.report.statistics import compare
+from attnlab.report.styles import styles
 from browser import Page, browser
 from studies import make_run, slanting
 
@@ -39,7 +40,7 @@ TEXTS = [
     ("a", "b"),
 ]
 HARM = "</li><script>window.harmed=1</script>"
-LIMIT = 100  # milliseconds an action may take
+LIMIT = 100  # milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     comparisons = compare(study, reference="none")
-    page.write(study, comparisons, tables.build(study, comparisons), path)
+    drawings = figures.draw(study, styles(study.variants))
+    page.write(study, comparisons, tables.build(study, comparisons), drawings, path)
     return path
 
 
@@ -120,6 +122,22 @@ def test_findings_by_the_main_score_stand_in_front(tab: Page, report: Path, stud
     folded = [found.sentence for found in comparisons if found.metric != "test/bleu"]
     assert tab.each("section > .findings li", "e.textContent") == shown
     assert tab.each("details .findings li", "e.textContent") == folded
+
+
+@pytest.mark.slow
+def test_gold_alignments_are_framed_where_they_are_known(tab: Page, report: Path, tmp_path: Path) -> None:
+    tab.open(report)
+    tab.click("#sentences li", 0)
+    names = tab.each(".card h3", "e.textContent")
+    for card in (place for place, name in enumerate(names) if name != "none"):
+        rows = len(tab.each(f".card:nth-child({card + 1}) .output .token", "0"))
+        (path,) = tab.each(f".card:nth-child({card + 1}) .gold", "e.getAttribute('d')")
+        corners = [[float(number) for number in pair] for pair in re.findall(r"M([\d.]+) ([\d.]+)h", path)]
+        assert corners == [pytest.approx([place, place], abs=0.1) for place in range(min(rows - 1, 5))]
+    assert tab.each("#gold", "e.hidden || e.getBoundingClientRect().height === 0") == [False]
+    tab.open(explorer_alone(tmp_path / "page.html", [["a", "b"]]))
+    assert tab.each(".gold", "e.getAttribute('d')") == [""]
+    assert tab.each("#gold", "e.getBoundingClientRect().height") == [0]
 
 
 @pytest.mark.slow
@@ -267,46 +285,78 @@ def test_sentences_are_sorted_and_picked_by_keyboard(tab: Page, report: Path) ->
     assert active == [f"sentence-{second}"]
 
 
-@pytest.mark.slow
-def test_200_sentences_of_10_variants_answer_at_once(tab: Page, tmp_path: Path) -> None:
+ACTIONS = {
+    "choose a sentence": "document.querySelectorAll('#sentences li')[7 * i + 3].click()",
+    "point at a token": "document.querySelectorAll('.output .token')[9 * i]"
+    ".dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))",
+    "step forward": "document.querySelector('#forward').click()",
+    "sort": "order.selectedIndex = 1 + i % 3; order.dispatchEvent(new Event('change'))",
+}
+DRAWN = """(async (i) => {
+    const frame = () => new Promise(done => requestAnimationFrame(() => {
+        const { port1, port2 } = new MessageChannel();
+        port1.onmessage = done;
+        port2.postMessage(0); // heard when the frame is drawn, where a timer would wait longer
+    }));
+    const start = performance.now();
+    %s;
+    await frame();
+    const first = performance.now();
+    await frame(); // of what has come into sight, and is laid out only then
+    return [first - start, performance.now() - start];
+})(%d)"""
+ROUNDS, PLACES = 3, 8
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 200 sentences of 30 words and 10 variants."""
     chance = random.Random(0)
 
     def text() -> str:
         return " ".join(chance.choices(["the", "of", "and", "in", "was", "that", "with", "which"], k=30))
 
+    folder = tmp_path_factory.mktemp("large")
     texts = [(text(), text()) for _ in range(200)]
     for variant in range(10):
-        make_run(tmp_path / "study", f"variant_{variant}", 0, texts)
-    path = tmp_path / "report.html"
-    page.write(collect([tmp_path / "study"]), [], [], path)
-    assert path.stat().st_size < 15_000_000
-    tab.open(path)
+        make_run(folder / "study", f"variant_{variant}", 0, texts)
+    page.write(collect([folder / "study"]), [], [], [], folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.mark.slow
+def test_200_sentences_of_10_variants_are_a_file_one_can_send(tab: Page, large: Path) -> None:
+    assert large.stat().st_size < 15_000_000
+    tab.open(large)
     assert len(tab.each("#sentences li", "0")) == 200
     assert len(tab.each(".card .map", "0")) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ACTIONS)
+def test_every_action_takes_the_page_at_most_100_ms_of_processor_time(
+    tab: Page, large: Path, action: str
+) -> None:
+    """From the action until all in sight is drawn. The time on the clock is printed: pytest -s.
+
+    Processor time is that of the page's main thread, script, layout and drawing, and of each action the best
+    of three rounds: what else runs on a machine keeps a page waiting, and says nothing of the page.
+    """
+    tab.open(large)
     tab.run("document.querySelector('#cards').scrollIntoView()")
-    for action in (
-        "document.querySelectorAll('#sentences li')[7 * i + 3].click()",
-        "document.querySelectorAll('.output .token')[5 * i]"
-        ".dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))",
-        "document.querySelector('#forward').click()",
-        "order.selectedIndex = 1 + i % 3; order.dispatchEvent(new Event('change'))",
-    ):
-        before = tab.busy()
-        times = tab.run(
-            f"""(async () => {{
-                const times = [];
-                for (let i = 0; i < 15; i++) {{
-                    const start = performance.now();
-                    {action};
-                    document.body.getBoundingClientRect();
-                    times.push(performance.now() - start);
-                    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-                }}
-                return times;
-            }})()"""
-        )
-        # Cards in sight are laid out with the next frame: counted is all the page does until that is drawn,
-        # in its own processor time, for what else runs on this machine may keep it waiting.
-        busy = (tab.busy() - before) / len(times)
-        print(f"{statistics.median(times):.1f} ms, until drawn {busy:.1f} ms: {action}")
-        assert busy < LIMIT, action
+    tab.draw()
+    busy: dict[int, list[float]] = {place: [] for place in range(PLACES)}
+    clock: list[list[float]] = []
+    for _ in range(ROUNDS):
+        for place in range(PLACES):
+            before = tab.busy()
+            clock.append(tab.run(DRAWN % (ACTIONS[action], place)))
+            busy[place].append(tab.busy() - before)
+    worst = max(min(times) for times in busy.values())
+    first, second = ([times[frame] for times in clock] for frame in (0, 1))
+    print(
+        f"\n{action}: processor {worst:.0f} ms at worst; on the clock until the first frame "
+        f"{statistics.median(first):.0f} ms (at most {max(first):.0f}), until all in sight is drawn "
+        f"{statistics.median(second):.0f} ms (at most {max(second):.0f})"
+    )
+    assert worst < LIMIT

@@ -31,6 +31,7 @@ def test_a_study_is_told_in_the_terminal_and_as_files(tmp_path: Path) -> None:
     kinds = [f"{name}.{kind}" for name in ("comparisons", "costs", "scores") for kind in ("csv", "md", "tex")]
     assert sorted(path.name for path in (tmp_path / "out" / "tables").iterdir()) == kinds
     assert (tmp_path / "out" / "results.csv").is_file()
+    assert (tmp_path / "out" / "figures" / "scores-bleu.svg").is_file()
 
 
 def test_the_page_lies_in_the_study_unless_told_otherwise(tmp_path: Path) -> None:

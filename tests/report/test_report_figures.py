@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
@@ -41,6 +43,7 @@ def test_every_figure_is_there(drawings: dict[str, Drawing]) -> None:
         "by-length",
         "cost-time",
         "cost-parameters",
+        "train-loss_epoch",
         "val-loss",
         "attention-entropy",
         "lr",
@@ -57,6 +60,15 @@ def test_scores_by_source_length(drawings: dict[str, Drawing], study: Study) -> 
     assert dot == [[1, 50], [3, 50]]
     (band,) = axes.collections
     assert band.get_datalim(axes.transData).bounds == pytest.approx((1, 0, 2, 100))
+
+
+def test_bleu_says_nothing_of_references_without_four_words(tmp_path: Path) -> None:
+    texts = [("a", "x y z"), ("a b", "x y z"), ("a b c", "v x y z"), ("a b c d", "v w x y z")]
+    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
+    study = collect([tmp_path])
+    drawn = {drawing.name: drawing for drawing in figures.draw(study, styles(study.variants))}
+    (line,) = drawn["by-length"].figure.axes[0].lines
+    assert line.get_xydata() == pytest.approx(np.array([[3, 100], [4, 100]]))
 
 
 def test_a_variant_has_one_colour_in_every_figure(drawings: dict[str, Drawing], study: Study) -> None:
@@ -80,6 +92,21 @@ def test_in_a_page_texts_are_texts_and_colours_are_names(drawings: dict[str, Dra
         assert colour.lower() not in element
     assert "var(--c0)" in element
     assert "currentColor" in element
+
+
+def test_as_files_they_name_their_variants(study: Study, tmp_path: Path) -> None:
+    looks = styles(study.variants)
+    drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
+    sizes = {name: drawing.figure.get_size_inches().tolist() for name, drawing in drawings.items()}
+    figures.write(list(drawings.values()), looks, tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawings)
+    assert ElementTree.parse(tmp_path / "val-loss.svg").getroot().tag.endswith("svg")
+    for name, drawing in drawings.items():
+        named = [text.get_text() for legend in drawing.figure.legends for text in legend.get_texts()]
+        # The learning rate, and here the training loss too, are the same for all
+        by_itself = name in ("scores-exact_match", "lr", "train-loss_epoch")
+        assert named == ([] if by_itself else ["a $b$ <c>", "dot"]), name
+        assert (drawing.figure.get_size_inches().tolist() == sizes[name]) == by_itself
 
 
 def test_styles_differ_in_something_also_without_colours() -> None:

@@ -9,6 +9,7 @@ from lightning import Callback, LightningModule, Trainer
 
 from attnlab import attended
 from attnlab.attended import Attended
+from attnlab.data.batching import aligned, aligned_output
 from attnlab.module import Seq2SeqModule, Split
 from attnlab.runs import Run
 
@@ -49,6 +50,7 @@ class AttentionWeights(Callback):
         for start in range(0, len(pairs), data.evaluation_batch_size):
             indices = range(start, min(start + data.evaluation_batch_size, len(pairs)))
             batch = data.examples(split)[list(indices)]
+            gold = aligned(batch, [pairs[index].alignment for index in indices])  # [B, T, S]
             found = module.search(batch.to(module.device), [pairs[index] for index in indices])
             for row, index in enumerate(indices):
                 tokens, weights = found.tokens[row][0], found.weights[row][0]
@@ -58,4 +60,7 @@ class AttentionWeights(Callback):
                     vocabularies.source.tokens(source),
                     [*vocabularies.tokens(tokens, pairs[index].source), "<eos>"],
                     attended.pack(weights.numpy()),
+                    None
+                    if pairs[index].alignment is None
+                    else aligned_output(batch, gold, row, tokens).nonzero().tolist(),
                 )

@@ -9,7 +9,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from attnlab import figures
-from attnlab.data.batching import aligned
+from attnlab.data.batching import aligned, aligned_output
 from attnlab.module import Seq2SeqModule, Split
 from attnlab.runs import Run
 from attnlab.tracking import log_image
@@ -19,11 +19,11 @@ SHARES = ("sharpness", "monotonicity", "coverage", "alignment_accuracy")
 
 
 class Pictures(Callback):
-    """Draws the attention of a few sentences as they are decoded, to `figures/attention-<n>.png`.
+    """Draws the attention of a few sentences as they are decoded, to `figures/attention-<n>.png` and `.svg`.
 
     From the validation split while training, and from the test split (or validation, where there is no test
     split) of the best model at its end. A mechanism without weights has no pictures. The gold alignment is
-    framed where there is one and the output is the reference.
+    framed where there is one, as far as the output is the reference.
 
     Args:
         run: whose figures they are.
@@ -60,20 +60,18 @@ class Pictures(Callback):
             if not weights[0].any():
                 return
             length = int(batch.source_lengths[row])
-            is_reference = tokens[0] == batch.labels[row, batch.target_text[row]].tolist()
             figure = figures.heatmap(
                 weights[0].numpy(),
                 vocabularies.source.tokens(batch.source[row, :length].tolist()),
                 [*vocabularies.tokens(tokens[0], pairs[row].source), "<eos>"],
-                alignment=gold[row, : len(weights[0]), :length] if is_reference else None,
+                alignment=aligned_output(batch, gold, row, tokens[0]),
             )
-            path = self.folder / f"attention-{row + 1}.png"
-            figures.save(figure, path)
+            path = figures.save_both(figure, self.folder / f"attention-{row + 1}")
             log_image(trainer.loggers, f"attention/{row + 1}", path)
 
 
 def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
-    """Draw what a run logged: loss, learning rate, accuracy, BLEU and attention, a file each."""
+    """Draw what a run logged: loss, learning rate, accuracy, BLEU and attention, a PNG and an SVG each."""
     pictures = {
         "loss": ["train/loss_epoch", "val/loss"],
         "learning_rate": [name for name in series if name.startswith("lr-")],
@@ -84,4 +82,4 @@ def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path)
     for title, names in pictures.items():
         drawn = {name: series[name] for name in names if name in series}
         if drawn:
-            figures.save(figures.curves(drawn, y_label=title.replace("_", " ")), folder / f"{title}.png")
+            figures.save_both(figures.curves(drawn, y_label=title.replace("_", " ")), folder / title)

@@ -161,6 +161,20 @@ def aligned(batch: Batch, alignments: Sequence[Alignment | None]) -> Tensor:
     return gold.to(batch.source.device) & batch.target_text[:, :, None] & batch.source_text[:, None]
 
 
+def aligned_output(batch: Batch, gold: Tensor, row: int, output: Sequence[int]) -> Tensor:
+    """[T, S] bool, the links of `aligned` for an output of T - 1 tokens and its EOS, of the pair in this row.
+
+    They are known as far as the output is the reference: nobody has aligned what comes after a token that is
+    another.
+    """
+    reference = batch.labels[row, batch.target_text[row]].tolist()
+    same = [ours == theirs for ours, theirs in zip(output, reference, strict=False)]
+    agreed = [*same, False].index(False)
+    links = gold.new_zeros(len(output) + 1, int(batch.source_lengths[row]))  # [T, S]
+    links[:agreed] = gold[row, :agreed, : links.size(1)]
+    return links
+
+
 def _room(setting: str, bound: int | None, *, marks: int) -> int | None:
     """How many tokens of text a sequence may have, besides its end mark."""
     if bound is None:

@@ -1,4 +1,4 @@
-"""`attnlab report PATH...`: what may be said of the runs under the paths, as a page, tables and sentences."""
+"""`attnlab report PATH...`: what may be said of the runs under the paths, as a page, and in parts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from rich.progress import track
 from rich.table import Table as TerminalTable
 
 from attnlab.errors import UserError
-from attnlab.report import page, tables
+from attnlab.report import figures, page, tables
 from attnlab.report.collect import Study, collect
 from attnlab.report.statistics import Comparison, Task, compare
+from attnlab.report.styles import styles
 
 
 def main(words: list[str]) -> int:
@@ -33,10 +34,14 @@ def main(words: list[str]) -> int:
     )
     built = tables.build(study, comparisons)
     tables.write(built, study, output.parent)
-    page.write(study, comparisons, built, output)
+    looks = styles(study.variants)
+    drawings = figures.draw(study, looks)
+    page.write(study, comparisons, built, drawings, output)
+    figures.write(drawings, looks, output.parent / "figures")
     _tell(study, built, comparisons)
     Console(soft_wrap=True).print(
-        f"page    {output}\ntables  {output.parent / 'tables'}\nruns    {output.parent / 'results.csv'}",
+        f"page     {output}\nfigures  {output.parent / 'figures'}\ntables   {output.parent / 'tables'}\n"
+        f"runs     {output.parent / 'results.csv'}",
         highlight=False,
         markup=False,
     )
@@ -107,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE.html",
         type=Path,
-        help="the page; results.csv and tables/ go beside it. Default: report.html in the first PATH",
+        help="the page; figures/, tables/, results.csv go beside it. Default: report.html in the first PATH",
     )
     parser.add_argument(
         "--metric",

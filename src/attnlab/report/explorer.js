@@ -158,6 +158,7 @@
       article.append(element("p", { className: "none", textContent: "No weights: this mechanism attends to nothing." }));
       return card;
     }
+    card.gold = output.alignment ?? [];
     card.weights = Uint8Array.from(atob(output.weights), (byte) => byte.charCodeAt(0));
     card.read = element("p", { className: "read" });
     article.append(element("div", { className: "frame" }, makeMap(card)), card.read);
@@ -177,7 +178,8 @@
     card.columns = card.source.map((token) => label(token));
     card.rows = card.tokens.map((token) => label(token));
     card.svg = drawn("svg", { viewBox: `0 0 ${S} ${T}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    card.svg.append(...shades(card.weights, T, S), drawn("path", { class: "lines", d: lines(T, S) }));
+    card.svg.append(...shades(card.weights, T, S), drawn("path", { class: "lines", d: lines(T, S) }),
+      drawn("path", { class: "gold", d: frames(card.gold) }));
     card.veil = card.svg.appendChild(drawn("rect", { class: "veil", width: S, height: 0 }));
     card.frame = card.svg.appendChild(drawn("rect", { class: "row", width: S, height: 1, visibility: "hidden" }));
     const labels = element("div", { className: "rows" }, ...card.rows);
@@ -215,6 +217,10 @@
     const across = Array.from({ length: T - 1 }, (_, row) => `M0 ${row + 1}h${S}`);
     const down = Array.from({ length: S - 1 }, (_, column) => `M${column + 1} 0v${T}`);
     return [...across, ...down].join("");
+  }
+
+  function frames(links) {
+    return links.map(([row, column]) => `M${column + 0.06} ${row + 0.06}h.88v.88h-.88z`).join("");
   }
 
   /** The [step, column] under the pointer; a map of a right-to-left source is mirrored. */
@@ -361,6 +367,8 @@
     const absent = { score: (s) => s.score, disagreement: (s) => s.disagreement }[option.value];
     if (absent !== undefined && sentences.every((sentence) => absent(sentence) === null)) option.remove();
   }
+  document.getElementById("gold").hidden = !sentences.some((sentence) =>
+    sentence.outputs.some((output) => output?.alignment?.length));
   new ResizeObserver(() => {
     cards.style.setProperty("--room", getComputedStyle(cards).gridTemplateColumns.split(" ")[0]);
   }).observe(cards);

@@ -28,6 +28,7 @@ class Output:
     weights: str | None  # [T, S], packed as `attnlab.attended` has it; None of a mechanism without weights
     score: float | None = None  # to sort by: chrF, 0 to 100, or a search's score
     exact: bool = False  # it is the reference
+    alignment: list[list[int]] | None = None  # [row, column] of each gold link; None where there is no gold
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def gather(study: Study) -> tuple[list[tuple[str, int]], list[Sentence]]:
                 look.weights,
                 chrf(found.hypothesis, found.reference),
                 found.hypothesis.split() == found.reference.split(),
+                look.alignment,
             )
     sentences = []
     for (index, source), reference in sorted(sources.items()):
@@ -135,7 +137,11 @@ def _plain(output: Output, source: list[str]) -> dict[str, Any]:
         "score": _rounded(output.score),
         "exact": output.exact,
     }
-    return plain if output.source == source else {**plain, "source": output.source}
+    if output.alignment is not None:
+        plain["alignment"] = output.alignment
+    if output.source != source:
+        plain["source"] = output.source
+    return plain
 
 
 def _characters(plain: Any) -> int:

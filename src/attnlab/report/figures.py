@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import ceil, isfinite
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from attnlab.figures import save
 from attnlab.report import measures
 from attnlab.report.collect import RunRecord, Study
 from attnlab.report.sentences import SCORES
@@ -29,6 +32,7 @@ Band = list[tuple[float, float, float, float]]
 
 SIZE = (4.4, 2.9)  # inches
 ROW = 0.3  # inches a variant, where variants are rows
+LINE, LETTER, SWATCH = 0.19, 0.075, 0.5  # inches of a legend: a line, a letter, what stands before a name
 POINTS = 300
 """A curve is drawn through no more points than that: more cannot be seen, and make a page large."""
 BINS = 10
@@ -41,6 +45,10 @@ class Drawing(NamedTuple):
     title: str
     caption: str
     figure: Figure
+    dashed: bool = False
+    """Whether variants are told apart by dashes; else by marks alone."""
+    names: bool = True
+    """Whether a legend must name the variants; else the figure does, or shows none."""
 
 
 def draw(study: Study, styles: Styles) -> list[Drawing]:
@@ -52,6 +60,33 @@ def draw(study: Study, styles: Styles) -> list[Drawing]:
             for found in (_scores, _by_length, _curves, _costs)
             for drawing in found(study, groups, styles)
         ]
+
+
+def write(drawings: Sequence[Drawing], styles: Styles, folder: Path) -> None:
+    """Write each as an SVG file for itself; the figures get a legend, which they share in a page."""
+    for drawing in drawings:
+        figure, path = drawing.figure, folder / f"{drawing.name}.svg"
+        width, height = figure.get_size_inches()
+        figure.set_facecolor("white")  # or its black texts are not seen on a dark page
+        with mpl.rc_context(fname=STYLE):
+            if drawing.names:
+                columns = max(1, int(width / (SWATCH + LETTER * max(map(len, styles)))))
+                figure.set_size_inches(width, height + LINE * ceil(len(styles) / columns))
+                figure.legend(
+                    [_swatch(style, dashed=drawing.dashed) for style in styles.values()],
+                    list(styles),
+                    loc="outside lower center",
+                    ncols=columns,
+                    frameon=False,
+                    handlelength=2.4 if drawing.dashed else 1,
+                    columnspacing=1.2,
+                )
+        save(figure, path)
+
+
+def _swatch(style: Style, *, dashed: bool) -> Line2D:
+    line = style.dash if dashed else "none"
+    return Line2D([], [], color=style.colour, linestyle=line, marker=style.mark, markersize=4.5)
 
 
 def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
@@ -77,6 +112,7 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
             f"{_title(metric)} by variant",
             "Small dots are seeds, marks their mean, bars its 95 % interval.",
             figure,
+            names=False,
         )
 
 
@@ -84,6 +120,7 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
     """What was logged on the way."""
     metrics = [f"val/{measures.name(metric)}" for metric in study.metrics[:1]]
     wanted = {
+        "train/loss_epoch": "Training loss",
         "val/loss": "Validation loss",
         **{metric: f"{_title(metric)} on validation" for metric in metrics},
         "attention/entropy": "Entropy of attention",
@@ -95,7 +132,8 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
         if any(bands.values()):
             figure, axes = _figure()
             caption = "Over training; the mean over seeds, in a band from the smallest to the largest."
-            if len(bands) > 1 and all(band == next(iter(bands.values())) for band in bands.values()):
+            same = len(bands) > 1 and all(band == next(iter(bands.values())) for band in bands.values())
+            if same:
                 x, mean = ([point[column] for point in next(iter(bands.values()))] for column in (0, 1))
                 axes.plot(x, mean, color=INK)
                 caption = "Over training; the same for all variants."
@@ -103,7 +141,8 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
                 _draw_bands(axes, bands, styles, scale=measures.scale(metric))
             axes.set_xlabel("step")
             axes.set_ylabel("learning rate" if metric == "lr-*" else _axis(metric))
-            yield Drawing(metric.replace("/", "-").strip("-*"), title, caption, figure)
+            name = metric.replace("/", "-").strip("-*")
+            yield Drawing(name, title, caption, figure, dashed=True, names=not same)
 
 
 def _by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
@@ -125,7 +164,7 @@ def _by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing
     axes.set_xlabel(f"source length, in {unit}")
     axes.set_ylabel(_axis(metric))
     caption = "Of the test sentences of each length; the mean over seeds, from the smallest to the largest."
-    yield Drawing("by-length", f"{_title(metric)} by source length", caption, figure)
+    yield Drawing("by-length", f"{_title(metric)} by source length", caption, figure, dashed=True)
 
 
 def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
@@ -230,7 +269,13 @@ def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> d
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
         place = (length - edges.start) // edges.step
         rows.setdefault(edges.start + place * edges.step + (edges.step - 1) / 2, []).append(row)
-    return {middle: score.value(counts[chosen].sum(axis=0)) for middle, chosen in sorted(rows.items())}
+    words = [len(prediction.reference.split()) for prediction in run.predictions]
+    shortest = 4 if measures.name(metric).endswith("bleu") else 0  # BLEU of shorter ones is 0, right or wrong
+    return {
+        middle: score.value(counts[chosen].sum(axis=0))
+        for middle, chosen in sorted(rows.items())
+        if max(words[row] for row in chosen) >= shortest
+    }
 
 
 def _values(runs: Sequence[RunRecord], metric: str) -> list[float]:

@@ -12,6 +12,7 @@ LABELS = {
     "conala_exact_match": "CoNaLa exact match",
     "bleu": "BLEU",
     "chrf": "chrF",
+    "train/loss_epoch": "training loss",
     "attention/alignment_accuracy": "alignment accuracy",
     "attention/alignment_error": "alignment error",
 }
@@ -28,7 +29,7 @@ SHARES = (
 )
 """Scores from 0 to 1, shown as percentages."""
 
-NATS = ("loss", "attention/entropy")
+NATS = ("loss", "train/loss_epoch", "attention/entropy")
 LOWER_IS_BETTER = ("edit_distance", "loss", "perplexity", "attention/alignment_error")
 HIGHER_IS_BETTER = {*MAIN, *SHARES} - {*LOWER_IS_BETTER}
 

@@ -16,9 +16,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attnlab import __version__
-from attnlab.report import explorer, figures, svg
+from attnlab.report import explorer, svg
 from attnlab.report.collect import Study
 from attnlab.report.explorer import Sentence
+from attnlab.report.figures import Drawing
 from attnlab.report.statistics import Comparison
 from attnlab.report.styles import DASH_LENGTHS, MARKS, Style, styles
 from attnlab.report.tables import Table
@@ -27,18 +28,24 @@ from attnlab.runs import write_atomically
 FOLDER = Path(__file__).parent
 
 
-def write(study: Study, comparisons: Sequence[Comparison], tables: Sequence[Table], path: Path) -> None:
+def write(
+    study: Study,
+    comparisons: Sequence[Comparison],
+    tables: Sequence[Table],
+    drawings: Sequence[Drawing],
+    path: Path,
+) -> None:
     """Write the report of a study.
 
     Args:
         study: its runs.
         comparisons: the findings; those by the first of the study's metrics stand in front.
         tables: in their order.
+        drawings: in their order, drawn in the styles of the study's variants.
         path: of the page.
     """
     chosen = styles(study.variants)
     runs, sentences = explorer.gather(study)
-    drawings = figures.draw(study, chosen)
     _write(
         path,
         title=study.name,

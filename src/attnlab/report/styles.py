@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.figures import COLOURS, DASHES
+from attnlab.figures import COLOURS, DASHES, Dash
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
 """Matplotlib's settings for the figures of a report."""
@@ -34,7 +34,7 @@ class Style:
 
     colour: str  # "#rrggbb"
     variable: str  # the colour's name in page.css, which has another shade for dark pages
-    dash: str  # as matplotlib calls it
+    dash: Dash  # as matplotlib calls it
     mark: str  # as matplotlib calls it
 
 

@@ -1,0 +1,63 @@
+"""Print the table and the sentences of this folder's README, and draw its figures.
+
+python summary.py RUNS: the folder of run directories.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from attnlab.report import figures, tables
+from attnlab.report.collect import Study, collect
+from attnlab.report.statistics import Estimate, compare, estimate
+from attnlab.report.styles import styles
+from attnlab.report.tables import Cell, Column, Table, escape_markdown
+
+HERE = Path(__file__).parent
+METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
+ATTENTION, NONE = "additive", "none"
+
+
+def main(folder: str) -> None:
+    study = collect([Path(folder)])
+    known = {name for run in study.finished for name in run.scores}
+    study = replace(study, asked=tuple(name for name in METRICS if name in known))
+    print(table(study).markdown())
+    print(f"- With attention the validation loss is {told(relative_gain(study))}.")
+    for comparison in compare(study, reference=NONE):
+        print(f"- {escape_markdown(comparison.sentence)}")
+    looks = styles(study.variants)
+    drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
+    figures.write([drawings["val-loss"]], looks, HERE)
+
+
+def table(study: Study) -> Table:
+    scores = tables.scores(study)
+    groups = study.by_variant().values()
+    rows = [[*row, Cell(f"{runs[0].parameters:,}")] for row, runs in zip(scores.rows, groups, strict=True)]
+    return replace(scores, columns=[*scores.columns, Column("parameters")], rows=rows)
+
+
+def relative_gain(study: Study) -> Estimate:
+    """By how many % of the baseline's the validation loss is lower, over the seeds that both have."""
+    losses = {
+        variant: {run.seed: run.scores["val/loss"] for run in runs}
+        for variant, runs in study.by_variant().items()
+    }
+    shared = sorted(losses[ATTENTION].keys() & losses[NONE].keys())
+    return estimate([100 * (1 - losses[ATTENTION][seed] / losses[NONE][seed]) for seed in shared])
+
+
+def told(gain: Estimate) -> str:
+    seeds = f"{gain.count} seed{'s' * (gain.count != 1)}"
+    way = "lower" if gain.mean > 0 else "higher"
+    if gain.low is None or gain.high is None:
+        return f"{abs(gain.mean):.2f} % {way}, {seeds}"
+    low, high = sorted(end if gain.mean > 0 else -end for end in (gain.low, gain.high))
+    return f"{abs(gain.mean):.2f} % {way} [{low:.2f}, {high:.2f}], {seeds}"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

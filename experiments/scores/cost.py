@@ -1,0 +1,65 @@
+"""Measure what a training step costs by mechanism, into costs.csv: time, useful operations, memory.
+
+python cost.py: all mechanisms take turns on the same batches, so that whatever else the machine does falls on
+all alike. Of the task's lengths, and of 50 tokens on both sides.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from attnlab import bench, build
+from attnlab.compose import compose_run
+from attnlab.nn.flops import useful_flops
+
+HERE = Path(__file__).parent
+MECHANISMS = ("additive", "concat", "dot", "general", "cosine", "scaled_dot", "multihead")
+MODEL = ("encoder.size=64", "decoder.size=128", "trainer.accelerator=cpu")
+LENGTHS = {"task": None, "50": 50}
+BATCHES, ROUNDS = 5, 7
+
+
+def main() -> None:
+    with (HERE / "costs.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("mechanism", "lengths", "round", "ms", "gflop", "peak_mb"))
+        for lengths, length in LENGTHS.items():
+            for row in measure(lengths, length):
+                writer.writerow(row)
+            print(f"measured: {lengths}", file=sys.stderr)
+
+
+def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
+    """A row for each mechanism and round."""
+    configs = {name: compose_run([f"attention={name}", *MODEL]) for name in MECHANISMS}
+    base = configs["additive"]
+    settings = bench.Settings.of(base)
+    if length is None:
+        corpus = build.build_corpus(base)
+        vocabularies = build.build_vocabularies(base, corpus)
+    else:
+        corpus, vocabularies = bench.random_corpus(length, length, 50, BATCHES, base)
+    batches = bench.take_batches(base, corpus, vocabularies, BATCHES, settings.device)
+    modules = {
+        name: build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+        for name, config in configs.items()
+    }
+    steps = {name: bench.training_step(module, bench.fast_loss, settings) for name, module in modules.items()}
+    times = bench.take_turns(steps, batches, ROUNDS, settings.device)
+    largest = max(batches, key=lambda batch: batch.source.numel() + batch.labels.numel())
+    rows: list[tuple[object, ...]] = []
+    for name, seconds in times.items():
+        flops = fmean(3 * useful_flops(modules[name].network, batch) for batch in batches)
+        memory = bench.profile_once(steps[name], largest, settings.device).peak_memory
+        rows += [
+            (name, lengths, number, round(1e3 * each, 3), round(flops / 1e9, 4), round(memory / 1e6, 2))
+            for number, each in enumerate(seconds)
+        ]
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Print the table and the sentences of this folder's README, and draw its figure.
+
+python summary.py: from the runs told in ../mechanisms/results.csv, and costs.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from attnlab.figures import COLOURS, save
+from attnlab.report import tables
+from attnlab.report.collect import RunRecord, Study
+from attnlab.report.statistics import Estimate, compare, estimate
+from attnlab.report.tables import Cell, Column, Table, escape_markdown
+
+HERE = Path(__file__).parent
+RUNS = HERE.parent / "mechanisms" / "results.csv"
+EXACT, ALIGNED = "test/exact_match", "test/attention/alignment_accuracy"
+FAMILIES = {
+    "additive": ("additive", "concat"),
+    "dot product": ("dot", "general", "cosine"),
+    "self-attention's": ("scaled_dot", "multihead"),
+}
+LOOKS = dict(zip(FAMILIES, zip(COLOURS, "os^", strict=False), strict=True))
+LENGTHS = ("task", "50")
+Costs = dict[str, dict[str, dict[str, Estimate]]]
+"""By lengths, mechanism and quantity."""
+
+
+def main() -> None:
+    families = {name: family for family, names in FAMILIES.items() for name in names}
+    study = Study("reverse", read_runs(families), asked=(EXACT, ALIGNED))
+    costs = read_costs()
+    print(table(study, families, costs).markdown())
+    for found in compare(study, reference="additive"):
+        print(f"- {escape_markdown(found.sentence)}")
+    save(draw(study, families, costs), HERE / "scores.svg")
+
+
+def read_runs(families: dict[str, str]) -> list[RunRecord]:
+    with RUNS.open(newline="") as file:
+        return [
+            RunRecord(
+                directory=Path(f"{row['mechanism']}-{row['seed']}"),
+                study="reverse",
+                variant=row["mechanism"],
+                seed=int(row["seed"]),
+                status="finished",
+                scores={EXACT: float(row["3–12"]), ALIGNED: float(row["alignment_accuracy"])},
+                parameters=int(row["parameters"]),
+            )
+            for row in csv.DictReader(file)
+            if row["mechanism"] in families
+        ]
+
+
+def read_costs() -> Costs:
+    """Times as multiples of the additive score's in the same round."""
+    rounds: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    with (HERE / "costs.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            told = {name: float(row[name]) for name in ("ms", "gflop", "peak_mb")}
+            rounds[row["lengths"], row["mechanism"]].append(told)
+    found: Costs = {lengths: {} for lengths in LENGTHS}
+    for (lengths, name), rows in rounds.items():
+        ratios = [
+            row["ms"] / first["ms"] for row, first in zip(rows, rounds[lengths, "additive"], strict=True)
+        ]
+        found[lengths][name] = {
+            "ratio": estimate(ratios),
+            "ms": Estimate(min(row["ms"] for row in rows), None, len(rows)),
+            "gflop": Estimate(rows[0]["gflop"], None, 1),
+            "peak_mb": Estimate(rows[0]["peak_mb"], None, 1),
+        }
+    return found
+
+
+def table(study: Study, families: dict[str, str], costs: Costs) -> Table:
+    quality = tables.scores(study)
+    columns = [
+        Column("score of", numeric=False),
+        *quality.columns,
+        Column("parameters"),
+        *(Column(f"time a step, {lengths}") for lengths in LENGTHS),
+        *(Column(f"GFLOP, {lengths}") for lengths in LENGTHS),
+        Column("MB, 50"),
+    ]
+    rows = []
+    for row, (name, runs) in zip(quality.rows, study.by_variant().items(), strict=True):
+        cells = [Cell(families[name]), *row, Cell(f"{runs[0].parameters:,}")]
+        for lengths in LENGTHS:
+            ratio = costs[lengths][name]["ratio"]
+            spread = f" ± {ratio.half_width:.2f}" if ratio.half_width else ""
+            cells.append(Cell(f"{ratio.mean:.2f}{spread}"))
+        cells += [Cell(f"{costs[lengths][name]['gflop'].mean:.2f}") for lengths in LENGTHS]
+        rows.append([*cells, Cell(f"{costs['50'][name]['peak_mb'].mean:.1f}")])
+    notes = (
+        "Scores: mean over seeds ± half of the 95 % confidence interval (Student's t). Times: multiples of "
+        "the additive score's in the same round, mean over rounds ± the same; 50: of 50 tokens on either "
+        "side. GFLOP: operations of matrix products, and tanh is none. MB: what a batch needs beside weights "
+        "and optimizer."
+    )
+    return Table("scores", "Scores", columns, rows, [notes])
+
+
+def draw(study: Study, families: dict[str, str], costs: Costs) -> Figure:
+    """What is wrong against time, a mark for each mechanism; logarithmic, for most are nearly right."""
+    figure = Figure(figsize=(8.4, 3.9), layout="constrained")
+    panels = figure.subplots(1, 2, sharex=True)
+    told = {EXACT: "sequences not exactly right, in %", ALIGNED: "tokens that look elsewhere, in %"}
+    for axes, (metric, label) in zip(panels, told.items(), strict=True):
+        for name, runs in study.by_variant().items():
+            ratio = costs["50"][name]["ratio"].mean
+            mark(axes, name, families[name], ratio, [100 * (1 - run.scores[metric]) for run in runs])
+        axes.set(xlabel="time a training step at length 50, additive = 1", ylabel=label, yscale="log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.margins(x=0.17, y=0.12)
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_title("Quality", loc="left", fontsize=11)
+    panels[1].set_title("Readability", loc="left", fontsize=11)
+    handles = [
+        Line2D([], [], linestyle="none", color=colour, marker=shape) for colour, shape in LOOKS.values()
+    ]
+    figure.legend(handles, list(LOOKS), loc="outside lower center", ncols=len(LOOKS), frameon=False)
+    return figure
+
+
+def mark(axes: Axes, name: str, family: str, ratio: float, wrong: list[float]) -> None:
+    """The mean over seeds, from the smallest to the largest."""
+    colour, shape = LOOKS[family]
+    mean = fmean(wrong)
+    spread = [[mean - min(wrong)], [max(wrong) - mean]]
+    axes.errorbar(ratio, mean, yerr=spread, fmt=shape, color=colour, capsize=2.5)
+    below = name == "additive"  # it stands beside concat, the same function
+    axes.annotate(
+        name, (ratio, mean), xytext=(6, -11 if below else 4), textcoords="offset points", fontsize=9
+    )
+
+
+if __name__ == "__main__":
+    main()
