@@ -14,7 +14,7 @@ import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from lightning import Callback, Trainer
-from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary, RichProgressBar
+from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
@@ -249,7 +249,7 @@ def build_callbacks(
     """What every run has, and what the callbacks group adds."""
     contents = checkpoints.describe(config, vocabularies, run.hash)
     interruption = callbacks.Interruption()
-    shown: list[Callback] = [RichProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
+    shown: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
     return [
         callbacks.LastCheckpoint(run, metrics, interruption, every_minutes=config.checkpoint.every_minutes),
         interruption,

@@ -9,6 +9,7 @@ import lightning
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import MeanMetric
@@ -87,6 +88,8 @@ class Seq2SeqModule(lightning.LightningModule):
         self.max_length = max_length
         self.scores = tuple(scores)
         self.train_loss = MeanMetric(nan_strategy="disable")  # over the tokens of the epoch so far
+        self.last_loss: Tensor | None = None  # of the last step trained
+        self.gradient_norm: Tensor | None = None  # of the last step of the optimizer, before it was clipped
         self.token_scores = TokenScores()
         self.attention_scores = AttentionScores()
         self.samples = Samples()
@@ -131,13 +134,17 @@ class Seq2SeqModule(lightning.LightningModule):
         forced = draw_forced(self.teacher_forcing, self.global_step, batch.inputs)
         decoded, logits, labels = self.decode(batch, forced)
         loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.label_smoothing)
-        self.log("train/loss", loss, on_step=True, on_epoch=False, prog_bar=True)
-        self.train_loss.update(loss.detach(), weight=len(labels))
-        self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
+        self.last_loss = loss.detach()
+        if not self.train_loss.update_called:  # Lightning then reads and resets it at the epoch's end
+            self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
+        self.train_loss.update(self.last_loss, weight=len(labels))
+        of_step = {"train/loss": self.last_loss}
         if self.coverage_weight > 0:
             repeated = coverage_loss(decoded.weights, batch.labels != PAD)
-            self.log("train/coverage_loss", repeated, on_step=True, on_epoch=False)
+            of_step["train/coverage_loss"] = repeated
             loss = loss + self.coverage_weight * repeated
+        if self.trainer._logger_connector.should_update_logs:  # what no logger will read costs as much to log
+            self.log_dict(of_step, on_step=True, on_epoch=False)
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -197,8 +204,11 @@ class Seq2SeqModule(lightning.LightningModule):
         Lightning refuses those in mixed precision, since they divide fp16's gradients by their scale
         themselves, after the clipping. In bf16 there is no scale.
         """
+        parameters = list(self.trainer.precision_plugin.main_params(optimizer))
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        self.gradient_norm = get_total_norm(gradients, foreach=True)
         if gradient_clip_val and gradient_clip_algorithm == "norm" and self.trainer.precision != "16-mixed":
-            torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val, foreach=True)
+            clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm, foreach=True)
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 

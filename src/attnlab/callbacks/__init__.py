@@ -9,6 +9,7 @@ from attnlab.callbacks.interruption import Interruption
 from attnlab.callbacks.last_checkpoint import LastCheckpoint
 from attnlab.callbacks.pictures import Pictures
 from attnlab.callbacks.predictions import Predictions
+from attnlab.callbacks.progress_bar import ProgressBar
 from attnlab.callbacks.reproducible import Reproducible
 from attnlab.callbacks.throughput import Throughput
 from attnlab.callbacks.weight_averaging import WeightAveraging
@@ -23,6 +24,7 @@ __all__ = [
     "LastCheckpoint",
     "Pictures",
     "Predictions",
+    "ProgressBar",
     "Reproducible",
     "Throughput",
     "WeightAveraging",
