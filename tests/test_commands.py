@@ -295,6 +295,12 @@ WRONG = {
     ),
     "no such command": (["dance"], 2, "no command 'dance': choose from train"),
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
+    "a setting of what is swept over": (
+        ["train", "-m", "experiment=conala,conala_baseline", "data.path=x"],
+        2,
+        "is given as ++key=value",
+    ),
+    "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "leave one of them out"),
     "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
     "a broken override": (["train", "seed=["], 2, "attnlab: "),
     "no such run": (

@@ -95,7 +95,15 @@ def train(words: list[str]) -> int:
     except (HydraException, OmegaConfBaseException) as error:
         if os.environ.get("ATTNLAB_TRACEBACK"):
             raise
-        print(f"attnlab: {explain(error)}", file=sys.stderr)
+        told = explain(error)
+        if told.startswith("no setting") and {"-m", "--multirun"} & {*words}:
+            told += "; a setting that only options swept over have is given as ++key=value"
+        print(f"attnlab: {told}", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        if not str(error).startswith("Only one of --run"):
+            raise
+        print("attnlab: -m trains, and --cfg shows one run: leave one of them out", file=sys.stderr)
         return 2
     except FailedRunError as error:
         print(f"attnlab: {error}", file=sys.stderr)
