@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from lightning import Trainer
+from lightning import Callback, Trainer
 from omegaconf import DictConfig
 
+from attnlab.callbacks import Guard
+from attnlab.errors import UserError
 from attnlab.module import Seq2SeqModule
-from attnlab.types import Batch
+from attnlab.tracking import MetricsFile, read_metrics
+from attnlab.types import PAD, Batch
 from test_conf import QUIET, SYNTHETIC, TINY, build_all
 
 Composed = Callable[..., DictConfig]
@@ -94,3 +99,51 @@ def test_accumulation_steps_as_often_as_its_scheduler_was_told(composed: Compose
     trainer = Trainer(max_epochs=3, logger=False, accumulate_grad_batches=2, **QUIET)
     trainer.fit(module, datamodule=data)
     assert trainer.global_step == 3 * 2
+
+
+class Steps(Callback):
+    """The loss of each step, and the tokens it is a mean over."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, int]] = []
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self.seen.append((float(outputs["loss"]), int((batch.labels != PAD).sum())))
+
+
+def test_every_other_loss_is_logged_and_each_epochs_mean_over_its_tokens(
+    composed: Composed, tmp_path: Path
+) -> None:
+    """3 batches an epoch, with a validation after each."""
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "optimizer.lr=0.05"))
+    steps, metrics = Steps(), MetricsFile(tmp_path / "metrics.csv")
+    settings = {**QUIET, "log_every_n_steps": 2, "val_check_interval": 1, "max_epochs": 2}
+    Trainer(logger=metrics, callbacks=[steps], **settings).fit(module, datamodule=data)
+    logged = read_metrics(metrics.path)
+    losses = [loss for loss, _ in steps.seen]
+    assert logged["train/loss"] == [(step, losses[step]) for step in (1, 3, 5)]
+    means = [
+        sum(loss * tokens for loss, tokens in epoch) / sum(tokens for _, tokens in epoch)
+        for epoch in (steps.seen[:3], steps.seen[3:])
+    ]
+    assert [step for step, _ in logged["train/loss_epoch"]] == [2, 5]
+    assert [value for _, value in logged["train/loss_epoch"]] == pytest.approx(means)
+
+
+@pytest.mark.parametrize(
+    "clip", [{}, {"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}], ids=str
+)
+@pytest.mark.parametrize("number", [math.inf, math.nan])
+def test_a_gradient_that_is_not_finite_stops_before_the_next_step(
+    composed: Composed, number: float, clip: dict[str, Any]
+) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    passes = iter([1.0, 1.0, number])  # what the gradient is multiplied by: the loss stays as it is
+    bias = next(parameter for name, parameter in module.named_parameters() if "bias" in name)
+    bias.register_hook(lambda gradient: gradient * next(passes))
+    trainer = Trainer(max_epochs=2, logger=False, callbacks=[Guard()], **QUIET, **clip)
+    with pytest.raises(UserError, match=r"the norm of the gradient is .* not finite at step 3"):
+        trainer.fit(module, datamodule=data)
+    assert trainer.global_step == 3

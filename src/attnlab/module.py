@@ -12,14 +12,13 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torchmetrics import MeanMetric
 
 from attnlab.data.batching import aligned
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.vocabularies import Vocabularies
 from attnlab.metrics.attention import AttentionScores
-from attnlab.metrics.scores import Sample, Samples, TokenScores, score
+from attnlab.metrics.scores import MeanLoss, Sample, Samples, TokenScores, score
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
 from attnlab.rerank import rerank
@@ -87,7 +86,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.accepts = accepts
         self.max_length = max_length
         self.scores = tuple(scores)
-        self.train_loss = MeanMetric(nan_strategy="disable")  # over the tokens of the epoch so far
+        self.train_loss = MeanLoss()  # over the tokens of the epoch so far
         self.last_loss: Tensor | None = None  # of the last step trained
         self.gradient_norm: Tensor | None = None  # of the last step of the optimizer, before it was clipped
         self.token_scores = TokenScores()
@@ -137,7 +136,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.last_loss = loss.detach()
         if not self.train_loss.update_called:  # Lightning then reads and resets it at the epoch's end
             self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
-        self.train_loss.update(self.last_loss, weight=len(labels))
+        self.train_loss.update(self.last_loss, len(labels))
         of_step = {"train/loss": self.last_loss}
         if self.coverage_weight > 0:
             repeated = coverage_loss(decoded.weights, batch.labels != PAD)
@@ -165,14 +164,14 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what the epoch has come to, which Lightning would begin anew."""
-        own = torch.stack([self.train_loss.mean_value, self.train_loss.weight])
+        own = torch.stack([self.train_loss.total, self.train_loss.tokens])
         everyone: Any = self.all_gather(own)  # [2], or [ranks, 2] where there are several
         checkpoint["train_loss"] = everyone.reshape(-1, 2)  # [ranks, 2]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take it back, each rank its own."""
         own = checkpoint["train_loss"][self.global_rank :: self.trainer.world_size].sum(0)  # [2]
-        self.train_loss.mean_value, self.train_loss.weight = own.unbind()
+        self.train_loss.total, self.train_loss.tokens = own.unbind()
 
     def configure_optimizers(self) -> Any:
         """The optimizer, and its scheduler."""

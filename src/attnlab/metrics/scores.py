@@ -55,6 +55,31 @@ class Tally(Metric):
         return True
 
 
+class MeanLoss(Metric):
+    """Mean of losses over the tokens that each is itself a mean over.
+
+    torchmetrics' `MeanMetric` weighs all alike, unless it may look for NaN, for which a GPU would wait.
+    """
+
+    full_state_update = False
+    total: Tensor  # [] float64
+    tokens: Tensor  # [] float64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("tokens", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, tokens: int) -> None:
+        """Add a loss []."""
+        self.total += tokens * loss
+        self.tokens += tokens
+
+    def compute(self) -> Tensor:
+        """The mean []."""
+        return self.total / self.tokens
+
+
 class TokenScores(Tally):
     """Loss, perplexity and accuracy per token, over all batches and processes."""
 
