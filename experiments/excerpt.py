@@ -23,7 +23,7 @@ KEEP = """(titles) => {
     order.value = "disagreement";
     order.dispatchEvent(new Event("change"));
     sentences.firstChild.click();
-    sentences.style.height = "25rem";
+    sentences.style.maxHeight = "25rem";
 }"""
 
 

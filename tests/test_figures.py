@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -215,6 +216,20 @@ def test_save_makes_folders_and_leaves_only_the_picture(tmp_path: Path) -> None:
         figures.save(figures.heatmap([[weight]], ["ä"], ["$"]), path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_both_kinds_lie_side_by_side_and_are_the_same_files_again(tmp_path: Path) -> None:
+    found = []
+    for name in ("first", "second"):
+        written = figures.save_both(
+            figures.heatmap([[0.5, 1.0]], ["ä", "$"], ["<b>"]), tmp_path / name / "v1.2"
+        )
+        assert written == tmp_path / name / "v1.2.png"
+        assert written.read_bytes().startswith(b"\x89PNG")
+        assert sorted(path.name for path in written.parent.iterdir()) == ["v1.2.png", "v1.2.svg"]
+        found.append((written.parent / "v1.2.svg").read_bytes())
+    assert found[0] == found[1]
+    assert ElementTree.fromstring(found[0]).tag.endswith("svg")
 
 
 def test_a_failed_save_leaves_nothing_behind(tmp_path: Path) -> None:

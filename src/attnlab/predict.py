@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from omegaconf import DictConfig
 from rich.console import Console
 
 from attnlab import attended, figures, terminal
@@ -93,7 +94,7 @@ def main(words: list[str]) -> int:
                 _draw(drawing, prediction)
     if explored:
         assert drawing is not None
-        _explore(drawing, explored, config.variant)
+        _explore(drawing, explored, config)
     return 0
 
 
@@ -150,7 +151,7 @@ def _draw(path: Path, prediction: Prediction) -> None:
     figures.save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
 
 
-def _explore(path: Path, predictions: list[Prediction], variant: str) -> None:
+def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> None:
     """Write the page of all lines, their hypotheses side by side."""
     ranks = range(1, max(prediction.rank for prediction in predictions) + 1)
     found = {(prediction.line, prediction.rank): prediction for prediction in predictions}
@@ -158,8 +159,8 @@ def _explore(path: Path, predictions: list[Prediction], variant: str) -> None:
     for line in dict.fromkeys(prediction.line for prediction in predictions):
         outputs = [_output(found.get((line, rank))) for rank in ranks]
         sentences.append(Sentence(found[line, 1].source_text, None, outputs))
-    names = [variant if len(ranks) == 1 else f"{variant} · {rank}" for rank in ranks]
-    page.write_sentences(sentences, names, "Attention", path)
+    names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
+    page.write_sentences(sentences, names, config.name, path)
 
 
 def _output(prediction: Prediction | None) -> Output | None:

@@ -125,6 +125,18 @@ def test_findings_by_the_main_score_stand_in_front(tab: Page, report: Path, stud
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [12, 15])
+def test_many_findings_are_folded(tab: Page, study: Study, tmp_path: Path, count: int) -> None:
+    (found, *_) = compare(study, reference="none")
+    page.write(study, [found] * count, [], [], tmp_path / "report.html")
+    tab.open(tmp_path / "report.html")
+    assert len(tab.each("section > .findings li", "0")) == 12
+    assert len(tab.each("details .findings li", "0")) == count - 12
+    assert tab.each("summary", "e.textContent") == (["3 more of these"] if count == 15 else [])
+    assert tab.run("document.querySelector('#attention').closest('details')") is None
+
+
+@pytest.mark.slow
 def test_gold_alignments_are_framed_where_they_are_known(tab: Page, report: Path, tmp_path: Path) -> None:
     tab.open(report)
     tab.click("#sentences li", 0)
