@@ -1,6 +1,6 @@
-"""Print the table and the sentences of this folder's README, and draw its figures.
+"""Print the table and the sentences of a README about attention on CoNaLa, and draw its figure.
 
-python summary.py RUNS: the folder of run directories.
+python summary.py RUNS README_FOLDER: the folder of run directories, and where the figure goes.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from attnlab.report.statistics import Estimate, compare, estimate
 from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
-HERE = Path(__file__).parent
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
-ATTENTION, NONE = "additive", "none"
+NONE = "none"
 
 
-def main(folder: str) -> None:
-    study = collect([Path(folder)])
+def main(runs: str, folder: str) -> None:
+    study = collect([Path(runs)])
     known = {name for run in study.finished for name in run.scores}
     study = replace(study, asked=tuple(name for name in METRICS if name in known))
     print(table(study).markdown())
-    print(f"- With attention the validation loss is {told(relative_gain(study))}.")
+    for variant in study.variants:
+        if variant != NONE:
+            gain = relative_gain(study, variant)
+            print(f"- With {escape_markdown(variant)} the validation loss is {told(gain)}.")
     for comparison in compare(study, reference=NONE):
-        print(f"- {escape_markdown(comparison.sentence)}")
+        if comparison.over == "seeds":
+            print(f"- {escape_markdown(comparison.sentence)}")
     looks = styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
-    figures.write([drawings["val-loss"]], looks, HERE)
+    figures.write([drawings["val-loss"]], looks, Path(folder))
 
 
 def table(study: Study) -> Table:
@@ -40,14 +43,12 @@ def table(study: Study) -> Table:
     return replace(scores, columns=[*scores.columns, Column("parameters")], rows=rows)
 
 
-def relative_gain(study: Study) -> Estimate:
+def relative_gain(study: Study, variant: str) -> Estimate:
     """By how many % of the baseline's the validation loss is lower, over the seeds that both have."""
-    losses = {
-        variant: {run.seed: run.scores["val/loss"] for run in runs}
-        for variant, runs in study.by_variant().items()
-    }
-    shared = sorted(losses[ATTENTION].keys() & losses[NONE].keys())
-    return estimate([100 * (1 - losses[ATTENTION][seed] / losses[NONE][seed]) for seed in shared])
+    groups = study.by_variant()
+    ours, theirs = ({run.seed: run.scores["val/loss"] for run in groups[name]} for name in (variant, NONE))
+    shared = sorted(ours.keys() & theirs.keys())
+    return estimate([100 * (1 - ours[seed] / theirs[seed]) for seed in shared])
 
 
 def told(gain: Estimate) -> str:

@@ -121,13 +121,20 @@ def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
 
 
 def _table(rows: list[LengthScores]) -> Table:
-    """A line for each range of lengths."""
+    """A line for each range of lengths, narrow enough for the eight scores of CoNaLa in 80 columns."""
     names = list(rows[0].scores)
-    table = Table("source length", "sentences", *names, title="by source length, in tokens")
+    heads = ("source length", "sentences", *(name.replace("_", " ") for name in names))
+    columns = [Column(head, overflow="fold", justify="right") for head in heads]
+    table = Table(*columns, title="by source length, in tokens", pad_edge=False)
     for row in rows:
         span = f"{row.shortest}" if row.shortest == row.longest else f"{row.shortest}–{row.longest}"
-        table.add_row(span, str(row.sentences), *(f"{row.scores[name]:.4f}" for name in names))
+        table.add_row(span, str(row.sentences), *(_short(row.scores[name]) for name in names))
     return table
+
+
+def _short(score: float) -> str:
+    """In five characters: a share between 0 and 1, or points up to 100."""
+    return f"{score:.3f}" if abs(score) < 10 else f"{score:.1f}"
 
 
 def _curves(rows: list[LengthScores]) -> Figure:
