@@ -134,6 +134,10 @@ def test_only_seeds_that_both_have_are_paired() -> None:
     )
 
 
+def test_what_a_variant_has_no_score_of_is_no_comparison() -> None:
+    assert compare(study({"additive": [11.0, 22.0], "none": [float("nan"), float("nan")]})) == []
+
+
 def test_a_score_that_is_no_number_is_not_compared() -> None:
     (found,) = compare(study({"additive": [11.0, float("nan"), 33.0], "none": [10.0, 20.0, 30.0]}))
     assert found.seeds == 2

@@ -157,6 +157,10 @@ def compare(
         all_pairs: compare every variant with every other in any case.
         progress: is given all that is to be compared, and hands it out bit by bit.
 
+    Returns:
+        Nothing of a metric that one of two variants has no score of, as a model without attention has none of
+        its weights: tables show that already.
+
     Raises:
         UserError: if there is no such reference.
     """
@@ -175,6 +179,8 @@ def compare(
     for metric, (variant, other) in progress(
         list(product(study.metrics, _pairs(study.variants, reference, all_pairs)))
     ):
+        if not all(any(_scored(run, metric) for run in groups[name]) for name in (variant, other)):
+            continue
         pairs = _paired(groups[variant], groups[other], metric)
         blank = Comparison(metric, variant, other, "seeds", seeds=len(pairs))
         over_seeds.append(_over_seeds(blank, pairs))
@@ -199,10 +205,12 @@ def _pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> l
 
 def _paired(ours: Sequence[RunRecord], theirs: Sequence[RunRecord], metric: str) -> list[Pair]:
     """The runs of one seed side by side, for the seeds that both have a score of; by seed."""
-    scored = [
-        {run.seed: run for run in runs if isfinite(run.scores.get(metric, nan))} for runs in (ours, theirs)
-    ]
+    scored = [{run.seed: run for run in runs if _scored(run, metric)} for runs in (ours, theirs)]
     return [(scored[0][seed], scored[1][seed]) for seed in sorted(scored[0].keys() & scored[1].keys())]
+
+
+def _scored(run: RunRecord, metric: str) -> bool:
+    return isfinite(run.scores.get(metric, nan))
 
 
 def _over_seeds(blank: Comparison, pairs: Sequence[Pair]) -> Comparison:
