@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.nn.linear import linear
 from attnlab.nn.recurrence import recur
 
 CellState = tuple[Tensor, ...]
@@ -29,7 +29,7 @@ class LSTMCell(nn.LSTMCell):
     def advance(self, gates: Tensor, state: CellState) -> CellState:
         """One step from (h, c), given W x + b as `gates` [B, Q, 4H]."""
         hidden, cell = state
-        gates = gates + F.linear(hidden, self.weight_hh, self.bias_hh)  # [B, Q, 4H]
+        gates = gates + linear(hidden, self.weight_hh, self.bias_hh)  # [B, Q, 4H]
         i, f, g, o = gates.chunk(4, dim=-1)  # each [B, Q, H]
         cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)  # [B, Q, H]
         return torch.sigmoid(o) * torch.tanh(cell), cell
@@ -45,7 +45,7 @@ class GRUCell(nn.GRUCell):
         """One step from (h,), given W x + b as `gates` [B, Q, 3H]."""
         (hidden,) = state
         from_input = gates.chunk(3, dim=-1)  # each [B, Q, H]
-        from_state = F.linear(hidden, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
+        from_state = linear(hidden, self.weight_hh, self.bias_hh).chunk(3, dim=-1)
         r = torch.sigmoid(from_input[0] + from_state[0])
         z = torch.sigmoid(from_input[1] + from_state[1])
         n = torch.tanh(from_input[2] + r * from_state[2])
@@ -140,7 +140,7 @@ class CellStack(nn.Module):
     def ahead(self, x: Tensor) -> Tensor:
         """The first layer's share of x: [B, T, E] to [B, T, gates], for all steps in one product."""
         first = self.cells[0]
-        return F.linear(x, first.weight_ih[:, : self.ahead_size], first.bias_ih)  # type: ignore[index,arg-type]
+        return linear(x, first.weight_ih[:, : self.ahead_size], first.bias_ih)  # type: ignore[index,arg-type]
 
     def forward(
         self, ahead: Tensor, u: Tensor, layers: tuple[CellState, ...]
@@ -156,11 +156,11 @@ class CellStack(nn.Module):
             The top layer's output [B, Q, H], and the new states.
         """
         first = self.cells[0]
-        gates = ahead + F.linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
+        gates = ahead + linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
         states = [first.advance(gates, layers[0])]  # type: ignore[operator]
         for cell, state in zip(list(self.cells)[1:], layers[1:], strict=True):
             below = self.dropout(states[-1][0])  # [B, Q, H]
-            gates = F.linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            gates = linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             states.append(cell.advance(gates, state))  # type: ignore[operator]
         return states[-1][0], tuple(states)
 
@@ -176,9 +176,9 @@ class CellStack(nn.Module):
             The top layer's outputs [B, T, H].
         """
         first = self.cells[0]
-        gates = self.ahead(x) + F.linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
+        gates = self.ahead(x) + linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
         outputs, _ = read(first, gates, layers[0])
         for cell, state in zip(list(self.cells)[1:], layers[1:], strict=True):
-            gates = F.linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            gates = linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             outputs, _ = read(cell, gates, state)
         return outputs

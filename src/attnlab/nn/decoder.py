@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellStack, CellState, read
+from attnlab.nn.linear import Linear, linear
 from attnlab.nn.recurrence import Scoring, Weights, attend_and_step
 from attnlab.types import Memory
 
@@ -151,7 +151,7 @@ class LuongDecoder(nn.Module):
         self.attention = attention
         self.output_size = size
         self.feed_size = size if input_feeding else 0
-        self.combine = nn.Linear(attention.context_size + size, size, bias=False)
+        self.combine = Linear(attention.context_size + size, size, bias=False)
         self.cells = CellStack(
             cell=cell,
             ahead_size=input_size,
@@ -302,7 +302,7 @@ def _attend(
 
 def _recur(cell: nn.Module, inputs: Tensor, state: CellState, positions: int) -> tuple[Tensor, CellState]:
     """A layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
-    gates = F.linear(inputs, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]  # [B, Q, gates]
+    gates = linear(inputs, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]  # [B, Q, gates]
     if positions > 1:
         return read(cell, gates, state)
     state = cell.advance(gates, state)  # type: ignore[operator]
@@ -322,7 +322,7 @@ def _read_by_hand(
     layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
     first = layers[0]
     ahead_weight, late_weight = first.input.tensor_split([cells.ahead_size], dim=1)
-    ahead = F.linear(embedded.transpose(0, 1), ahead_weight, first.input_bias)  # [T, B, gates]
+    ahead = linear(embedded.transpose(0, 1), ahead_weight, first.input_bias)  # [T, B, gates]
     layers[0] = first._replace(input=late_weight, input_bias=None)
     ones = embedded.new_ones(len(layers) - 1, *ahead.shape[:2], cells.size)  # [L - 1, T, B, H]
     parts = attend_and_step(

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from attnlab.nn.linear import linear
 from attnlab.nn.recurrence import recur
 from attnlab.types import Memory
 
@@ -92,7 +93,7 @@ class Encoder(nn.Module):
             outputs = []
             for direction in range(self.directions):
                 weight, recurrent, *biases = self.network.all_weights[layer * self.directions + direction]
-                gates = F.linear(states, weight, biases[0])  # [N, gates]
+                gates = linear(states, weight, biases[0])  # [N, gates]
                 start = [gates.new_zeros(B, self.network.hidden_size)] * (
                     2 if self.network.mode == "LSTM" else 1
                 )

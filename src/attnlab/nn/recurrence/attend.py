@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attnlab.nn.linear import outer, prepare
 from attnlab.nn.recurrence.layer import widest
-from attnlab.nn.recurrence.product import product
 
 
 class Scoring(NamedTuple):
@@ -56,7 +56,7 @@ class Attend:
         wide = widest(dtype)
         self.temperature, energy = scoring.temperature, scoring.energy
         self.energy = None if energy is None else energy.to(dtype)
-        self.query = _identity if scoring.weight is None else product(scoring.weight, scoring.bias, dtype)
+        self.query = _identity if scoring.weight is None else prepare(scoring.weight, scoring.bias, dtype)
         self.memory, self.keys = memory.to(dtype), keys.to(dtype)
         self.mask = mask
         self.offset = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -3.0e38)  # [B, S]
@@ -92,7 +92,7 @@ class AttendBack:
         dtype = queries.dtype
         self.scoring = scoring
         self.energy = None if scoring.energy is None else scoring.energy.to(dtype)
-        self.query = _identity if scoring.weight is None else product(scoring.weight.T, None, dtype)
+        self.query = _identity if scoring.weight is None else prepare(scoring.weight.T, None, dtype)
         self.memory, self.keys = memory.to(dtype), keys.to(dtype)
         self.queries, self.weights = queries, weights
         self.d_queries = torch.empty_like(queries)
@@ -132,7 +132,7 @@ class AttendBack:
         """The gradients of v, W and b, from the s of every step, [T, B, H]."""
         scoring, d_queries = self.scoring, self.d_queries.flatten(0, 1)  # [T B, A]
         d_energy = None if scoring.energy is None else self.d_energy
-        d_weight = None if scoring.weight is None else d_queries.T @ inputs.flatten(0, 1)
+        d_weight = None if scoring.weight is None else outer(d_queries, inputs.flatten(0, 1))
         d_bias = None if scoring.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
         return d_energy, d_weight, d_bias
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.nn.recurrence.product import product
+from attnlab.nn.linear import outer, prepare
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -135,7 +135,7 @@ class Layer:
     ) -> None:
         self.kind = KINDS[kind]
         self.keep = keep
-        self.product = product(weight, bias, dtype)
+        self.product = prepare(weight, bias, dtype)
         wide = widest(dtype)
         self.state = [part.to(wide, copy=True) for part in state]
         size = weight.size(1)
@@ -180,7 +180,7 @@ class LayerBack:
     ) -> None:
         self.kind = KINDS[kind]
         self.kept, self.before = kept, before
-        self.product = product(weight.T, None, before.dtype)
+        self.product = prepare(weight.T, None, before.dtype)
         self.d_state = [
             kept.new_zeros(shape) if part is None else part.to(kept.dtype, copy=True) for part in d_state
         ]
@@ -199,7 +199,7 @@ class LayerBack:
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """The gradients of U and its offset, of all steps in one product."""
-        return self.d_product.T @ self.before, self.d_product.sum(dim=0, dtype=self.kept.dtype)
+        return outer(self.d_product, self.before), self.d_product.sum(dim=0, dtype=self.kept.dtype)
 
 
 def recur(
