@@ -78,7 +78,7 @@ class _Linear(torch.autograd.Function):
 def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """[..., N]. The operator has no fast way for the columns of a wider matrix: those are copied."""
     rows = _dense(x.reshape(-1, x.size(-1)))
-    return _operator(rows, _dense(weight), bias).view(*x.shape[:-1], -1)
+    return _operator(rows, _dense(weight), bias).view(*x.shape[:-1], len(weight))
 
 
 def _dense(matrix: Tensor) -> Tensor:

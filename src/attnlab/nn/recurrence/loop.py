@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.nn.linear import outer, prepare
 from attnlab.nn.recurrence.attend import Attend, AttendBack, Scoring
-from attnlab.nn.recurrence.layer import Layer, LayerBack, widest
+from attnlab.nn.recurrence.layer import Layer, LayerBack, tanh_, widest
 
 
 class Weights(NamedTuple):
@@ -209,7 +209,7 @@ class _Loop(torch.autograd.Function):
         with torch.autocast(weights.device.type, enabled=False):
             stack = _StackBack(plan, inputs, layers, inputs.state[-1][0])
             scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
-            attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights)
+            attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
             walk = _bahdanau_back if inputs.combine is None else _luong_back
             late, asked, d_combine = walk(
                 stack, attend, inputs, contexts, own, (d_states, d_contexts, d_weights)
@@ -228,7 +228,7 @@ External = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def _bahdanau(stack: _Stack, attend: Attend, _: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    top = stack.layers[-1].state[0].to(attend.queries.dtype)  # [B, H]
+    top = stack.layers[-1].state[0].to(attend.contexts.dtype)  # [B, H]
     for i in range(len(attend.queries)):
         top = stack.step(i, attend.step(i, top))
     return stack.layers[-1].outputs.view(-1, *top.shape), None
@@ -263,7 +263,7 @@ def _luong(stack: _Stack, attend: Attend, combine: Tensor | None) -> tuple[Tenso
     for i in range(T):
         top = stack.step(i, feed)
         torch.cat([attend.step(i, top), top], dim=1, out=joined[i])
-        feed = torch.tanh(mix(joined[i]), out=states[i])
+        feed = states[i].copy_(tanh_(mix(joined[i])))
     return states, states
 
 
