@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.decoder import DecoderOutput
+from attnlab.nn.dropout import Dropout
 from attnlab.nn.linear import Linear
 
 PARTS = ("state", "context", "input")
@@ -59,7 +60,7 @@ class Readout(nn.Module):
             raise ValueError(f"readout.parts must name some of {list(PARTS)}, not {list(parts)}")
         sizes = {"state": state_size, "context": context_size, "input": input_size}
         self.parts = tuple(parts)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         width = sum(sizes[part] for part in parts)
         if width == 0:
             raise ValueError("readout.parts=[context] sees nothing where there is no attention: add state")
