@@ -20,6 +20,7 @@ def layouts() -> dict[str, tuple[Tensor, Tensor]]:
         "time first": (torch.randn(2, 3, 7).transpose(0, 1), torch.randn(5, 7)),
         "first columns": (torch.randn(3, 7), torch.randn(5, 11)[:, :7]),
         "last columns": (torch.randn(3, 11)[:, 4:], torch.randn(5, 11)[:, 4:]),
+        "last columns of many rows": (torch.randn(37, 11)[:, 4:], torch.randn(5, 11)[:, 4:]),
         "transposed": (torch.randn(7, 3).T, torch.randn(7, 5).T),
         "one row again and again": (torch.randn(1, 7).expand(3, 7), torch.randn(5, 7)),
     }

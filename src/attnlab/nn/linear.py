@@ -16,6 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+WORTH_A_COPY = 32
+"""For fewer rows than these, copying the columns of a wider weight takes longer than oneDNN saves."""
+
 
 class Linear(nn.Linear):
     """Torch's layer by `linear`."""
@@ -28,6 +31,8 @@ class Linear(nn.Linear):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """X Wᵀ + b: [..., K] by a weight [N, K] to [..., N]."""
     if x.dtype != torch.float32 or not _onednn(weight) or torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
+    if x.numel() < WORTH_A_COPY * x.size(-1) and not _is_dense(weight):
         return F.linear(x, weight, bias)
     if not torch.is_grad_enabled():
         return _multiply(x, weight, bias)
@@ -82,7 +87,11 @@ def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _dense(matrix: Tensor) -> Tensor:
-    return matrix if matrix.is_contiguous() or matrix.T.is_contiguous() else matrix.contiguous()
+    return matrix if _is_dense(matrix) else matrix.contiguous()
+
+
+def _is_dense(matrix: Tensor) -> bool:
+    return matrix.is_contiguous() or matrix.T.is_contiguous()
 
 
 def _operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
