@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
 from attnlab.search import greedy
-from attnlab.types import Batch
+from attnlab.types import PAD, Batch
 from networks import (
     ATTENTIONS,
     DECIDING,
@@ -22,6 +23,7 @@ from networks import (
     make_network,
     random_batch,
     random_rows,
+    stepwise,
 )
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 7), st.integers(0, 5)), min_size=1, max_size=4)
@@ -138,6 +140,36 @@ def test_gradients_flow_through_sampled_steps() -> None:
     batch = random_batch([3, 5], [4, 4])
     decoded = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
     network.readout(decoded.features).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_sampling_is_the_straightforward_loop_gradients_and_all(order: str, cell: str) -> None:
+    network = make_network(order=order, cell=cell, layers=2)
+    batch = random_batch([3, 7, 5], [4, 2, 5])
+    forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    results = []
+    for logits in (
+        network.readout(decode(network, batch, forced).features),
+        stepwise(network, batch, forced)[0],
+    ):
+        network.zero_grad()
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD)
+        loss.backward()
+        results.append([loss.detach(), *(p.grad.clone() for p in network.parameters() if p.grad is not None)])
+    assert len(results[0]) == len(results[1])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=max(1e-6, 1e-4 * float(two.abs().max())))
+
+
+def test_guesses_under_mixed_precision_leave_every_gradient() -> None:
+    network = make_network()
+    batch = random_batch([3, 5], [4, 4])
+    with torch.autocast("cpu", torch.bfloat16):
+        decoded = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+        loss = network.readout(decoded.features).float().square().sum()
+    loss.backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.nn.linear import linear
 from attnlab.nn.recurrence import recur
 
 Kind = Literal["lstm", "gru"]
@@ -80,7 +81,7 @@ class Recurrence(NamedTuple):
     def advance(self, gates: Tensor, state: CellState) -> CellState:
         """One step, given W x + b as `gates` [B, Q, gates]."""
         hidden = state[0] if self.dropout is None else state[0] * self.dropout
-        from_state = F.linear(hidden, self.weight, self.bias)  # [B, Q, gates]
+        from_state = linear(hidden, self.weight, self.bias)  # [B, Q, gates]
         if self.norms is not None:
             gates, from_state = self.norms.input(gates), self.norms.state(from_state)
         return STEPS[self.kind](gates, from_state, state, self.norms)
@@ -226,7 +227,7 @@ class CellStack(nn.Module):
     def ahead(self, x: Tensor) -> Tensor:
         """The first layer's share of x: [B, T, E] to [B, T, gates], for all steps in one product."""
         first = self.cells[0]
-        return F.linear(x, first.weight_ih[:, : self.ahead_size], first.bias_ih)  # type: ignore[index,arg-type]
+        return linear(x, first.weight_ih[:, : self.ahead_size], first.bias_ih)  # type: ignore[index,arg-type]
 
     def forward(
         self, ahead: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
@@ -243,11 +244,11 @@ class CellStack(nn.Module):
             The top layer's output [B, Q, H], and the new states.
         """
         first = self.cells[0]
-        gates = ahead + F.linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
+        gates = ahead + linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
         states = [self.cells.recurrence(0, dropout).advance(gates, layers[0])]
         for layer, cell in enumerate(list(self.cells)[1:], start=1):
             below = self.dropout(states[-1][0])  # [B, Q, H]
-            gates = F.linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            gates = linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             states.append(self.cells.recurrence(layer, dropout).advance(gates, layers[layer]))
         return states[-1][0], tuple(states)
 
@@ -266,9 +267,9 @@ class CellStack(nn.Module):
             The top layer's outputs [B, T, H].
         """
         first = self.cells[0]
-        gates = self.ahead(x) + F.linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
+        gates = self.ahead(x) + linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
         outputs, _ = read(self.cells.recurrence(0, dropout), gates, layers[0])
         for layer, cell in enumerate(list(self.cells)[1:], start=1):
-            gates = F.linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            gates = linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             outputs, _ = read(self.cells.recurrence(layer, dropout), gates, layers[layer])
         return outputs

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellStack, CellState, Kind, read
+from attnlab.nn.linear import Linear, linear
 from attnlab.nn.recurrence import Scoring, Weights, attend_and_step
 from attnlab.types import Memory
 
@@ -163,7 +163,7 @@ class LuongDecoder(nn.Module):
         self.attention = attention
         self.output_size = size
         self.feed_size = size if input_feeding else 0
-        self.combine = nn.Linear(attention.context_size + size, size, bias=False)
+        self.combine = Linear(attention.context_size + size, size, bias=False)
         self.cells = CellStack(
             cell=cell,
             ahead_size=input_size,
@@ -313,7 +313,7 @@ class GNMTDecoder(nn.Module):
     ) -> tuple[Tensor, CellState]:
         """A layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
         cell: Any = self.cells[layer]
-        gates = F.linear(inputs, cell.weight_ih, cell.bias_ih)  # [B, Q, gates]
+        gates = linear(inputs, cell.weight_ih, cell.bias_ih)  # [B, Q, gates]
         recurrence = self.cells.recurrence(layer, state.dropout)
         if positions > 1:
             return read(recurrence, gates, state.layers[layer])
@@ -348,7 +348,7 @@ def _read_by_hand(
     layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
     first = layers[0]
     ahead_weight, late_weight = first.input.tensor_split([cells.ahead_size], dim=1)
-    ahead = F.linear(embedded.transpose(0, 1), ahead_weight, first.input_bias)  # [T, B, gates]
+    ahead = linear(embedded.transpose(0, 1), ahead_weight, first.input_bias)  # [T, B, gates]
     layers[0] = first._replace(input=late_weight, input_bias=None)
     ones = embedded.new_ones(len(layers) - 1, *ahead.shape[:2], cells.size)  # [L - 1, T, B, H]
     parts = attend_and_step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from attnlab.nn.dropout import Dropout
 from attnlab.types import PAD, UNK
 
 
@@ -25,7 +26,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.size = size
         self.table = nn.Embedding(vocabulary_size, size, padding_idx=PAD)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.word_dropout = nn.Dropout1d(word_dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnlab.nn.cells import Kind, Norms, Recurrence
+from attnlab.nn.linear import linear
 from attnlab.types import Memory
 
 RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -102,7 +103,7 @@ class Encoder(nn.Module):
             for direction in range(self.directions):
                 part = layer * self.directions + direction
                 weight, recurrent, *biases = self.network.all_weights[part]
-                gates = F.linear(states, weight, biases[0])  # [N, gates]
+                gates = linear(states, weight, biases[0])  # [N, gates]
                 start = gates.new_zeros(B, self.network.hidden_size)
                 recurrence = Recurrence(
                     self.cell,

@@ -46,16 +46,19 @@ def useful_flops(network: Seq2Seq, batch: Batch) -> float:
 
 @torch.no_grad()
 def attention_flops(network: Seq2Seq) -> AttentionFlops:
-    """Counted by torch on one sentence of two lengths, since every mechanism is linear in both."""
-    network = copy.deepcopy(network).cpu().float().eval()
+    """Counted by torch on one sentence of two lengths, since every mechanism is linear in both.
+
+    In fp64, whose products are all torch's own: it does not count those of oneDNN.
+    """
+    network = copy.deepcopy(network).cpu().double().eval()
     decoder = network.decoder
     short, long = 16, 32
     width = network.source_embedding.table.embedding_dim
     found = []
     for length in (short, long):
         lengths, mask = torch.tensor([length]), torch.ones(1, length, dtype=torch.bool)
-        memory: Memory = network.encoder(torch.zeros(1, length, width), lengths, mask)
-        query = torch.zeros(1, 1, decoder.attention.query_size)
+        memory: Memory = network.encoder(torch.zeros(1, length, width).double(), lengths, mask)
+        query = torch.zeros(1, 1, decoder.attention.query_size).double()
         with FlopCounterMode(display=False) as projecting:
             keys = decoder.attention.project(memory)
         state = decoder.attention.begin(memory)

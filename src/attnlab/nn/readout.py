@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.decoder import DecoderOutput
+from attnlab.nn.dropout import Dropout
+from attnlab.nn.linear import Linear
 
 PARTS = ("state", "context", "input")
 
@@ -58,17 +60,17 @@ class Readout(nn.Module):
             raise ValueError(f"readout.parts must name some of {list(PARTS)}, not {list(parts)}")
         sizes = {"state": state_size, "context": context_size, "input": input_size}
         self.parts = tuple(parts)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         width = sum(sizes[part] for part in parts)
         if width == 0:
             raise ValueError("readout.parts=[context] sees nothing where there is no attention: add state")
-        self.maxout = None if maxout is None else nn.Linear(width, 2 * maxout)
+        self.maxout = None if maxout is None else Linear(width, 2 * maxout)
         width = width if maxout is None else maxout
         self.resize: nn.Module = nn.Identity()
         if tied is not None and width != input_size:
-            self.resize = nn.Linear(width, input_size, bias=False)
+            self.resize = Linear(width, input_size, bias=False)
             width = input_size
-        self.output = nn.Linear(width, vocabulary_size)
+        self.output = Linear(width, vocabulary_size)
         if tied is not None:
             self.output.weight = tied.weight
 
@@ -111,7 +113,7 @@ class PointerGenerator(nn.Module):
         self.generator = Readout(
             state_size=state_size, context_size=context_size, input_size=input_size, **settings
         )
-        self.switch = nn.Linear(state_size + context_size + input_size, 1)
+        self.switch = Linear(state_size + context_size + input_size, 1)
 
     def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
         """The t [B, T, F] of the inner readout, and the switch before its σ as one more column."""

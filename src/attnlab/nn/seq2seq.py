@@ -109,24 +109,31 @@ class Seq2Seq(nn.Module):
                 read as it is).
         """
         encoded, state = self.encode(batch)
-        if forced is not None:
-            return self._sample(batch.inputs, forced, state, encoded)
-        embedded = self.target_embedding(batch.inputs)  # [B, T, E]
+        tokens = batch.inputs if forced is None else self._choose(batch.inputs, forced, state, encoded)
+        embedded = self.target_embedding(tokens)  # [B, T, E]
         output = self.decoder(embedded, state, encoded.memory, encoded.keys)
         return Decoded(self.readout.features(output, embedded), output.weights)
 
-    def _sample(self, inputs: Tensor, forced: Tensor, state: DecoderState, encoded: Encoded) -> Decoded:
-        """Scheduled sampling: a step at a time, since a guess must be made before it can be read."""
-        steps = []
-        guess = inputs[:, :1]  # [B, 1], so that SOS is read whatever `forced` says
-        for i in range(inputs.size(1)):
-            tokens = torch.where(forced[:, i : i + 1], inputs[:, i : i + 1], guess)  # [B, 1]
-            embedded = self.target_embedding(tokens)  # [B, 1, E]
+    @torch.no_grad()
+    def _choose(self, inputs: Tensor, forced: Tensor, state: DecoderState, encoded: Encoded) -> Tensor:
+        """Scheduled sampling: the tokens [B, T] that are read, each a reference or the network's best guess.
+
+        No gradient flows through the choice of a token, so that the tokens are found first, a step at a time,
+        and a target of known tokens is decoded then. The guesses are made under dropout, from a draw of their
+        own.
+        """
+        guessed = (~forced).any(dim=0).tolist()  # where some sentence reads a guess
+        last = max((i for i, is_guessed in enumerate(guessed) if is_guessed), default=0)
+        tokens = inputs.clone()
+        for i in range(last):
+            embedded = self.target_embedding(tokens[:, i : i + 1])  # [B, 1, E]
             output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
-            steps.append(Decoded(self.readout.features(output, embedded), output.weights))
-            with torch.no_grad():
-                guess = self.read_out(steps[-1], encoded.copies).argmax(dim=-1)  # [B, 1]
-        return Decoded(*(torch.cat(parts, dim=1) for parts in zip(*steps, strict=True)))
+            if guessed[i + 1]:
+                decoded = Decoded(self.readout.features(output, embedded), output.weights)
+                guess = self.read_out(decoded, encoded.copies).argmax(dim=-1)[:, 0]  # [B]
+                tokens[:, i + 1] = torch.where(forced[:, i + 1], inputs[:, i + 1], guess)
+        torch.clear_autocast_cache()  # of weights cast where no gradient is asked for, which would have none
+        return tokens
 
 
 def select(tree: Any, *index: Tensor) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.linear import Linear, linear
 from attnlab.nn.recurrence import Scoring, sum_energies
 from attnlab.types import Memory
 
@@ -46,8 +46,8 @@ class Additive(Attention):
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
         super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.query = nn.Linear(query_size, size, bias=bias)
-        self.key = nn.Linear(memory_size, size, bias=bias)
+        self.query = Linear(query_size, size, bias=bias)
+        self.key = Linear(memory_size, size, bias=bias)
         self.energy = nn.Linear(size, 1, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
@@ -88,16 +88,16 @@ class Concat(Attention):
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
         super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.pair = nn.Linear(query_size + memory_size, size, bias=bias)
+        self.pair = Linear(query_size + memory_size, size, bias=bias)
         self.energy = nn.Linear(size, 1, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
         """U h_j, and the offset: [B, S, A]."""
-        return F.linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
+        return linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
-        mapped = F.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
+        mapped = linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
         return additive_energy(mapped, keys[:, None], self.energy)
 
     def scoring(self) -> Scoring | None:

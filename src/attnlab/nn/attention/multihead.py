@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.linear import Linear
 from attnlab.types import Memory
 
 
@@ -65,10 +66,10 @@ class MultiHead(Attention):
                 "as with attention@attention.score=additive"
             )
         self.heads: Sequence[Attention] = nn.ModuleList(made)  # type: ignore[assignment]
-        self.query = nn.Linear(query_size, size, bias=False)
-        self.key = nn.Linear(memory_size, size, bias=False)
-        self.value = nn.Linear(memory_size, size, bias=False)
-        self.output = nn.Linear(size, memory_size, bias=False)
+        self.query = Linear(query_size, size, bias=False)
+        self.key = Linear(memory_size, size, bias=False)
+        self.value = Linear(memory_size, size, bias=False)
+        self.output = Linear(size, memory_size, bias=False)
 
     @property
     def stateful(self) -> bool:  # type: ignore[override]

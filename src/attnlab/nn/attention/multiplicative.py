@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.linear import Linear
 from attnlab.nn.recurrence import Scoring
 from attnlab.types import Memory
 
@@ -60,7 +61,7 @@ class General(Attention):
 
     def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
         super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.key = nn.Linear(memory_size, query_size, bias=False)
+        self.key = Linear(memory_size, query_size, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
         """W h_j: [B, S, H]."""
@@ -106,8 +107,8 @@ class Cosine(Attention):
         super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
         if strength <= 0:
             raise ValueError(f"attention.strength must be above 0, not {strength}")
-        self.query = nn.Linear(query_size, memory_size, bias=False)
-        self.strength = nn.Linear(query_size, 1)
+        self.query = Linear(query_size, memory_size, bias=False)
+        self.strength = Linear(query_size, 1)
         nn.init.constant_(self.strength.bias, strength + math.log(-math.expm1(-strength)))  # softplus⁻¹
 
     def project(self, memory: Memory) -> Tensor:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attnlab.nn.linear import outer, prepare
 from attnlab.nn.recurrence.attend import Attend, AttendBack, Scoring
-from attnlab.nn.recurrence.layer import Layer, LayerBack, widest
-from attnlab.nn.recurrence.product import product
+from attnlab.nn.recurrence.layer import Layer, LayerBack, tanh_, widest
 
 
 class Weights(NamedTuple):
@@ -116,7 +116,7 @@ class _Stack:
         rows = T * self.batch
         self.ahead = inputs.ahead.flatten(0, 1).to(widest(dtype))  # [T B, gates]
         self.dropout = [mask.flatten(0, 1) for mask in inputs.dropout]
-        self.products = [product(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
+        self.products = [prepare(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
         self.layers = [
             Layer(plan.kind, layer.state, layer.state_bias, state, rows, dtype, keep=plan.keep)
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
@@ -146,7 +146,7 @@ class _StackBack:
             LayerBack(plan.kind, layer.state, gates, before, nothing, shape)
             for layer, gates, before in zip(inputs.layers, kept[::3], kept[1::3], strict=True)
         ]
-        self.products = [product(layer.input.T, None, kept[1].dtype) for layer in inputs.layers]
+        self.products = [prepare(layer.input.T, None, kept[1].dtype) for layer in inputs.layers]
 
     def back(self, i: int, d_top: Tensor | None) -> Tensor:
         """From the gradient of the top's h [B, H] to that of the context, or of what was fed back."""
@@ -168,7 +168,7 @@ class _StackBack:
         read = late
         for number, (layer, weights) in enumerate(zip(self.layers, inputs.layers, strict=True)):
             bias = None if weights.input_bias is None else layer.d_input.sum(dim=0, dtype=layer.kept.dtype)
-            gradients += [layer.d_input.T @ read, bias, *layer.weights()]
+            gradients += [outer(layer.d_input, read), bias, *layer.weights()]
             read = self.outputs[number]
             if self.dropout and number < len(self.dropout):
                 read = read * self.dropout[number]
@@ -209,7 +209,7 @@ class _Loop(torch.autograd.Function):
         with torch.autocast(weights.device.type, enabled=False):
             stack = _StackBack(plan, inputs, layers, inputs.state[-1][0])
             scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
-            attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights)
+            attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
             walk = _bahdanau_back if inputs.combine is None else _luong_back
             late, asked, d_combine = walk(
                 stack, attend, inputs, contexts, own, (d_states, d_contexts, d_weights)
@@ -228,7 +228,7 @@ External = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def _bahdanau(stack: _Stack, attend: Attend, _: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    top = stack.layers[-1].state[0].to(attend.queries.dtype)  # [B, H]
+    top = stack.layers[-1].state[0].to(attend.contexts.dtype)  # [B, H]
     for i in range(len(attend.queries)):
         top = stack.step(i, attend.step(i, top))
     return stack.layers[-1].outputs.view(-1, *top.shape), None
@@ -258,12 +258,12 @@ def _luong(stack: _Stack, attend: Attend, combine: Tensor | None) -> tuple[Tenso
     H = len(combine)
     joined = attend.contexts.new_empty(T, B, D + H)  # [c; s]
     states = attend.contexts.new_empty(T, B, H)
-    mix = product(combine, None, states.dtype)
+    mix = prepare(combine, None, states.dtype)
     feed = states.new_zeros(B, H)
     for i in range(T):
         top = stack.step(i, feed)
         torch.cat([attend.step(i, top), top], dim=1, out=joined[i])
-        feed = torch.tanh(mix(joined[i]), out=states[i])
+        feed = states[i].copy_(tanh_(mix(joined[i])))
     return states, states
 
 
@@ -278,7 +278,7 @@ def _luong_back(
     assert inputs.combine is not None
     d_states, d_contexts, d_weights = external
     T, B, D = contexts.shape
-    mix = product(inputs.combine.T, None, own.dtype)
+    mix = prepare(inputs.combine.T, None, own.dtype)
     d_mixed = torch.empty_like(own)  # [T, B, H], of what goes into tanh
     d_feed = torch.zeros_like(own[0])
     for i in reversed(range(T)):
@@ -290,4 +290,4 @@ def _luong_back(
     tops = stack.outputs[-1].view(T, B, -1)
     fed = torch.cat([torch.zeros_like(own[:1]), own[:-1]])  # [T, B, H]
     joined = torch.cat([contexts, tops], dim=2).flatten(0, 1)
-    return fed.flatten(0, 1), tops, d_mixed.flatten(0, 1).T @ joined
+    return fed.flatten(0, 1), tops, outer(d_mixed.flatten(0, 1), joined)
