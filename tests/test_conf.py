@@ -164,7 +164,7 @@ def test_every_experiment_builds_and_takes_a_step(
     target = settings.data._target_
     path = {
         "attnlab.data.pairs.load": [f"data.path={parallel}"],
-        "attnlab.data.conala.load": [f"data.path={conala}", "data.near_duplicates=null"],  # they are all alike
+        "attnlab.data.conala.load": [f"data.path={conala}", "data.near_duplicates=null"],  # all are alike
     }
     config = composed(option, *path.get(target, SYNTHETIC))
     module, data = build_all(config)
