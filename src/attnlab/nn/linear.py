@@ -20,6 +20,10 @@ WORTH_A_COPY = 32
 """For fewer rows than these, copying the columns of a wider weight takes longer than oneDNN saves."""
 
 
+WORTH_PACKING = 2**19
+"""For weights of fewer numbers than these, laying them out takes longer than the steps of a loop save."""
+
+
 class Linear(nn.Linear):
     """Torch's layer by `linear`."""
 
@@ -48,15 +52,16 @@ def outer(left: Tensor, right: Tensor) -> Tensor:
 def prepare(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     """The map x [n, K] → x Wᵀ + b [n, N] in `dtype`, its weight cast and laid out once for all its uses.
 
-    On a CPU oneDNN's own layout is used: with the few rows of a loop's step much time goes into laying out
-    the weight, at every step again. Laying it out took as long as a few steps save.
+    On a CPU large weights are put into oneDNN's own layout: with the few rows of a loop's step much time goes
+    into laying out the weight, at every step again. Laying it out took as long as ten steps save.
     """
     weight = weight.to(dtype)
     bias = None if bias is None else bias.to(dtype)
     if not _onednn(weight):
         return lambda x: F.linear(x, weight, bias)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    return lambda x: _operator(x, packed, bias)
+    large = weight.numel() >= WORTH_PACKING
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if large else _dense(weight)
+    return lambda x: _operator(x, laid_out, bias)
 
 
 class _Linear(torch.autograd.Function):

@@ -111,7 +111,9 @@ class Seq2Seq(nn.Module):
         encoded, state = self.encode(batch)
         keep = self.target_embedding.draw(batch.inputs)  # [B, T, E]
         reading = self.decoder.reading(state, encoded.memory, encoded.keys, batch.inputs.size(1))
-        tokens = batch.inputs if forced is None else self._choose(batch.inputs, forced, keep, reading, encoded)
+        tokens = batch.inputs
+        if forced is not None:
+            tokens = self._choose(tokens, forced, keep, reading, encoded)
         embedded = self.target_embedding(tokens, keep)  # [B, T, E]
         output = reading.finish(embedded)
         return Decoded(self.readout.features(output, embedded), output.weights)

@@ -154,8 +154,7 @@ class _Stack:
         ]
 
     def step(self, i: int, ahead: Tensor, late: Tensor) -> Tensor:
-        """Read a step's W x + b [B, gates] and its context, or what is fed back, [B, …]; returns the top's
-        h [B, H]."""
+        """The top's h [B, H], of a step's W x + b [B, gates] and its context, or what is fed back, [B, …]."""
         rows = slice(i * self.batch, (i + 1) * self.batch)
         gates = torch.add(self.products[0](late), ahead)  # in fp32 or wider, as they are ahead
         output = self.layers[0].step(rows, gates)
@@ -290,7 +289,8 @@ class _Loop(torch.autograd.Function):
         d_ahead = stack.layers[0].d_input.view(plan.steps, stack.batch, -1)
         d_state = [part for layer in stack.layers for part in layer.d_state]
         nothing = [None] * len(inputs.dropout)
-        return None, None, d_ahead, d_memory, d_keys, None, *d_scoring, d_combine, *d_layers, *d_state, *nothing
+        gradients = (d_ahead, d_memory, d_keys, None, *d_scoring, d_combine, *d_layers, *d_state, *nothing)
+        return None, None, *gradients
 
 
 External = tuple[Tensor | None, Tensor | None, Tensor | None]
