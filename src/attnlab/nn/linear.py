@@ -9,6 +9,7 @@ its gradients, in half the time. `linear` is `torch.nn.functional.linear` by tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -105,9 +106,13 @@ def _operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _onednn(weight: Tensor) -> bool:
     """Whether oneDNN can multiply by this weight: the operators are those that torch.compile uses."""
-    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not available or weight.device.type != "cpu" or weight.numel() == 0:
+    return weight.device.type == "cpu" and weight.numel() > 0 and _onednn_has(weight.dtype)
+
+
+@cache
+def _onednn_has(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
-    if weight.dtype == torch.bfloat16:
+    if dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32
+    return dtype == torch.float32
