@@ -14,7 +14,7 @@ from attnlab.nn.attention import Additive, Mean
 from attnlab.nn.attention.normalisers import Softmax, Sparsemax
 from attnlab.nn.decoder import BahdanauDecoder, DecoderOutput
 from attnlab.nn.encoder import Encoder
-from attnlab.nn.recurrence import Scoring, Weights, attend_and_step, recur, sum_energies
+from attnlab.nn.recurrence import Loop, Scoring, Weights, recur, sum_energies
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import Batch
 from networks import ORDERS, make_network, random_batch, randomise
@@ -163,9 +163,12 @@ def draw(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sums", "luong", "layers"), list(product(["lstm", "gru"], [True, False], [False, True], [1, 2]))
+    ("kind", "sums", "luong", "layers", "stepped"),
+    list(product(["lstm", "gru"], [True, False], [False, True], [1, 2], [0, 2])),
 )
-def test_gradients_of_the_attentional_loop(kind: str, sums: bool, luong: bool, layers: int) -> None:
+def test_gradients_of_the_attentional_loop(
+    kind: str, sums: bool, luong: bool, layers: int, stepped: int
+) -> None:
     torch.manual_seed(0)
     gates = GATES[kind] * H
     query_width = A if sums else H
@@ -191,18 +194,21 @@ def test_gradients_of_the_attentional_loop(kind: str, sums: bool, luong: bool, l
         stack += [Weights(*take(4))] if layers == 2 else []
         states = [take(STATES[kind]) for _ in range(layers)]
         mix = take(len(combine))
-        return attend_and_step(
+        loop = Loop(
             kind,
-            ahead,
             stack,
             states,
             Scoring(0.7, *take(len(scoring))),
             memory,
             keys,
             mask,
+            T,
             combine=mix[0] if mix else None,
             dropout=dropout,
         )
+        for gates in ahead[:stepped]:
+            loop.step(gates)
+        return loop.finish(ahead)
 
     tensors = [
         draw(T, B, gates),

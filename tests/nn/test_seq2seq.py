@@ -144,6 +144,18 @@ def test_gradients_flow_through_sampled_steps() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_guesses_are_read_as_they_were_made_under_dropout(order: str) -> None:
+    network = make_network(order=order, layers=2)
+    network.target_embedding.dropout.p = 0.5
+    batch = random_batch([3, 7, 5], [4, 2, 5])
+    seen: list[Tensor] = []
+    network.target_embedding.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+    *one_by_one, whole = seen
+    torch.testing.assert_close(torch.cat(one_by_one, dim=1), whole[:, : len(one_by_one)], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_sampling_is_the_straightforward_loop_gradients_and_all(order: str, cell: str) -> None:
     network = make_network(order=order, cell=cell, layers=2)

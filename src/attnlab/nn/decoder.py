@@ -1,9 +1,10 @@
 """Decoders, one for each order in which attending and stepping can go.
 
-All have the same three moves: `begin` makes the state before the first token, `step` takes one token further
-(what search uses), and `forward` runs over a whole target whose tokens are known (teacher forcing). `forward`
-and `step` are the same arithmetic; `forward` only takes out of the loop what does not wait for it, and leaves
-the loop to `nn.recurrence` where the attention's scores are of a kind that is written by hand there.
+All have the same moves: `begin` makes the state before the first token, `step` takes one token further (what
+search uses), and `forward` runs over a whole target whose tokens are known (teacher forcing). `forward` and
+`step` are the same arithmetic; `forward` only takes out of the loop what does not wait for it, and leaves the
+loop to `nn.recurrence` where the attention's scores are of a kind that is written by hand there. `reading` is
+for targets whose tokens depend on what was read (scheduled sampling).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellStack, CellState, Kind, read
 from attnlab.nn.linear import Linear, linear
-from attnlab.nn.recurrence import Scoring, Weights, attend_and_step
+from attnlab.nn.recurrence import Loop, Scoring, Weights
 from attnlab.types import Memory
 
 
@@ -35,6 +36,88 @@ class DecoderOutput(NamedTuple):
     states: Tensor  # [B, T, H]
     contexts: Tensor  # [B, T, D], of width 0 without attention
     weights: Tensor  # [B, T, S]
+
+
+class Reading:
+    """A whole target to be read, whose tokens are found on the way: `step` as far as needed, then `finish`.
+
+    Args:
+        decoder: that reads.
+        state: before the first token.
+        memory: the sources'.
+        keys: the sources'.
+    """
+
+    def __init__(self, decoder: Decoder, state: DecoderState, memory: Memory, keys: Tensor) -> None:
+        self.decoder = decoder
+        self.state = state
+        self.sources = memory, keys
+        self.reached = state
+
+    @torch.no_grad()
+    def step(self, embedded: Tensor) -> DecoderOutput:
+        """Read one token [B, 1, E]; no gradient comes back from the output [B, 1, …]."""
+        output, self.reached = self.decoder.step(embedded, self.reached, *self.sources)
+        return output
+
+    def finish(self, embedded: Tensor) -> DecoderOutput:
+        """Read the whole target [B, T, E], its first tokens those that were read by `step`."""
+        output: DecoderOutput = self.decoder(embedded, self.state, *self.sources)
+        return output
+
+
+class ReadingByHand:
+    """As `Reading`, by the loop whose way back is written by hand: no step is taken twice.
+
+    Args:
+        cells: without layer normalisation and recurrent dropout.
+        scoring: the attention's.
+        state: before the first token.
+        memory: the sources'.
+        keys: the sources'.
+        steps: T.
+        combine: W [H, D + H] of an attentional vector that is fed back.
+    """
+
+    def __init__(
+        self,
+        cells: CellStack,
+        scoring: Scoring,
+        state: DecoderState,
+        memory: Memory,
+        keys: Tensor,
+        steps: int,
+        combine: Tensor | None = None,
+    ) -> None:
+        layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
+        first = layers[0]
+        self.weight, late_weight = first.input.tensor_split([cells.ahead_size], dim=1)
+        self.bias = first.input_bias
+        layers[0] = first._replace(input=late_weight, input_bias=None)
+        ones = keys.new_ones(len(layers) - 1, steps, len(keys), cells.size)  # [L - 1, T, B, H]
+        self.loop = Loop(
+            cells.cells.kind,
+            layers,
+            [tuple(part[:, 0] for part in layer) for layer in state.layers],
+            scoring,
+            memory.states,
+            keys,
+            memory.mask,
+            steps,
+            combine=combine,
+            dropout=cells.dropout(ones).unbind() if cells.training and cells.dropout.p > 0 else (),
+        )
+
+    @torch.no_grad()
+    def step(self, embedded: Tensor) -> DecoderOutput:
+        """Read one token [B, 1, E]; no gradient comes back from the output [B, 1, …]."""
+        parts = self.loop.step(linear(embedded[:, 0], self.weight, self.bias))
+        return DecoderOutput(*(part[:, None] for part in parts))
+
+    def finish(self, embedded: Tensor) -> DecoderOutput:
+        """Read the whole target [B, T, E], its first tokens those that were read by `step`."""
+        ahead = linear(embedded.transpose(0, 1), self.weight, self.bias)  # [T, B, gates]
+        return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(ahead)))
 
 
 class BahdanauDecoder(nn.Module):
@@ -104,14 +187,23 @@ class BahdanauDecoder(nn.Module):
             tops = self.cells.read(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
             T = embedded.size(1)
             return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
-        scoring = self.attention.scoring()
-        if scoring is not None and self.cells.plain:
-            return _read_by_hand(self.cells, scoring, embedded, state, memory, keys)
+        reading = self.reading(state, memory, keys, embedded.size(1))
+        if isinstance(reading, ReadingByHand):
+            return reading.finish(embedded)
         outputs = []
         for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
             output, state = self._advance(ahead, state, memory, keys)
             outputs.append(output)
         return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
+
+    def reading(
+        self, state: DecoderState, memory: Memory, keys: Tensor, steps: int
+    ) -> Reading | ReadingByHand:
+        """To read a target of so many tokens, found on the way."""
+        scoring = self.attention.scoring()
+        if scoring is None or self.attention.constant or not self.cells.plain:
+            return Reading(self, state, memory, keys)
+        return ReadingByHand(self.cells, scoring, state, memory, keys, steps)
 
     def _advance(
         self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -195,14 +287,23 @@ class LuongDecoder(nn.Module):
                 self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
             )
             return DecoderOutput(self._combine(contexts, tops), contexts, weights)
-        scoring = self.attention.scoring()
-        if scoring is not None and self.cells.plain:
-            return _read_by_hand(self.cells, scoring, embedded, state, memory, keys, self.combine.weight)
+        reading = self.reading(state, memory, keys, embedded.size(1))
+        if isinstance(reading, ReadingByHand):
+            return reading.finish(embedded)
         outputs = []
         for ahead in torch.split(self.cells.ahead(embedded), 1, dim=1):  # [B, 1, gates]
             output, state = self._advance(ahead, state, memory, keys)
             outputs.append(output)
         return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
+
+    def reading(
+        self, state: DecoderState, memory: Memory, keys: Tensor, steps: int
+    ) -> Reading | ReadingByHand:
+        """To read a target of so many tokens, found on the way."""
+        scoring = self.attention.scoring()
+        if scoring is None or not self.feed_size or not self.cells.plain:
+            return Reading(self, state, memory, keys)
+        return ReadingByHand(self.cells, scoring, state, memory, keys, steps, self.combine.weight)
 
     def _advance(
         self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -291,6 +392,12 @@ class GNMTDecoder(nn.Module):
         output, _ = self._read(embedded, state, memory, keys, positions=embedded.size(1))
         return output
 
+    def reading(
+        self, state: DecoderState, memory: Memory, keys: Tensor, steps: int
+    ) -> Reading | ReadingByHand:
+        """To read a target of so many tokens, found on the way."""
+        return Reading(self, state, memory, keys)
+
     def _read(
         self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor, positions: int
     ) -> tuple[DecoderOutput, DecoderState]:
@@ -333,37 +440,6 @@ def _attend(
         contexts.append(context)
         weights.append(weight)
     return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
-
-
-def _read_by_hand(
-    cells: CellStack,
-    scoring: Scoring,
-    embedded: Tensor,
-    state: DecoderState,
-    memory: Memory,
-    keys: Tensor,
-    combine: Tensor | None = None,
-) -> DecoderOutput:
-    """Read a whole target [B, T, E] by the loop whose way back is written by hand."""
-    layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
-    first = layers[0]
-    ahead_weight, late_weight = first.input.tensor_split([cells.ahead_size], dim=1)
-    ahead = linear(embedded.transpose(0, 1), ahead_weight, first.input_bias)  # [T, B, gates]
-    layers[0] = first._replace(input=late_weight, input_bias=None)
-    ones = embedded.new_ones(len(layers) - 1, *ahead.shape[:2], cells.size)  # [L - 1, T, B, H]
-    parts = attend_and_step(
-        cells.cells.kind,
-        ahead,
-        layers,
-        [tuple(part[:, 0] for part in layer) for layer in state.layers],
-        scoring,
-        memory.states,
-        keys,
-        memory.mask,
-        combine=combine,
-        dropout=cells.dropout(ones).unbind() if cells.training and cells.dropout.p > 0 else (),
-    )
-    return DecoderOutput(*(part.transpose(0, 1) for part in parts))
 
 
 Decoder = BahdanauDecoder | LuongDecoder | GNMTDecoder

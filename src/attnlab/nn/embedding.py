@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from attnlab.nn.dropout import Dropout
@@ -29,11 +28,22 @@ class TokenEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.word_dropout = nn.Dropout1d(word_dropout)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """[B, T] int64 to [B, T, E]."""
+    def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
+        """[B, T] int64 to [B, T, E].
+
+        Args:
+            tokens: to look up.
+            keep: what `draw` gave; drawn anew where it is not given.
+        """
         known = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # copied words are read as UNK
-        embedded: Tensor = self.dropout(self.table(known))  # [B, T, E]
-        if self.training and self.word_dropout.p > 0:
-            keep = self.word_dropout(torch.ones_like(embedded[..., :1]))  # [B, T, 1]
-            embedded = embedded * keep
-        return embedded
+        embedded: Tensor = self.table(known)  # [B, T, E]
+        keep = self.draw(tokens) if keep is None else keep
+        return embedded if keep is None else embedded * keep
+
+    def draw(self, tokens: Tensor) -> Tensor | None:
+        """What the vectors of tokens [B, T] are multiplied by, [B, T, E]; None for nothing."""
+        if not self.training or (self.dropout.p == 0 and self.word_dropout.p == 0):
+            return None
+        ones = self.table.weight.new_ones(*tokens.shape, self.size)
+        kept: Tensor = self.dropout(ones)
+        return kept if self.word_dropout.p == 0 else kept * self.word_dropout(ones[..., :1])

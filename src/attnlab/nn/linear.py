@@ -9,6 +9,7 @@ its gradients, in half the time. `linear` is `torch.nn.functional.linear` by tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,6 +19,10 @@ from torch.autograd.function import once_differentiable
 
 WORTH_A_COPY = 32
 """For fewer rows than these, copying the columns of a wider weight takes longer than oneDNN saves."""
+
+
+WORTH_PACKING = 2**19
+"""For weights of fewer numbers than these, laying them out takes longer than the steps of a loop save."""
 
 
 class Linear(nn.Linear):
@@ -48,15 +53,16 @@ def outer(left: Tensor, right: Tensor) -> Tensor:
 def prepare(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     """The map x [n, K] → x Wᵀ + b [n, N] in `dtype`, its weight cast and laid out once for all its uses.
 
-    On a CPU oneDNN's own layout is used: with the few rows of a loop's step much time goes into laying out
-    the weight, at every step again. Laying it out took as long as a few steps save.
+    On a CPU large weights are put into oneDNN's own layout: with the few rows of a loop's step much time goes
+    into laying out the weight, at every step again. Laying it out took as long as ten steps save.
     """
     weight = weight.to(dtype)
     bias = None if bias is None else bias.to(dtype)
     if not _onednn(weight):
         return lambda x: F.linear(x, weight, bias)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
-    return lambda x: _operator(x, packed, bias)
+    large = weight.numel() >= WORTH_PACKING
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if large else _dense(weight)
+    return lambda x: _operator(x, laid_out, bias)
 
 
 class _Linear(torch.autograd.Function):
@@ -100,9 +106,13 @@ def _operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _onednn(weight: Tensor) -> bool:
     """Whether oneDNN can multiply by this weight: the operators are those that torch.compile uses."""
-    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not available or weight.device.type != "cpu" or weight.numel() == 0:
+    return weight.device.type == "cpu" and weight.numel() > 0 and _onednn_has(weight.dtype)
+
+
+@cache
+def _onednn_has(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
-    if weight.dtype == torch.bfloat16:
+    if dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32
+    return dtype == torch.float32

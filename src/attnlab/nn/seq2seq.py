@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoder import Decoder, DecoderState
+from attnlab.nn.decoder import Decoder, DecoderState, Reading, ReadingByHand
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
 from attnlab.nn.readout import PointerGenerator, Readout
@@ -109,25 +109,37 @@ class Seq2Seq(nn.Module):
                 read as it is).
         """
         encoded, state = self.encode(batch)
-        tokens = batch.inputs if forced is None else self._choose(batch.inputs, forced, state, encoded)
-        embedded = self.target_embedding(tokens)  # [B, T, E]
-        output = self.decoder(embedded, state, encoded.memory, encoded.keys)
+        keep = self.target_embedding.draw(batch.inputs)  # [B, T, E]
+        reading = self.decoder.reading(state, encoded.memory, encoded.keys, batch.inputs.size(1))
+        tokens = batch.inputs
+        if forced is not None:
+            tokens = self._choose(tokens, forced, keep, reading, encoded)
+        embedded = self.target_embedding(tokens, keep)  # [B, T, E]
+        output = reading.finish(embedded)
         return Decoded(self.readout.features(output, embedded), output.weights)
 
     @torch.no_grad()
-    def _choose(self, inputs: Tensor, forced: Tensor, state: DecoderState, encoded: Encoded) -> Tensor:
+    def _choose(
+        self,
+        inputs: Tensor,
+        forced: Tensor,
+        keep: Tensor | None,
+        reading: Reading | ReadingByHand,
+        encoded: Encoded,
+    ) -> Tensor:
         """Scheduled sampling: the tokens [B, T] that are read, each a reference or the network's best guess.
 
         No gradient flows through the choice of a token, so that the tokens are found first, a step at a time,
-        and a target of known tokens is decoded then. The guesses are made under dropout, from a draw of their
-        own.
+        and a target of known tokens is decoded then. The guesses are made under the readout's dropout, from a
+        draw of their own.
         """
         guessed = (~forced).any(dim=0).tolist()  # where some sentence reads a guess
         last = max((i for i, is_guessed in enumerate(guessed) if is_guessed), default=0)
         tokens = inputs.clone()
         for i in range(last):
-            embedded = self.target_embedding(tokens[:, i : i + 1])  # [B, 1, E]
-            output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
+            kept = None if keep is None else keep[:, i : i + 1]  # [B, 1, E]
+            embedded = self.target_embedding(tokens[:, i : i + 1], kept)  # [B, 1, E]
+            output = reading.step(embedded)
             if guessed[i + 1]:
                 decoded = Decoded(self.readout.features(output, embedded), output.weights)
                 guess = self.read_out(decoded, encoded.copies).argmax(dim=-1)[:, 0]  # [B]

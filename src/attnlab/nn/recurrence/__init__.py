@@ -8,6 +8,6 @@ The decoders and the encoder say where this is used; the numbers are those of th
 
 from attnlab.nn.recurrence.attend import Scoring, sum_energies
 from attnlab.nn.recurrence.layer import recur
-from attnlab.nn.recurrence.loop import Weights, attend_and_step
+from attnlab.nn.recurrence.loop import Loop, Weights
 
-__all__ = ["Scoring", "Weights", "attend_and_step", "recur", "sum_energies"]
+__all__ = ["Loop", "Scoring", "Weights", "recur", "sum_energies"]

@@ -35,13 +35,13 @@ class _Plan(NamedTuple):
     layers: int
     states: int  # h, and c of an LSTM
     temperature: float
+    steps: int  # T
     keep: bool
 
 
 class _Inputs(NamedTuple):
     """All tensors, with gradients or without."""
 
-    ahead: Tensor
     memory: Tensor
     keys: Tensor
     mask: Tensor
@@ -59,62 +59,93 @@ class _Inputs(NamedTuple):
         return self.energy, self.query, self.query_bias
 
 
-def attend_and_step(
-    kind: str,
-    ahead: Tensor,
-    layers: Sequence[Weights],
-    state: Sequence[Sequence[Tensor]],
-    scoring: Scoring,
-    memory: Tensor,
-    keys: Tensor,
-    mask: Tensor,
-    *,
-    combine: Tensor | None = None,
-    dropout: Sequence[Tensor] = (),
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Read a whole target.
+class Loop:
+    """A whole target to be read, from the first step on as far as its tokens are found one by one.
+
+    ::
+
+        loop = Loop(…)
+        loop.step(ahead_0), loop.step(ahead_1), …      as many as are wanted, none by default
+        loop.finish(ahead)                             the remaining steps, and the way back through all
 
     Args:
         kind: "lstm" or "gru".
-        ahead: [T, B, gates]: the first layer's W x + b of the embedded tokens.
         layers: each layer's weights.
         state: each layer's h (and c) to start from, [B, H].
         scoring: how the attention scores.
         memory: [B, S, D].
         keys: [B, S, A].
         mask: [B, S], True at real positions.
+        steps: T.
         combine: W [H, D + H] of h̃ = tanh(W [c; s]) in Luong's order with input feeding, where h̃ is what the
             first layer reads; None for Bahdanau's order, where it reads the context.
         dropout: for each layer above the first, what its input is multiplied by, [T, B, H]; or nothing.
-
-    Returns:
-        States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S].
     """
-    plan = _Plan(kind, len(layers), len(state[0]), scoring.temperature, torch.is_grad_enabled())
-    tensors = [ahead, memory, keys, mask, scoring.energy, scoring.weight, scoring.bias, combine]
-    tensors += [part for layer in layers for part in layer]
-    tensors += [part for layer in state for part in layer]
-    states, contexts, weights = _Loop.apply(plan, *tensors, *dropout)  # type: ignore[no-untyped-call]
-    return states, contexts, weights
+
+    def __init__(
+        self,
+        kind: str,
+        layers: Sequence[Weights],
+        state: Sequence[Sequence[Tensor]],
+        scoring: Scoring,
+        memory: Tensor,
+        keys: Tensor,
+        mask: Tensor,
+        steps: int,
+        *,
+        combine: Tensor | None = None,
+        dropout: Sequence[Tensor] = (),
+    ) -> None:
+        keep = torch.is_grad_enabled()
+        self._plan = _Plan(kind, len(layers), len(state[0]), scoring.temperature, steps, keep)
+        self._tensors = [memory, keys, mask, scoring.energy, scoring.weight, scoring.bias, combine]
+        self._tensors += [part for layer in layers for part in layer]
+        self._tensors += [part for layer in state for part in layer]
+        self._tensors += dropout
+        self._walk: _Walk | None = None
+
+    @torch.no_grad()
+    def step(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Read a token, of which the first layer's W x + b [B, gates] is known.
+
+        Returns:
+            The state [B, H], the context [B, D] and the weights [B, S], from which no gradient comes back.
+        """
+        if self._walk is None:
+            self._walk = _Walk(self._plan, _inputs(self._plan, self._tensors), ahead.dtype)
+        return self._walk.step(ahead)
+
+    def finish(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Read the rest.
+
+        Args:
+            ahead: [T, B, gates]: W x + b of all embedded tokens, equal to those that were stepped through.
+
+        Returns:
+            States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S].
+        """
+        outputs: tuple[Tensor, Tensor, Tensor] = _Loop.apply(  # type: ignore[no-untyped-call]
+            self._plan, self._walk, ahead, *self._tensors
+        )
+        return outputs
 
 
 def _inputs(plan: _Plan, tensors: Sequence[Any]) -> _Inputs:
-    """The tensors by name, as `attend_and_step` put them one after the other."""
-    ahead, memory, keys, mask, energy, query, query_bias, combine, *rest = tensors
+    """The tensors by name, as `Loop` puts them one after the other."""
+    memory, keys, mask, energy, query, query_bias, combine, *rest = tensors
     layers = [Weights(*rest[4 * layer : 4 * layer + 4]) for layer in range(plan.layers)]
     rest = rest[4 * plan.layers :]
     state = [tuple(rest[plan.states * layer :][: plan.states]) for layer in range(plan.layers)]
     dropout = rest[plan.states * plan.layers :]
-    return _Inputs(ahead, memory, keys, mask, energy, query, query_bias, combine, layers, state, dropout)
+    return _Inputs(memory, keys, mask, energy, query, query_bias, combine, layers, state, dropout)
 
 
 class _Stack:
     """The layers, forward."""
 
     def __init__(self, plan: _Plan, inputs: _Inputs, dtype: torch.dtype) -> None:
-        T, self.batch, _ = inputs.ahead.shape
-        rows = T * self.batch
-        self.ahead = inputs.ahead.flatten(0, 1).to(widest(dtype))  # [T B, gates]
+        self.batch = len(inputs.memory)
+        rows = plan.steps * self.batch
         self.dropout = [mask.flatten(0, 1) for mask in inputs.dropout]
         self.products = [prepare(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
         self.layers = [
@@ -122,10 +153,10 @@ class _Stack:
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
         ]
 
-    def step(self, i: int, late: Tensor) -> Tensor:
-        """Read a step's context, or what is fed back, [B, …]; returns the top's h [B, H]."""
+    def step(self, i: int, ahead: Tensor, late: Tensor) -> Tensor:
+        """The top's h [B, H], of a step's W x + b [B, gates] and its context, or what is fed back, [B, …]."""
         rows = slice(i * self.batch, (i + 1) * self.batch)
-        gates = self.ahead[rows] + self.products[0](late)
+        gates = torch.add(self.products[0](late), ahead)  # in fp32 or wider, as they are ahead
         output = self.layers[0].step(rows, gates)
         for number, layer in enumerate(self.layers[1:]):
             below = output * self.dropout[number][rows] if self.dropout else output
@@ -175,27 +206,65 @@ class _StackBack:
         return gradients
 
 
+class _Walk:
+    """Forward through the loop: step after step, each into its rows of the buffers of all."""
+
+    def __init__(self, plan: _Plan, inputs: _Inputs, dtype: torch.dtype) -> None:
+        with torch.autocast(inputs.memory.device.type, enabled=False):
+            self.stack = _Stack(plan, inputs, dtype)
+            scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
+            self.attend = Attend(scoring, inputs.memory, inputs.keys, inputs.mask, plan.steps, dtype)
+            shape = (plan.steps, self.stack.batch, -1)
+            if inputs.combine is None:
+                self.combine = None
+                self.top = self.stack.layers[-1].state[0].to(dtype)  # [B, H]
+                self.states = self.stack.layers[-1].outputs.view(shape)  # [T, B, H]
+            else:
+                self.combine = prepare(inputs.combine, None, dtype)
+                size, width = inputs.combine.shape
+                self.joined = inputs.memory.new_empty(*shape[:2], width, dtype=dtype)  # [c; s]
+                self.states = inputs.memory.new_empty(*shape[:2], size, dtype=dtype)  # h̃
+                self.top = torch.zeros_like(self.states[0])  # h̃_0
+        self.done = 0
+
+    def step(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """From W x + b [B, gates]; returns the state [B, H], the context [B, D] and the weights [B, S]."""
+        i = self.done
+        with torch.autocast(ahead.device.type, enabled=False):
+            ahead = ahead.to(widest(ahead.dtype))
+            if self.combine is None:
+                context = self.attend.step(i, self.top)
+                self.top = self.stack.step(i, ahead, context)
+            else:
+                top = self.stack.step(i, ahead, self.top)
+                context = self.attend.step(i, top)
+                torch.cat([context, top], dim=1, out=self.joined[i])
+                self.top = self.states[i].copy_(tanh_(self.combine(self.joined[i])))
+        self.done += 1
+        return self.top, context, self.attend.weights[i]
+
+
 class _Loop(torch.autograd.Function):
-    """`attend_and_step`, and the way back through it."""
+    """`Loop.finish`, and the way back through the loop."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, plan: _Plan, walk: _Walk | None, ahead: Tensor, *tensors: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """States, contexts, weights."""
-        inputs = _inputs(plan, tensors)
-        ahead, memory = inputs.ahead, inputs.memory
-        dtype = ahead.dtype
-        with torch.autocast(ahead.device.type, enabled=False):
-            stack = _Stack(plan, inputs, dtype)
-            scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
-            attend = Attend(scoring, memory, inputs.keys, inputs.mask, len(ahead), dtype)
-            walk = _bahdanau if inputs.combine is None else _luong
-            states, own = walk(stack, attend, inputs.combine)
+        if walk is None:
+            walk = _Walk(plan, _inputs(plan, tensors), ahead.dtype)
+        for gates in ahead[walk.done :]:
+            walk.step(gates)
+        attend, own = walk.attend, walk.states
         if plan.keep:
-            layers = [part for layer in stack.layers for part in (layer.kept, layer.before, layer.outputs)]
+            layers = [
+                part for layer in walk.stack.layers for part in (layer.kept, layer.before, layer.outputs)
+            ]
             ctx.save_for_backward(*tensors, attend.queries, attend.weights, attend.contexts, own, *layers)
         ctx.plan, ctx.count = plan, len(tensors)
         ctx.set_materialize_grads(False)
-        return states, attend.contexts, attend.weights
+        return own, attend.contexts, attend.weights
 
     @staticmethod
     @once_differentiable
@@ -217,21 +286,15 @@ class _Loop(torch.autograd.Function):
             d_memory, d_keys = attend.memories()
             d_layers = stack.weights(inputs, late)
             d_scoring = attend.parameters(asked)
-        d_ahead = stack.layers[0].d_input.view_as(inputs.ahead)
+        d_ahead = stack.layers[0].d_input.view(plan.steps, stack.batch, -1)
         d_state = [part for layer in stack.layers for part in layer.d_state]
         nothing = [None] * len(inputs.dropout)
-        return None, d_ahead, d_memory, d_keys, None, *d_scoring, d_combine, *d_layers, *d_state, *nothing
+        gradients = (d_ahead, d_memory, d_keys, None, *d_scoring, d_combine, *d_layers, *d_state, *nothing)
+        return None, None, *gradients
 
 
 External = tuple[Tensor | None, Tensor | None, Tensor | None]
 """Gradients of the states, contexts and weights that were returned, each [T, B, …]."""
-
-
-def _bahdanau(stack: _Stack, attend: Attend, _: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    top = stack.layers[-1].state[0].to(attend.contexts.dtype)  # [B, H]
-    for i in range(len(attend.queries)):
-        top = stack.step(i, attend.step(i, top))
-    return stack.layers[-1].outputs.view(-1, *top.shape), None
 
 
 def _bahdanau_back(
@@ -250,21 +313,6 @@ def _bahdanau_back(
         stack.layers[-1].d_state[0] += attend.back(i, None if d_weights is None else d_weights[i])
     asked = stack.layers[-1].before.view(len(contexts), stack.batch, -1)  # [T, B, H]
     return contexts.flatten(0, 1), asked, None
-
-
-def _luong(stack: _Stack, attend: Attend, combine: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    assert combine is not None
-    T, B, D = attend.contexts.shape
-    H = len(combine)
-    joined = attend.contexts.new_empty(T, B, D + H)  # [c; s]
-    states = attend.contexts.new_empty(T, B, H)
-    mix = prepare(combine, None, states.dtype)
-    feed = states.new_zeros(B, H)
-    for i in range(T):
-        top = stack.step(i, feed)
-        torch.cat([attend.step(i, top), top], dim=1, out=joined[i])
-        feed = states[i].copy_(tanh_(mix(joined[i])))
-    return states, states
 
 
 def _luong_back(
