@@ -234,7 +234,7 @@ def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -
     rows = json.loads((folder_of_longer / "result.json").read_text())["by_length"]
     assert [(row["shortest"], row["longest"]) for row in rows] == [(5, 5), (6, 6)]
     for row in rows:
-        assert f"│ {row['shortest']}             │ {row['sentences']}" in longer.stdout
+        assert re.search(rf"│ +{row['shortest']} │ +{row['sentences']} │", longer.stdout)
         right = [
             sample["hypothesis"] == sample["reference"]
             for sample in map(json.loads, lines)

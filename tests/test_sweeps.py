@@ -91,6 +91,12 @@ def validations(folder: Path) -> int:
     return sum(path.read_text().count("val/loss,") for path in files)
 
 
+def taken_up(folder: Path) -> list[Run]:
+    """The runs in a folder that went on from a checkpoint."""
+    logged = [run for run in runs_in(folder) if run.log.is_file()]
+    return [run for run in logged if "going on from step" in run.log.read_text()]
+
+
 def test_a_broken_study_names_what_broke_and_once_mended_runs_just_that(tmp_path: Path) -> None:
     (tmp_path / "dies.py").write_text(DIES)
     cases = tmp_path / "own" / "case"
@@ -135,14 +141,13 @@ def test_a_broken_study_names_what_broke_and_once_mended_runs_just_that(tmp_path
 def test_what_is_killed_or_interrupted_leaves_no_process_behind(tmp_path: Path) -> None:
     words = [*TINY_REVERSE, "trainer.max_epochs=500", "logger=none", "seed=0,1,2", "hydra.launcher.slots=2"]
     launcher = start(tmp_path, *words)
-    wait_until(lambda: validations(tmp_path) >= 4)
+    wait_until(lambda: sum(run.last.is_file() for run in runs_in(tmp_path)) == 2)  # both can go on
     launcher.kill()
     launcher.wait()
     wait_until(lambda: not workers_in(tmp_path), 60)
 
-    reached = validations(tmp_path)
     launcher = start(tmp_path, *words)
-    wait_until(lambda: validations(tmp_path) >= reached + 4)
+    wait_until(lambda: len(taken_up(tmp_path)) == 2)
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(120) == 75
     assert workers_in(tmp_path) == []
@@ -151,9 +156,7 @@ def test_what_is_killed_or_interrupted_leaves_no_process_behind(tmp_path: Path) 
         "interrupted",
         "waiting",
     ]
-    for run in runs_in(tmp_path):
-        if run.read_result():
-            assert "going on from step" in run.log.read_text()
+    assert {run.read_result()["status"] for run in taken_up(tmp_path)} == {"interrupted"}
 
 
 def test_jobs_of_one_and_of_two_processes_in_one_sweep(tmp_path: Path) -> None:
