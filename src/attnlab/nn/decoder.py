@@ -91,7 +91,8 @@ class ReadingByHand:
     ) -> None:
         layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
         first = layers[0]
-        self.weight, late_weight = first.input.tensor_split([cells.ahead_size], dim=1)
+        widths = [cells.ahead_size, first.input.size(1) - cells.ahead_size]
+        self.weight, late_weight = torch.split(first.input, widths, dim=1)  # whose way back is a single copy
         self.bias = first.input_bias
         layers[0] = first._replace(input=late_weight, input_bias=None)
         ones = keys.new_ones(len(layers) - 1, steps, len(keys), cells.size)  # [L - 1, T, B, H]
