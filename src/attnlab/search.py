@@ -10,11 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attnlab.nn.linear import laid_out
 from attnlab.nn.seq2seq import Seq2Seq, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
 
 @torch.no_grad()
+@laid_out()
 def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
     """The best token at each step; scores are the mean log-probability of the tokens and of EOS.
 
@@ -33,7 +35,9 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
     for step in range(max_length + 1):
         logits, attended, state = network.step(last, state, encoded)
-        best, last = _log_probabilities(logits, must_end=step == max_length).max(dim=-1)  # [live, 1]
+        logs = _log_probabilities(logits, must_end=step == max_length)
+        last = _argmax(logs)  # [live, 1]
+        best = logs.gather(-1, last[..., None])[..., 0]  # [live, 1]
         tokens[live, step] = last[:, 0]
         weights[live, step] = attended[:, 0].float()
         scores[live] += best[:, 0]
@@ -50,6 +54,13 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
         end = ids.index(EOS)
         outputs.append((ids[:end], totals[row] / (end + 1), weights[row, : end + 1, : lengths[row]]))
     return Hypotheses(*([[part] for part in parts] for parts in zip(*outputs, strict=True)))
+
+
+def _argmax(logs: Tensor) -> Tensor:
+    """Over the last dimension; on a CPU by NumPy, in a tenth of torch's time."""
+    if logs.device.type == "cpu":
+        return torch.from_numpy(logs.numpy().argmax(axis=-1))
+    return logs.argmax(dim=-1)
 
 
 def _log_probabilities(logits: Tensor, *, must_end: bool) -> Tensor:
@@ -71,6 +82,7 @@ class _Finished(NamedTuple):
 
 
 @torch.no_grad()
+@laid_out()
 def beam(
     network: Seq2Seq, batch: Batch, *, size: int, max_length: int, length_penalty: float = 1.0
 ) -> Hypotheses:
@@ -106,10 +118,11 @@ def beam(
     for step in range(max_length + 1):
         logits, attended, state = network.step(last, state, encoded)
         weights[step, live, : attended.size(1)] = attended.float()
-        totals = sums[..., None] + _log_probabilities(logits, must_end=step == max_length)  # [live, Q, V]
-        vocabulary = totals.size(-1)
-        best, flat = totals.flatten(1).topk(min(2 * size, totals[0].numel()), dim=-1)  # [live, 2K]
-        token, parent = flat % vocabulary, flat // vocabulary
+        logs = _log_probabilities(logits, must_end=step == max_length)  # [live, Q, V]
+        ahead, candidates = logs.topk(min(2 * size, logs.size(-1)), dim=-1)  # [live, Q, ≤ 2K]
+        totals = (sums[..., None] + ahead).flatten(1)
+        best, flat = totals.topk(min(2 * size, totals.size(1)), dim=-1)  # [live, ≤ 2K]
+        token, parent = candidates.flatten(1).gather(1, flat), flat // ahead.size(-1)
         ends = token == EOS  # [live, 2K]
         _finish(finished, live, step, best[:, :size], parent[:, :size], ends[:, :size], length_penalty)
         if step == max_length:

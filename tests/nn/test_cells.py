@@ -33,12 +33,16 @@ def make(cell: Any, layers: int, late_size: int = U, dropout: float = 0.0) -> Ce
 
 
 @cells
-@torch.no_grad()
-def test_advance_is_the_step_of_torch_s_own_cell(cell: str) -> None:
+@pytest.mark.parametrize("gradients", [False, True])  # each has a way of its own
+def test_advance_is_the_step_of_torch_s_own_cell(cell: str, gradients: bool) -> None:
     ours = one_cell(cell)
     theirs: Any = ours[0]
     x, state = torch.randn(B, Q, E), random_state(cell, B, Q, H)
-    new = ours.recurrence(0).advance(F.linear(x, theirs.weight_ih, theirs.bias_ih), state)
+    before = [part.clone() for part in state]
+    with torch.set_grad_enabled(gradients):
+        new = ours.recurrence(0).advance(F.linear(x, theirs.weight_ih, theirs.bias_ih), state)
+    for one, two in zip(state, before, strict=True):
+        assert torch.equal(one, two)
 
     flat = tuple(part.flatten(0, 1) for part in state)
     expected = theirs(x.flatten(0, 1), flat if cell == "lstm" else flat[0])  # torch's forward

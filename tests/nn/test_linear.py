@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.linear import Linear, linear, outer, prepare
+from attnlab.nn.linear import Linear, laid_out, linear, outer, prepare
 
 
 def layouts() -> dict[str, tuple[Tensor, Tensor]]:
@@ -75,3 +75,53 @@ def test_a_weight_laid_out_once(transposed: bool) -> None:
     bias, x = torch.randn(5), torch.randn(3, 7)
     by_weight = prepare(weight, bias, torch.float32)
     torch.testing.assert_close(by_weight(x), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize("offset", [False, True])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_weights_laid_out_for_many_products(layout: str, offset: bool, mode: type[torch.no_grad]) -> None:
+    x, weight = layouts()[layout]
+    bias = torch.randn(5) if offset else None
+    with mode(), laid_out():
+        for scale in (1, 2):
+            expected = F.linear(scale * x, weight, bias)
+            torch.testing.assert_close(linear(scale * x, weight, bias), expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_weights_laid_out_are_told_apart() -> None:
+    weight, bias, x = torch.randn(5, 7), torch.randn(5), torch.randn(3, 7)
+    with laid_out():
+        for of, offset in [(weight, None), (weight, bias), (weight[:3], None), (weight, bias + 1)]:
+            torch.testing.assert_close(linear(x, of, offset), F.linear(x, of, offset), rtol=1e-5, atol=1e-5)
+        weight += 1
+        bias += 1
+        torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert linear(x, weight).dtype == torch.bfloat16
+
+
+@torch.no_grad()
+def test_a_weight_at_the_address_of_one_that_is_gone() -> None:
+    x = torch.randn(3, 7)
+    with laid_out():
+        for _ in range(20):
+            weight = torch.randn(5, 7)
+            torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
+            del weight
+
+
+def test_gradients_inside_and_no_layouts_outside() -> None:
+    layer, x = Linear(7, 5), torch.randn(3, 7)
+    with laid_out():
+        with torch.no_grad():
+            layer(x)
+        layer(x).sum().backward()
+        with laid_out(), torch.no_grad():
+            layer(x)
+        layer.weight.data = torch.zeros(5, 7)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x), layer.bias.expand(3, 5))
+    torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(5, 7))

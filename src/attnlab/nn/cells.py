@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.linear import linear
-from attnlab.nn.recurrence import recur
+from attnlab.nn.recurrence import advance, recur
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]
@@ -82,6 +82,8 @@ class Recurrence(NamedTuple):
         """One step, given W x + b as `gates` [B, Q, gates]."""
         hidden = state[0] if self.dropout is None else state[0] * self.dropout
         from_state = linear(hidden, self.weight, self.bias)  # [B, Q, gates]
+        if self.plain and not torch.is_grad_enabled():
+            return advance(self.kind, gates, from_state, state)
         if self.norms is not None:
             gates, from_state = self.norms.input(gates), self.norms.state(from_state)
         return STEPS[self.kind](gates, from_state, state, self.norms)

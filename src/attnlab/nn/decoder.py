@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellStack, CellState, Kind, read
 from attnlab.nn.linear import Linear, linear
-from attnlab.nn.recurrence import Loop, Scoring, Weights
+from attnlab.nn.recurrence import Loop, Scoring, Weights, tanh
 from attnlab.types import Memory
 
 
@@ -316,7 +316,7 @@ class LuongDecoder(nn.Module):
         return output, state._replace(layers=layers, feed=feed, attention=attention)
 
     def _combine(self, contexts: Tensor, tops: Tensor) -> Tensor:
-        return torch.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, Q, H]
+        return tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, Q, H]
 
 
 class GNMTDecoder(nn.Module):

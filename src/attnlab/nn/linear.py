@@ -8,7 +8,9 @@ its gradients, in half the time. `linear` is `torch.nn.functional.linear` by tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -38,6 +40,9 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """X Wᵀ + b: [..., K] by a weight [N, K] to [..., N]."""
+    known = _LAID_OUT.get()
+    if known is not None and not torch.is_grad_enabled() and not weight.is_inference() and weight.numel() > 0:
+        return known.product(x, weight, bias)
     if x.dtype != torch.float32 or not _onednn(weight) or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     if x.numel() < WORTH_A_COPY * x.size(-1) and not _is_dense(weight):
@@ -66,6 +71,45 @@ def prepare(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Callable
     packed = weight.numel() >= WORTH_PACKING and weight.is_contiguous()
     laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if packed else _dense(weight)
     return lambda x: _operator(x, laid_out, bias)
+
+
+@contextmanager
+def laid_out() -> Iterator[None]:
+    """While it lasts, `linear` casts and lays out each weight once, at the first product without a gradient.
+
+    For many products of few rows, as a search has them: by 8003 x 512 numbers, of 4 rows, in fp32 on a core
+    of an AMD EPYC, a quarter of the time. One inside another shares what the outer has laid out.
+    """
+    if _LAID_OUT.get() is not None:
+        yield
+        return
+    token = _LAID_OUT.set(_LaidOut())
+    try:
+        yield
+    finally:
+        _LAID_OUT.reset(token)
+
+
+class _LaidOut:
+    """The weights that were multiplied by so far, in their layouts."""
+
+    def __init__(self) -> None:
+        # Beside each product the weight itself, or another could come to lie at its address
+        self.products: dict[Any, tuple[Tensor, Callable[[Tensor], Tensor]]] = {}
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """[..., K] to [..., N]."""
+        kind = weight.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+        offset = None if bias is None else (bias.data_ptr(), bias._version)
+        key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, offset, dtype
+        if key not in self.products:
+            self.products[key] = weight, prepare(weight.contiguous(), bias, dtype)
+        rows = x.to(dtype).reshape(-1, x.size(-1)).contiguous()
+        return self.products[key][1](rows).view(*x.shape[:-1], len(weight))
+
+
+_LAID_OUT: ContextVar[_LaidOut | None] = ContextVar("laid_out", default=None)
 
 
 class _Linear(torch.autograd.Function):

@@ -16,7 +16,7 @@ from attnlab.types import Memory
 
 def additive_energy(query: Tensor, keys: Tensor, energy: nn.Linear) -> Tensor:
     """vᵀ tanh(q + k_j) [B, Q, S] of mapped queries [B, Q, A] and keys [B, 1 or Q, S, A]."""
-    if query.size(1) > 1 and keys.size(1) == 1:
+    if keys.size(1) == 1 and (query.size(1) > 1 or not torch.is_grad_enabled()):
         return sum_energies(query, keys[:, 0], energy.weight[0])  # no [B, Q, S, A] is kept
     summed = query[:, :, None] + keys  # [B, Q, S, A]
     return energy(torch.tanh(summed)).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]

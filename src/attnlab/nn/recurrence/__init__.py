@@ -7,7 +7,7 @@ The decoders and the encoder say where this is used; the numbers are those of th
 """
 
 from attnlab.nn.recurrence.attend import Scoring, sum_energies
-from attnlab.nn.recurrence.layer import recur
+from attnlab.nn.recurrence.layer import advance, recur, tanh
 from attnlab.nn.recurrence.loop import Loop, Weights
 
-__all__ = ["Loop", "Scoring", "Weights", "recur", "sum_energies"]
+__all__ = ["Loop", "Scoring", "Weights", "advance", "recur", "sum_energies", "tanh"]

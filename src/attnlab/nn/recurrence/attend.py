@@ -179,8 +179,8 @@ class _SumEnergies(torch.autograd.Function):
         with torch.autocast(queries.device.type, enabled=False):
             twice_keys, v = _double(keys)[:, None], _double(energy)
             parts = torch.split(queries[:, :, None], _SumEnergies.AT_ONCE, dim=1)  # each [B, q, 1, A]
-            scores = torch.cat([(_double(part) + twice_keys).sigmoid_() @ v for part in parts], dim=1)
-            return (scores - energy.sum()).to(queries.dtype)
+            scores = [(_double(part) + twice_keys).sigmoid_() @ v[:, None] for part in parts]  # [B, q, S, 1]
+            return (torch.cat(scores, dim=1)[..., 0] - energy.sum()).to(queries.dtype)
 
     @staticmethod
     @once_differentiable

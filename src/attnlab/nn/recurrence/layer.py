@@ -202,6 +202,27 @@ class LayerBack:
         return outer(self.d_product, self.before), self.d_product.sum(dim=0, dtype=self.kept.dtype)
 
 
+def advance(kind: str, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """A single step, from which no gradient comes back.
+
+    Args:
+        kind: "lstm" or "gru".
+        from_input: W x + b [..., gates].
+        from_state: U h + b [..., gates].
+        state: h (and c) before, each [..., H].
+
+    Returns:
+        The state after it, in fp32 or wider.
+    """
+    shape = state[0].shape
+    wide = widest(from_state.dtype)
+    new = [part.to(wide, copy=True).view(-1, shape[-1]) for part in state]
+    kept = from_input.new_empty(len(new[0]), KINDS[kind].kept * shape[-1], dtype=wide)
+    gates = from_input.expand(from_state.shape).reshape(len(kept), -1)
+    KINDS[kind].forward(kept, gates, from_state.reshape(len(kept), -1), new)
+    return tuple(part.view(shape) for part in new)
+
+
 def recur(
     kind: str,
     gates: Tensor,
@@ -284,6 +305,11 @@ class _Recur(torch.autograd.Function):
 def widest(dtype: torch.dtype) -> torch.dtype:
     """What sums are kept in: fp32, or fp64 for fp64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def tanh(x: Tensor) -> Tensor:
+    """Torch's, or as `tanh_` where no gradient comes back."""
+    return torch.tanh(x) if torch.is_grad_enabled() else tanh_(x.clone())
 
 
 def tanh_(x: Tensor) -> Tensor:
