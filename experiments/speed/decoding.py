@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model and its data")
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--alone", type=int, default=100, help="of them, those decoded one at a time")
-    parser.add_argument("--batch-size", type=int, default=100)
+    parser.add_argument("--batch-size", type=int, default=500)
     parser.add_argument("--max-length", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_intermixed_args()

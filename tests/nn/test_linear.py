@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.linear import Linear, laid_out, linear, outer, prepare
+from attnlab.nn.linear import WORTH_PREPARING, Linear, laid_out, linear, outer, prepare
 
 
 def layouts() -> dict[str, tuple[Tensor, Tensor]]:
@@ -84,14 +84,14 @@ def test_weights_laid_out_for_many_products(layout: str, offset: bool, mode: typ
     x, weight = layouts()[layout]
     bias = torch.randn(5) if offset else None
     with mode(), laid_out():
-        for scale in (1, 2):
-            expected = F.linear(scale * x, weight, bias)
-            torch.testing.assert_close(linear(scale * x, weight, bias), expected, rtol=1e-5, atol=1e-5)
+        for rows in (x, torch.cat([x.reshape(-1, 7)] * WORTH_PREPARING), -x):
+            expected = F.linear(rows, weight, bias)
+            torch.testing.assert_close(linear(rows, weight, bias), expected, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
 def test_weights_laid_out_are_told_apart() -> None:
-    weight, bias, x = torch.randn(5, 7), torch.randn(5), torch.randn(3, 7)
+    weight, bias, x = torch.randn(5, 7), torch.randn(5), torch.randn(WORTH_PREPARING, 7)
     with laid_out():
         for of, offset in [(weight, None), (weight, bias), (weight[:3], None), (weight, bias + 1)]:
             torch.testing.assert_close(linear(x, of, offset), F.linear(x, of, offset), rtol=1e-5, atol=1e-5)
@@ -105,7 +105,7 @@ def test_weights_laid_out_are_told_apart() -> None:
 
 @torch.no_grad()
 def test_a_weight_at_the_address_of_one_that_is_gone() -> None:
-    x = torch.randn(3, 7)
+    x = torch.randn(WORTH_PREPARING, 7)
     with laid_out():
         for _ in range(20):
             weight = torch.randn(5, 7)
@@ -114,7 +114,7 @@ def test_a_weight_at_the_address_of_one_that_is_gone() -> None:
 
 
 def test_gradients_inside_and_no_layouts_outside() -> None:
-    layer, x = Linear(7, 5), torch.randn(3, 7)
+    layer, x = Linear(7, 5), torch.randn(WORTH_PREPARING, 7)
     with laid_out():
         with torch.no_grad():
             layer(x)
@@ -123,5 +123,5 @@ def test_gradients_inside_and_no_layouts_outside() -> None:
             layer(x)
         layer.weight.data = torch.zeros(5, 7)
         with torch.no_grad():
-            torch.testing.assert_close(layer(x), layer.bias.expand(3, 5))
+            torch.testing.assert_close(layer(x), layer.bias.expand(len(x), 5))
     torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(5, 7))

@@ -30,6 +30,10 @@ So it does for transposed weights, of any size: four times as long as for others
 """
 
 
+WORTH_PREPARING = 4
+"""For fewer rows than these a product takes hardly less time by a weight laid out than by one as it is."""
+
+
 class Linear(nn.Linear):
     """Torch's layer by `linear`."""
 
@@ -43,6 +47,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     known = _LAID_OUT.get()
     if known is not None and not torch.is_grad_enabled() and not weight.is_inference() and weight.numel() > 0:
         return known.product(x, weight, bias)
+    return _plain(x, weight, bias)
+
+
+def _plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if x.dtype != torch.float32 or not _onednn(weight) or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     if x.numel() < WORTH_A_COPY * x.size(-1) and not _is_dense(weight):
@@ -102,10 +110,12 @@ class _LaidOut:
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
         offset = None if bias is None else (bias.data_ptr(), bias._version)
+        rows = x.to(dtype).reshape(-1, x.size(-1)).contiguous()
         key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, offset, dtype
         if key not in self.products:
+            if len(rows) < WORTH_PREPARING and dtype == weight.dtype:
+                return _plain(x, weight, bias)
             self.products[key] = weight, prepare(weight.contiguous(), bias, dtype)
-        rows = x.to(dtype).reshape(-1, x.size(-1)).contiguous()
         return self.products[key][1](rows).view(*x.shape[:-1], len(weight))
 
 
