@@ -9,7 +9,7 @@ from attnlab.data.batching import encode
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenizers import python, whitespace, words
 from attnlab.data.vocabularies import Vocabularies
-from attnlab.nn.decoder import DecoderOutput
+from attnlab.nn.reading import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.search import beam, greedy
 from attnlab.types import EOS, SOS, UNK

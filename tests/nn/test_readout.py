@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.nn.decoder import DecoderOutput
+from attnlab.nn.reading import DecoderOutput
 from attnlab.nn.readout import Readout
 from networks import randomise
 

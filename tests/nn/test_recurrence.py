@@ -12,8 +12,9 @@ from torch.autograd import gradcheck
 
 from attnlab.nn.attention import Additive, Mean
 from attnlab.nn.attention.normalisers import Softmax, Sparsemax
-from attnlab.nn.decoder import BahdanauDecoder, DecoderOutput
+from attnlab.nn.decoder import BahdanauDecoder
 from attnlab.nn.encoder import Encoder
+from attnlab.nn.reading import DecoderOutput
 from attnlab.nn.recurrence import Loop, Scoring, Weights, recur, sum_energies
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import Batch

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.decoder import DecoderOutput
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.linear import Linear
+from attnlab.nn.reading import DecoderOutput
 
 PARTS = ("state", "context", "input")
 

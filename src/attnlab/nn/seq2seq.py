@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoder import Decoder, DecoderState, Reading, ReadingByHand
+from attnlab.nn.decoder import Decoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoder import Encoder
+from attnlab.nn.reading import DecoderState, Reading, ReadingByHand
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import Batch, Memory
 
