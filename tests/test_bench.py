@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from attnlab import bench, build
+from attnlab import build, timing
 from attnlab.errors import UserError
 from attnlab.module import Seq2SeqModule
 from attnlab.types import Batch
@@ -24,8 +24,8 @@ def make_module(
     composed: Callable[..., DictConfig], *words: str, lengths: tuple[int, int] = (3, 4)
 ) -> tuple[Seq2SeqModule, list[Batch], DictConfig]:
     config = composed(*SMALL, "trainer.accelerator=cpu", *words)
-    corpus, vocabularies = bench.random_corpus(*lengths, 11, 2, config)
-    batches = bench.take_batches(config, corpus, vocabularies, 2, CPU)
+    corpus, vocabularies = timing.random_corpus(*lengths, 11, 2, config)
+    batches = timing.take_batches(config, corpus, vocabularies, 2, CPU)
     network = build.build_network(config, vocabularies)
     return build.build_module(config, network, vocabularies, corpus), batches, config
 
@@ -44,7 +44,7 @@ def test_the_plain_loss_is_the_loss(composed: Callable[..., DictConfig], smoothi
     module, _, _ = make_module(composed, f"loss.label_smoothing={smoothing}")
     module.network = make_network(layers=2).double()
     batch = random_batch([3, 7, 5], [4, 2, 6])
-    losses = [bench.fast_loss(module, batch), bench.plain_loss(module, batch)]
+    losses = [timing.fast_loss(module, batch), timing.plain_loss(module, batch)]
     torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=1e-6)
     gradients = [torch.autograd.grad(loss, list(module.network.parameters())) for loss in losses]
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
@@ -56,11 +56,11 @@ def test_a_training_step_trains_a_copy(composed: Callable[..., DictConfig]) -> N
     seen: list[float] = []
 
     def loss(copied: Seq2SeqModule, batch: Batch) -> torch.Tensor:
-        value = bench.fast_loss(copied, batch)
+        value = timing.fast_loss(copied, batch)
         seen.append(value.item())
         return value
 
-    step = bench.training_step(module, loss, bench.Settings.of(config))
+    step = timing.training_step(module, loss, timing.Settings.of(config))
     for _ in range(20):
         step(batches[0])
     assert seen[-1] < 0.9 * seen[0]
@@ -71,7 +71,7 @@ def test_works_take_turns_and_the_first_round_does_not_count() -> None:
     turns: list[tuple[str, Any]] = []
     works = {name: lambda batch, name=name: turns.append((name, batch)) for name in ("a", "b")}
     batches: list[Any] = [1, 2]
-    times = bench.take_turns(works, batches, rounds=2, device=CPU)
+    times = timing.take_turns(works, batches, rounds=2, device=CPU)
     assert turns == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 3
     assert {name: len(seconds) for name, seconds in times.items()} == {"a": 2, "b": 2}
 
@@ -84,11 +84,11 @@ def test_peak_memory_is_the_most_held_at_once() -> None:
         torch.empty(250)
         del second
 
-    assert bench.profile_once(work, random_batch([1]), CPU) == (6000, None)
+    assert timing.profile_once(work, random_batch([1]), CPU) == (6000, None)
 
 
 def test_in_bf16_the_products_are_bf16(composed: Callable[..., DictConfig]) -> None:
-    settings = bench.Settings.of(composed("trainer.precision=bf16-mixed", "trainer.accelerator=cpu"))
+    settings = timing.Settings.of(composed("trainer.precision=bf16-mixed", "trainer.accelerator=cpu"))
     with settings.arithmetic():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == settings.dtype == torch.bfloat16
 
@@ -102,20 +102,20 @@ def test_in_bf16_the_products_are_bf16(composed: Callable[..., DictConfig]) -> N
 )
 def test_what_cannot_be_measured(composed: Callable[..., DictConfig], word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        bench.Settings.of(composed(word))
+        timing.Settings.of(composed(word))
 
 
 def test_rows_say_what_follows_from_their_times(composed: Callable[..., DictConfig]) -> None:
     module, batches, config = make_module(composed, "search.max_length=3")
-    settings = bench.Settings.of(config)
-    losses = {"train": bench.fast_loss, "train, plain": bench.plain_loss}
-    fast, plain, product = bench.measure_training(module, losses, batches[:1], settings, rounds=1)
+    settings = timing.Settings.of(config)
+    losses = {"train": timing.fast_loss, "train, plain": timing.plain_loss}
+    fast, plain, product = timing.measure_training(module, losses, batches[:1], settings, rounds=1)
     assert (fast.work, plain.work, product.work) == ("train", "train, plain", "matrix product")
     assert fast.tokens == plain.tokens == 4 * (3 + 5)
     assert fast.flops == plain.flops
     assert (fast.peak_memory or 0) > 4 * 5 * 11 * 4  # the logits are held at least
     assert product.flops == 2 * 1024**3
-    greedy, beam = bench.measure_search(module, batches, settings, rounds=1)
+    greedy, beam = timing.measure_search(module, batches, settings, rounds=1)
     assert (greedy.work, beam.work) == ("greedy", "beam 5")
     assert 4 <= greedy.tokens <= 4 * 4
 

@@ -54,18 +54,8 @@ MAY_IMPORT = {
     "dispatch": {"errors", "jobs", "launch", "runs", "slots"},
     "check": {"build", "data", "errors", "launch", "runs"},
     "worker": {"build", "callbacks", "errors", "launch", "runs", "tracking", "train"},
-    "bench": {
-        "build",
-        "compose",
-        "data",
-        "errors",
-        "module",
-        "nn",
-        "runs",
-        "schedules",
-        "search",
-        "types",
-    },
+    "timing": {"build", "data", "errors", "module", "nn", "schedules", "search", "types"},
+    "bench": {"build", "compose", "errors", "runs", "timing", "types"},
     "dashboard": {"errors"},
     "tune": {"compose", "errors", "jobs", "launch", "runs"},
     "cli": {"bench", "compose", "errors", "evaluate", "jobs", "launch", "predict", "report", "tune"},
@@ -123,5 +113,5 @@ def test_the_composing_side_imports_no_torch(module: str) -> None:
 def test_a_worker_starts_without_what_its_run_may_not_need() -> None:
     code = "import sys, attnlab.train; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    late = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.bench"}
+    late = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.bench", "attnlab.timing"}
     assert not late & set(done.stdout.split())

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from attnlab import bench, build
+from attnlab import build, timing
 from attnlab.compose import compose_run
 from attnlab.nn.flops import useful_flops
 
@@ -36,24 +36,26 @@ def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
     """A row for each mechanism and round."""
     configs = {name: compose_run([f"attention={name}", *MODEL]) for name in MECHANISMS}
     base = configs["additive"]
-    settings = bench.Settings.of(base)
+    settings = timing.Settings.of(base)
     if length is None:
         corpus = build.build_corpus(base)
         vocabularies = build.build_vocabularies(base, corpus)
     else:
-        corpus, vocabularies = bench.random_corpus(length, length, 50, BATCHES, base)
-    batches = bench.take_batches(base, corpus, vocabularies, BATCHES, settings.device)
+        corpus, vocabularies = timing.random_corpus(length, length, 50, BATCHES, base)
+    batches = timing.take_batches(base, corpus, vocabularies, BATCHES, settings.device)
     modules = {
         name: build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
         for name, config in configs.items()
     }
-    steps = {name: bench.training_step(module, bench.fast_loss, settings) for name, module in modules.items()}
-    times = bench.take_turns(steps, batches, ROUNDS, settings.device)
+    steps = {
+        name: timing.training_step(module, timing.fast_loss, settings) for name, module in modules.items()
+    }
+    times = timing.take_turns(steps, batches, ROUNDS, settings.device)
     largest = max(batches, key=lambda batch: batch.source.numel() + batch.labels.numel())
     rows: list[tuple[object, ...]] = []
     for name, seconds in times.items():
         flops = fmean(3 * useful_flops(modules[name].network, batch) for batch in batches)
-        memory = bench.profile_once(steps[name], largest, settings.device).peak_memory
+        memory = timing.profile_once(steps[name], largest, settings.device).peak_memory
         rows += [
             (name, lengths, number, round(1e3 * each, 3), round(flops / 1e9, 4), round(memory / 1e6, 2))
             for number, each in enumerate(seconds)

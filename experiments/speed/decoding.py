@@ -16,7 +16,7 @@ from statistics import fmean, median
 
 import torch
 
-from attnlab import bench, build
+from attnlab import build, timing
 from attnlab.compose import compose_run
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.search import beam, greedy
@@ -75,7 +75,7 @@ def main() -> None:
     lengths = [len(best[0]) for best in greedy(network, sample, max_length=options.max_length).tokens]
     print(f"outputs of {fmean(lengths):.1f} tokens, {min(lengths)} to {max(lengths)}")
 
-    settings = bench.Settings.of(config)
+    settings = timing.Settings.of(config)
     alone = max(1, options.alone // len(batches))  # sentences of each batch
 
     def one_at_a_time(batch: Batch) -> None:
@@ -94,7 +94,7 @@ def main() -> None:
         "greedy, bf16": partial(search, greedy, "bf16-mixed"),
         "beam 5, bf16": partial(search, five, "bf16-mixed"),
     }
-    times = bench.take_turns(works, batches, options.rounds, settings.device)
+    times = timing.take_turns(works, batches, options.rounds, settings.device)
     each = {name: median(seconds) / size for name, seconds in times.items()}
     each["greedy, one at a time"] *= size / alone
     for name, seconds in each.items():

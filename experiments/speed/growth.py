@@ -12,7 +12,7 @@ import csv
 from pathlib import Path
 from statistics import median
 
-from attnlab import bench, build, figures
+from attnlab import build, figures, timing
 from attnlab.compose import compose_run
 
 FIXED = 50
@@ -38,12 +38,12 @@ MODEL = [
 def measure(source: int, target: int, options: argparse.Namespace) -> list[dict[str, object]]:
     """A row each of ours and the plain loop's."""
     config = compose_run([*MODEL, *options.overrides])
-    corpus, vocabularies = bench.random_corpus(source, target, 500, 1, config)
-    settings = bench.Settings.of(config)
-    batches = bench.take_batches(config, corpus, vocabularies, 1, settings.device)
+    corpus, vocabularies = timing.random_corpus(source, target, 500, 1, config)
+    settings = timing.Settings.of(config)
+    batches = timing.take_batches(config, corpus, vocabularies, 1, settings.device)
     module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
-    losses = {"attnlab": bench.fast_loss, "plain": bench.plain_loss}
-    rows = bench.measure_training(module, losses, batches, settings, options.rounds)
+    losses = {"attnlab": timing.fast_loss, "plain": timing.plain_loss}
+    rows = timing.measure_training(module, losses, batches, settings, options.rounds)
     return [
         {
             "work": row.work,

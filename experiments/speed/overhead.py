@@ -18,7 +18,7 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer, seed_everything
 
-from attnlab import bench, build
+from attnlab import build, timing
 from attnlab.compose import compose_run
 from attnlab.runs import prepare
 from attnlab.tracking import MetricsFile, finish_wandb
@@ -28,7 +28,7 @@ from attnlab.types import Batch
 class TakeTurns(Callback):
     """Times the trainer's steps, and a bare step after each."""
 
-    def __init__(self, examples: Any, step: bench.Work) -> None:
+    def __init__(self, examples: Any, step: timing.Work) -> None:
         self.examples = examples
         self.step = step
         self.trained: list[float] = []
@@ -80,7 +80,7 @@ def main() -> None:
         data = build.build_data(config, corpus, vocabularies)
         data.setup("fit")
         module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
-        bare = bench.training_step(module, bench.fast_loss, bench.Settings.of(config))
+        bare = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
         turns = TakeTurns(data.examples("train"), bare)
         metrics = MetricsFile(run.metrics)
         loggers = [metrics, *build.build_loggers(config, run)]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from peers import STEPS
 
-from attnlab import bench, build
+from attnlab import build, timing
 from attnlab.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenizers import symbols
@@ -38,9 +38,11 @@ def main(folder: str, *overrides: str) -> None:
     corpus = Corpus(train=[Pair("3", "3")], val=[Pair("3", "3")], test=[])
     network = build.build_network(config, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
-    full = bench.Settings.of(config)
+    full = timing.Settings.of(config)
     settings = {"fp32": full, "bf16": replace(full, precision="bf16-mixed")}
-    steps = {name: bench.training_step(module, bench.fast_loss, chosen) for name, chosen in settings.items()}
+    steps = {
+        name: timing.training_step(module, timing.fast_loss, chosen) for name, chosen in settings.items()
+    }
     network.eval()
     with torch.no_grad():
         network.readout.output.bias[EOS] = -1e9  # every sentence goes on to the last step

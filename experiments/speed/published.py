@@ -24,7 +24,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnlab import bench, build
+from attnlab import build, timing
 from attnlab.compose import compose_run
 from attnlab.nn.flops import useful_flops
 from attnlab.types import PAD, Batch
@@ -112,7 +112,7 @@ PUBLISHED = {
 }
 
 
-def published_step(system: str, words: int, settings: bench.Settings) -> Callable[[Batch], None]:
+def published_step(system: str, words: int, settings: timing.Settings) -> Callable[[Batch], None]:
     """A whole training step, padding carried along to the end."""
     make_network, make_optimizer = PUBLISHED[system]
     network = make_network(words).train()
@@ -146,19 +146,19 @@ def main() -> None:
     at_random = compose_run([*words, "batching.like_length=false"])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    settings = bench.Settings.of(config)
+    settings = timing.Settings.of(config)
     mixed = replace(settings, precision="bf16-mixed")
     ours, theirs = (
-        bench.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
+        timing.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
         for chosen in (config, at_random)
     )
     module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     original = published_step(options.system, vocabularies.target.size, settings)
-    full = bench.training_step(module, bench.fast_loss, settings)
-    half = bench.training_step(module, bench.fast_loss, mixed)
-    product, product_flops = bench.gemm(settings)
-    half_product, _ = bench.gemm(mixed)
-    times = bench.take_turns(
+    full = timing.training_step(module, timing.fast_loss, settings)
+    half = timing.training_step(module, timing.fast_loss, mixed)
+    product, product_flops = timing.gemm(settings)
+    half_product, _ = timing.gemm(mixed)
+    times = timing.take_turns(
         {
             "published": lambda i: original(theirs[i]),
             "attnlab, fp32": lambda i: full(ours[i]),
