@@ -125,9 +125,9 @@ class Tokenizer:
         return decoder.decode(pieces) if decoder else " ".join(pieces)
 
     def _refuse_strangers(self, texts: Sequence[str]) -> None:
-        """Raise `UserError` at the first piece outside a closed vocabulary."""
+        """Raise `UserError` at the first piece outside a closed vocabulary; white space parts its pieces."""
         known = self._pipeline.get_vocab()
-        for piece in chain.from_iterable(map(self.pieces, texts)):
+        for piece in dict.fromkeys(chain.from_iterable(map(str.split, texts))):
             if piece not in known:
                 symbols = sorted(known, key=known.__getitem__)
                 raise UserError(
