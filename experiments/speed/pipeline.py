@@ -1,0 +1,58 @@
+"""How much faster the input pipeline delivers batches than training consumes them.
+
+    python pipeline.py experiment=reverse_published
+    python pipeline.py experiment=conala data.path=conala-train.json
+
+Takes turns: an epoch of the training loader by itself, then training steps on some of its batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from itertools import islice
+from statistics import median
+
+import torch
+
+from attnlab import build, timing
+from attnlab.compose import compose_run
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=20, help="training steps a round")
+    options = parser.parse_intermixed_args()
+
+    build.quieten_lightning()
+    torch.manual_seed(0)
+    config = compose_run(["trainer.accelerator=cpu", *options.overrides])
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    data = build.build_data(config, corpus, vocabularies)
+    data.setup("fit")
+    loader = data.train_dataloader()
+    network = build.build_network(config, vocabularies)
+    module = build.build_module(config, network, vocabularies, corpus)
+    step = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
+
+    delivered, trained = [], []
+    for _ in range(options.rounds + 1):
+        began = time.perf_counter()
+        count = sum(1 for _ in loader)
+        delivered.append((time.perf_counter() - began) / count)
+        batches = list(islice(loader, options.steps))
+        began = time.perf_counter()
+        for batch in batches:
+            step(batch)
+        trained.append((time.perf_counter() - began) / len(batches))
+    deliver, train = median(delivered[1:]), median(trained[1:])  # the first round warms up
+    print(f"a batch is delivered in {1e3 * deliver:.3f} ms and trained on in {1e3 * train:.1f} ms")
+    print(f"the pipeline is {train / deliver:.0f} times as fast as training")
+
+
+if __name__ == "__main__":
+    main()
