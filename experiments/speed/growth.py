@@ -8,9 +8,10 @@ Three series: the source grows, the target grows, both grow. Ours and the straig
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 from statistics import median
+
+from telling import write
 
 from attnlab import build, figures, timing
 from attnlab.compose import compose_run
@@ -74,10 +75,7 @@ def main() -> None:
             for row in measure(*lengths(length), options):
                 rows.append({"grows": name, **row})
                 print(*rows[-1].values(), sep="\t", flush=True)
-    with options.csv.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write(rows, options.csv)
     if options.figure:
         draw(rows, options.figure, "memory_mb", "memory of a training step, MB")
         draw(rows, options.figure.with_stem(f"{options.figure.stem}-time"), "ms", "a training step, ms")

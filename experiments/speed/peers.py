@@ -12,7 +12,6 @@ sentencepiece, subword-nmt, matplotlib and pyyaml, of any versions: it runs with
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -22,8 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from telling import tell
 
 from attnlab import build
 from attnlab.compose import compose_run
@@ -171,15 +169,7 @@ def main() -> None:
         for (name, who, precision), times in seconds.items()
     ]
     title = f"{batches} batches of 64, {options.sentences} sentences × {STEPS} steps, {options.rounds} rounds"
-    table = Table(*rows[0], title=title)
-    for row in rows:
-        table.add_row(*row.values())
-    Console(soft_wrap=True).print(table)
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+    tell(rows, title, options.csv)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ how much of the GEMM peak was put to use. The published loops take random batche
 from __future__ import annotations
 
 import argparse
-import csv
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,8 +18,7 @@ from statistics import fmean, median
 
 import torch
 import torch.nn.functional as F
-from rich.console import Console
-from rich.table import Table
+from telling import tell
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -197,15 +195,7 @@ def main() -> None:
             }
         )
     title = f"{options.system} · {len(ours)} batches · {settings.threads} threads · {options.rounds} rounds"
-    table = Table(*rows[0], title=title)
-    for row in rows:
-        table.add_row(*row.values())
-    Console(soft_wrap=True).print(table)
-    if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+    tell(rows, title, options.csv)
 
 
 if __name__ == "__main__":

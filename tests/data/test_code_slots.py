@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.code import cut, join, parse, same_tree
-from attnlab.data.slots import name, put_back, quoted, take_out
+from attnlab.data.code_slots import name, put_back, quoted, take_out
 
 
 def test_by_hand():

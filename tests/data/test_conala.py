@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.code import cut
+from attnlab.data.code_slots import put_back
 from attnlab.data.conala import TEST_MEMBER, TRAIN_MEMBER, Preparation, load, normalise
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.slots import put_back
 from attnlab.data.tokenizers import python
 from attnlab.errors import UserError
 

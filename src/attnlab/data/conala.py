@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from attnlab.data import slots
+from attnlab.data import code_slots
 from attnlab.data.code import cut
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.download import fetch
@@ -35,7 +35,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 QUOTES = str.maketrans("‘’“”", "''\"\"")
-BLANKS_OR_WORD = re.compile(rf"{slots.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
+BLANKS_OR_WORD = re.compile(rf"{code_slots.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
 
 
 def normalise(intent: str) -> str:
@@ -70,11 +70,13 @@ class Preparation:
     def __call__(self, intent: str, snippet: str = "") -> Pair:
         """The pair; outputs for it are scored against the raw snippet."""
         source = normalise(intent) if self.normalise else intent
-        quoted = tuple(slots.quoted(source))
+        quoted = tuple(code_slots.quoted(source))
         if not self.slots:
             return Pair(source, snippet, reference=snippet, quoted=quoted)
-        source, named = slots.name(source)
-        return Pair(source, slots.take_out(snippet, named), reference=snippet, slots=named, quoted=quoted)
+        source, named = code_slots.name(source)
+        return Pair(
+            source, code_slots.take_out(snippet, named), reference=snippet, slots=named, quoted=quoted
+        )
 
 
 class Example(NamedTuple):
@@ -177,8 +179,8 @@ def _groups(examples: list[Example], *, by_question: bool, threshold: float | No
     if threshold is None:
         return keys if by_question else None
     views = [
-        [_words(slots.name(normalise(example.intent))[0]) for example in examples],
-        [_words(slots.name(normalise(example.asked))[0]) for example in examples],
+        [_words(code_slots.name(normalise(example.intent))[0]) for example in examples],
+        [_words(code_slots.name(normalise(example.asked))[0]) for example in examples],
         [frozenset(cut(example.snippet)) for example in examples],
     ]
     return list(group(keys, views, threshold=threshold))

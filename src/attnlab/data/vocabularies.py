@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from attnlab.data.code_slots import put_back
 from attnlab.data.corpus import Pair
-from attnlab.data.slots import put_back
 from attnlab.data.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
