@@ -47,6 +47,20 @@ class Batch(NamedTuple):
         return self.target[:, 1:]
 
     @property
+    def counts(self) -> list[int]:
+        """For each of T positions, how many sentences from the first on hold all that have a label there.
+
+        As few as can be where the sentences come longest target first. On a GPU always all of them, since to
+        look is to wait for it.
+        """
+        size, steps = self.labels.shape
+        if self.labels.device.type != "cpu":
+            return [size] * steps
+        numbers = torch.arange(1, size + 1)[:, None]  # [B, 1]
+        last = (numbers * (self.labels != PAD)).amax(dim=0)  # [T]
+        return last.clamp(min=1).tolist()
+
+    @property
     def source_text(self) -> Tensor:
         """[B, S], True at tokens of the text: not at EOS, where sources end with one."""
         return self.source_mask & (self.source != EOS)

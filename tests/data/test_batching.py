@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +41,15 @@ def test_a_batch_is_padded_to_its_longest() -> None:
     assert batch.indices.tolist() == [2, 0]
     assert batch.copies is None
     assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
+
+
+def test_counts_reach_to_the_last_sentence_that_goes_on() -> None:
+    examples = uncut(PAIRS, DIGITS)  # of 4, 5 and 1 labels
+    assert examples[[1, 0, 2]].counts == [3, 2, 2, 2, 1]
+    assert examples[[2, 0, 1]].counts == [3, 3, 3, 3, 3]
+    assert examples[[2]].counts == [1]
+    padded = examples[[0]]._replace(target=torch.tensor([[SOS, 5, EOS, PAD, PAD]]))
+    assert padded.counts == [1, 1, 1, 1]
 
 
 def test_lengths_count_what_is_read_and_what_is_predicted() -> None:
@@ -243,11 +253,23 @@ def test_ranks_meet_batches_of_like_length() -> None:
         assert sorted(one + other) in ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11])
 
 
+def sets(order: BatchOrder) -> list[set[int]]:
+    return [set(batch) for batch in visits(order)]
+
+
 def test_without_like_length_the_order_takes_no_notice_of_it() -> None:
     short, long = np.full(20, 1), np.arange(20)
     one = BatchOrder(short, short, size=4, like_length=False)
     other = BatchOrder(long, long, size=4, like_length=False)
-    assert visits(one) == visits(other) != visits(BatchOrder(long, long, size=4))
+    assert sets(one) == sets(other) != sets(BatchOrder(long, long, size=4))
+
+
+@pytest.mark.parametrize("options", [{}, {"like_length": False}, {"by": "tokens", "size": 60}])
+def test_the_longest_target_of_a_batch_comes_first(options: dict[str, Any]) -> None:
+    sources, targets = np.random.default_rng(0).integers(1, 9, (2, 40))
+    for batch in visits(BatchOrder(sources, targets, **{"size": 8, **options})):
+        lengths = targets[batch].tolist()
+        assert lengths == sorted(lengths, reverse=True)
 
 
 def test_a_resumed_epoch_begins_at_its_batch_for_every_iterator() -> None:

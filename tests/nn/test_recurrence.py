@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
@@ -14,10 +16,10 @@ from attnlab.nn.attention import Additive, Mean
 from attnlab.nn.attention.normalisers import Softmax, Sparsemax
 from attnlab.nn.decoder import BahdanauDecoder
 from attnlab.nn.encoder import Encoder
-from attnlab.nn.reading import DecoderOutput
-from attnlab.nn.recurrence import Loop, Scoring, Weights, recur, sum_energies
+from attnlab.nn.reading import DecoderOutput, ReadingByHand
+from attnlab.nn.recurrence import Loop, Rows, Scoring, Weights, recur, sum_energies
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.types import Batch
+from attnlab.types import PAD, Batch
 from networks import ORDERS, make_network, random_batch, randomise
 
 B, T, S, D, A, H = 2, 3, 5, 7, 2, 3
@@ -71,6 +73,48 @@ def assert_same(network: Seq2Seq, batch: Batch) -> None:
 def test_a_target_read_at_once_is_its_steps(order: str, cell: str, layers: int, attention: str) -> None:
     network = make_network(order=order, cell=cell, layers=layers, attention=attention, spread=0.7)
     assert_same(network, random_batch([3, 7, 1], [4, 2, 5]))
+
+
+@pytest.mark.parametrize(
+    ("order", "cell", "layers", "attention", "lengths"),
+    list(product(ORDERS, ["lstm", "gru"], [1, 2], ["Additive", "Dot"], [[5, 4, 2], [2, 5, 4]])),
+)
+def test_sentences_that_have_ended_are_not_read(
+    order: str, cell: str, layers: int, attention: str, lengths: list[int]
+) -> None:
+    network = make_network(order=order, cell=cell, layers=layers, attention=attention, spread=0.7)
+    batch = random_batch([3, 7, 1], lengths)
+    real = batch.labels != PAD
+    encoded, state = network.encode(batch)
+    reading = network.decoder.reading(state, encoded.memory, encoded.keys, batch.counts)
+    found = reading.finish(network.target_embedding(batch.inputs))
+    expected = step_by_step(network, batch)
+    unread = torch.arange(len(lengths))[:, None] >= torch.tensor(batch.counts)  # [B, T]
+    if isinstance(reading, ReadingByHand):
+        assert all(not part[unread].any() for part in found)
+    kept = [DecoderOutput(*(part * real[..., None] for part in output)) for output in (found, expected)]
+    for one, two in zip(*kept, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+    by_hand, by_autograd = (gradients(network, output) for output in kept)
+    assert by_hand.keys() == by_autograd.keys()
+    for name, gradient in by_autograd.items():
+        torch.testing.assert_close(
+            by_hand[name], gradient, rtol=1e-4, atol=1e-4 * float(gradient.abs().max()), msg=name
+        )
+
+
+@given(counts=st.lists(st.integers(1, 4), min_size=1, max_size=5))
+def test_rows_packed_and_padded(counts: list[int]) -> None:
+    counts.sort(reverse=True)
+    rows = Rows(counts, 4)
+    padded = torch.arange(1.0, len(counts) * 4 * 2 + 1).view(len(counts), 4, 2)
+    packed = rows.pack(padded)
+    assert len(packed) == rows.total == sum(counts)
+    for step, count, rows_of_step in zip(padded, counts, rows.slices, strict=True):
+        assert torch.equal(packed[rows_of_step], step[:count])
+    for step, count, back in zip(padded, counts, rows.pad(packed), strict=True):
+        assert torch.equal(back[:count], step[:count])
+        assert not back[count:].any()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -164,11 +208,11 @@ def draw(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sums", "luong", "layers", "stepped"),
-    list(product(["lstm", "gru"], [True, False], [False, True], [1, 2], [0, 2])),
+    ("kind", "sums", "luong", "layers", "stepped", "counts"),
+    list(product(["lstm", "gru"], [True, False], [False, True], [1, 2], [0, 2], [[B] * T, [2, 1, 1]])),
 )
 def test_gradients_of_the_attentional_loop(
-    kind: str, sums: bool, luong: bool, layers: int, stepped: int
+    kind: str, sums: bool, luong: bool, layers: int, stepped: int, counts: list[int]
 ) -> None:
     torch.manual_seed(0)
     gates = GATES[kind] * H
@@ -180,7 +224,8 @@ def test_gradients_of_the_attentional_loop(
         weights += [draw(gates, H), draw(gates), draw(gates, H), draw(gates)]
     state = [draw(B, H) for _ in range(layers * STATES[kind])]
     combine = [draw(H, D + H)] if luong else []
-    dropout = [torch.randn(T, B, H, dtype=torch.float64)] if layers == 2 else []
+    rows = Rows(counts, B)
+    dropout = [torch.randn(rows.total, H, dtype=torch.float64)] if layers == 2 else []
 
     def loop(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = list(tensors)
@@ -203,16 +248,16 @@ def test_gradients_of_the_attentional_loop(
             memory,
             keys,
             mask,
-            T,
+            rows,
             combine=mix[0] if mix else None,
             dropout=dropout,
         )
-        for gates in ahead[:stepped]:
-            loop.step(gates)
+        for step in rows.slices[:stepped]:
+            loop.step(ahead[step])
         return loop.finish(ahead)
 
     tensors = [
-        draw(T, B, gates),
+        draw(rows.total, gates),
         draw(B, S, D),
         draw(B, S, query_width),
         *weights,

@@ -189,7 +189,8 @@ class BatchOrder(Sampler[list[int]]):
 
     It depends on the seed and the epoch alone. The number of batches is the same in every epoch and on
     every rank, and equals `len`; at each step, all ranks get batches of about the same length if
-    `like_length`.
+    `like_length`. The longest target of a batch comes first, so that a decoder passes over those that have
+    ended (`Batch.counts`).
 
     by="sentences"
         A batch holds at most `size` pairs, and batches differ by at most one; there are as few as come out
@@ -264,7 +265,8 @@ class BatchOrder(Sampler[list[int]]):
         steps = random.permutation(len(self))
         begin = self._resumed_batch if self._epoch == self._resumed_epoch else 0
         for step in steps[begin:]:
-            yield batches[step * self._world + self._rank].tolist()
+            batch = batches[step * self._world + self._rank]
+            yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
 
 
 class EvaluationOrder(Sampler[list[int]]):

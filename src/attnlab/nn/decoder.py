@@ -9,6 +9,7 @@ for targets whose tokens depend on what was read (scheduled sampling).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -89,7 +90,7 @@ class BahdanauDecoder(nn.Module):
             tops = self.cells.read(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
             T = embedded.size(1)
             return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
-        reading = self.reading(state, memory, keys, embedded.size(1))
+        reading = self.reading(state, memory, keys, [len(embedded)] * embedded.size(1))
         if isinstance(reading, ReadingByHand):
             return reading.finish(embedded)
         outputs = []
@@ -99,13 +100,13 @@ class BahdanauDecoder(nn.Module):
         return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
 
     def reading(
-        self, state: DecoderState, memory: Memory, keys: Tensor, steps: int
+        self, state: DecoderState, memory: Memory, keys: Tensor, counts: Sequence[int]
     ) -> Reading | ReadingByHand:
-        """To read a target of so many tokens, found on the way."""
+        """To read targets whose tokens are found on the way; of step i those of the first counts[i] alone."""
         scoring = self.attention.scoring()
         if scoring is None or self.attention.constant or not self.cells.plain:
             return Reading(self, state, memory, keys)
-        return ReadingByHand(self.cells, scoring, state, memory, keys, steps)
+        return ReadingByHand(self.cells, scoring, state, memory, keys, counts)
 
     def _advance(
         self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -189,7 +190,7 @@ class LuongDecoder(nn.Module):
                 self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
             )
             return DecoderOutput(self._combine(contexts, tops), contexts, weights)
-        reading = self.reading(state, memory, keys, embedded.size(1))
+        reading = self.reading(state, memory, keys, [len(embedded)] * embedded.size(1))
         if isinstance(reading, ReadingByHand):
             return reading.finish(embedded)
         outputs = []
@@ -199,13 +200,13 @@ class LuongDecoder(nn.Module):
         return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
 
     def reading(
-        self, state: DecoderState, memory: Memory, keys: Tensor, steps: int
+        self, state: DecoderState, memory: Memory, keys: Tensor, counts: Sequence[int]
     ) -> Reading | ReadingByHand:
-        """To read a target of so many tokens, found on the way."""
+        """To read targets whose tokens are found on the way; of step i those of the first counts[i] alone."""
         scoring = self.attention.scoring()
         if scoring is None or not self.feed_size or not self.cells.plain:
             return Reading(self, state, memory, keys)
-        return ReadingByHand(self.cells, scoring, state, memory, keys, steps, self.combine.weight)
+        return ReadingByHand(self.cells, scoring, state, memory, keys, counts, self.combine.weight)
 
     def _advance(
         self, ahead: Tensor, state: DecoderState, memory: Memory, keys: Tensor
@@ -295,9 +296,9 @@ class GNMTDecoder(nn.Module):
         return output
 
     def reading(
-        self, state: DecoderState, memory: Memory, keys: Tensor, steps: int
+        self, state: DecoderState, memory: Memory, keys: Tensor, counts: Sequence[int]
     ) -> Reading | ReadingByHand:
-        """To read a target of so many tokens, found on the way."""
+        """To read targets whose tokens are found on the way; of step i those of the first counts[i] alone."""
         return Reading(self, state, memory, keys)
 
     def _read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from attnlab.nn.cells import CellStack, CellState
 from attnlab.nn.linear import linear
-from attnlab.nn.recurrence import Loop, Scoring, Weights
+from attnlab.nn.recurrence import Loop, Rows, Scoring, Weights
 from attnlab.types import Memory
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ReadingByHand:
         state: before the first token.
         memory: the sources'.
         keys: the sources'.
-        steps: T.
+        counts: of each of T steps, the sentences that it reads: the first so many.
         combine: W [H, D + H] of an attentional vector that is fed back.
     """
 
@@ -81,7 +82,7 @@ class ReadingByHand:
         state: DecoderState,
         memory: Memory,
         keys: Tensor,
-        steps: int,
+        counts: Sequence[int],
         combine: Tensor | None = None,
     ) -> None:
         layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
@@ -90,7 +91,8 @@ class ReadingByHand:
         self.weight, late_weight = torch.split(first.input, widths, dim=1)  # whose way back is a single copy
         self.bias = first.input_bias
         layers[0] = first._replace(input=late_weight, input_bias=None)
-        ones = keys.new_ones(len(layers) - 1, steps, len(keys), cells.size)  # [L - 1, T, B, H]
+        self.rows = Rows(counts, len(keys))
+        ones = keys.new_ones(len(layers) - 1, self.rows.total, cells.size)  # [L - 1, N, H]
         self.loop = Loop(
             cells.cells.kind,
             layers,
@@ -99,18 +101,18 @@ class ReadingByHand:
             memory.states,
             keys,
             memory.mask,
-            steps,
+            self.rows,
             combine=combine,
             dropout=cells.dropout(ones).unbind() if cells.training and cells.dropout.p > 0 else (),
         )
 
     @torch.no_grad()
     def step(self, embedded: Tensor) -> DecoderOutput:
-        """Read one token [B, 1, E]; no gradient comes back from the output [B, 1, …]."""
+        """Read one token [B, 1, E]; no gradient comes back from the output, of those that go on [n, 1, …]."""
         parts = self.loop.step(linear(embedded[:, 0], self.weight, self.bias))
         return DecoderOutput(*(part[:, None] for part in parts))
 
     def finish(self, embedded: Tensor) -> DecoderOutput:
         """Read the whole target [B, T, E], its first tokens those that were read by `step`."""
-        ahead = linear(embedded.transpose(0, 1), self.weight, self.bias)  # [T, B, gates]
+        ahead = linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
         return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(ahead)))

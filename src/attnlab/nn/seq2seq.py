@@ -111,7 +111,7 @@ class Seq2Seq(nn.Module):
         """
         encoded, state = self.encode(batch)
         keep = self.target_embedding.draw(batch.inputs)  # [B, T, E]
-        reading = self.decoder.reading(state, encoded.memory, encoded.keys, batch.inputs.size(1))
+        reading = self.decoder.reading(state, encoded.memory, encoded.keys, batch.counts)
         tokens = batch.inputs
         if forced is not None:
             tokens = self._choose(tokens, forced, keep, reading, encoded)
@@ -142,9 +142,11 @@ class Seq2Seq(nn.Module):
             embedded = self.target_embedding(tokens[:, i : i + 1], kept)  # [B, 1, E]
             output = reading.step(embedded)
             if guessed[i + 1]:
-                decoded = Decoded(self.readout.features(output, embedded), output.weights)
-                guess = self.read_out(decoded, encoded.copies).argmax(dim=-1)[:, 0]  # [B]
-                tokens[:, i + 1] = torch.where(forced[:, i + 1], inputs[:, i + 1], guess)
+                n = len(output.states)  # the sentences that go on, or all
+                decoded = Decoded(self.readout.features(output, embedded[:n]), output.weights)
+                copies = None if encoded.copies is None else encoded.copies[:n]
+                guess = self.read_out(decoded, copies).argmax(dim=-1)[:, 0]  # [n]
+                tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], guess)
         torch.clear_autocast_cache()  # of weights cast where no gradient is asked for, which would have none
         return tokens
 

@@ -9,5 +9,6 @@ The decoders and the encoder say where this is used; the numbers are those of th
 from attnlab.nn.recurrence.attend import Scoring, sum_energies
 from attnlab.nn.recurrence.layer import advance, recur, tanh
 from attnlab.nn.recurrence.loop import Loop, Weights
+from attnlab.nn.recurrence.rows import Rows
 
-__all__ = ["Loop", "Scoring", "Weights", "advance", "recur", "sum_energies", "tanh"]
+__all__ = ["Loop", "Rows", "Scoring", "Weights", "advance", "recur", "sum_energies", "tanh"]

@@ -30,6 +30,7 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.nn.linear import outer, prepare
 from attnlab.nn.recurrence.layer import sigmoid_backward, widest
+from attnlab.nn.recurrence.rows import Rows
 
 
 class Scoring(NamedTuple):
@@ -42,7 +43,7 @@ class Scoring(NamedTuple):
 
 
 class Attend:
-    """Attention over a memory for T queries, one after the other.
+    """Attention over a memory for T queries, one after the other, of the sentences that go on.
 
     Args:
         scoring: how.
@@ -66,24 +67,25 @@ class Attend:
         self.mask = mask
         self.offset = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -3.0e38)  # [B, S]
         self.sums = None if self.energy is None else torch.empty_like(self.keys)  # [B, S, A], of one step
-        self.queries = memory.new_empty(steps, B, keys.size(2), dtype=self.keys.dtype)
-        self.weights = memory.new_empty(steps, B, S, dtype=wide)
-        self.contexts = memory.new_empty(steps, B, D, dtype=dtype)
+        self.queries = memory.new_zeros(steps, B, keys.size(2), dtype=self.keys.dtype)
+        self.weights = memory.new_zeros(steps, B, S, dtype=wide)
+        self.contexts = memory.new_zeros(steps, B, D, dtype=dtype)
 
     def step(self, i: int, query: Tensor) -> Tensor:
-        """Attend with s [B, H]; returns the context [B, D]."""
-        queries = self.queries[i]  # [B, A]
-        if self.energy is None:
+        """Attend with s [n, H] of the first n sentences; returns the context [n, D]."""
+        n = len(query)
+        queries, keys = self.queries[i, :n], self.keys[:n]  # [n, A], [n, S, A]
+        if self.energy is None or self.sums is None:
             queries.copy_(self.query(query))
-            scores = torch.bmm(queries[:, None], self.keys.transpose(1, 2))[:, 0]  # [B, S]
+            scores = torch.bmm(queries[:, None], keys.transpose(1, 2))[:, 0]  # [n, S]
         else:
             torch.mul(self.query(query), 2, out=queries)
-            scores = torch.add(queries[:, None], self.keys, out=self.sums).sigmoid_() @ self.energy
+            scores = torch.add(queries[:, None], keys, out=self.sums[:n]).sigmoid_() @ self.energy
         # In fp32 or wider, as the offset is
-        scores = torch.add(self.offset, scores, alpha=1 / self.temperature)
-        weights = torch.softmax(scores, dim=-1, out=self.weights[i]).mul_(self.mask)  # [B, S]
-        context = torch.bmm(weights[:, None].to(self.memory.dtype), self.memory)  # [B, 1, D]
-        return self.contexts[i].copy_(context[:, 0])
+        scores = torch.add(self.offset[:n], scores, alpha=1 / self.temperature)
+        weights = torch.softmax(scores, dim=-1, out=self.weights[i, :n]).mul_(self.mask[:n])  # [n, S]
+        context = torch.bmm(weights[:, None].to(self.memory.dtype), self.memory[:n])  # [n, 1, D]
+        return self.contexts[i, :n].copy_(context[:, 0])
 
 
 class AttendBack:
@@ -113,29 +115,31 @@ class AttendBack:
         self.memory = memory.to(dtype)
         self.keys = keys.to(dtype) if self.energy is None else _double(keys)
         self.queries, self.weights = queries, weights
-        self.d_queries = queries.new_empty(queries.shape, dtype=dtype)
-        self.d_contexts = queries.new_empty(*weights.shape[:2], memory.size(2), dtype=dtype)
-        self.d_scores = torch.empty_like(weights)
+        self.d_queries = queries.new_zeros(queries.shape, dtype=dtype)
+        self.d_contexts = queries.new_zeros(*weights.shape[:2], memory.size(2), dtype=dtype)
+        self.d_scores = torch.zeros_like(weights)
         if self.energy is not None:
             self.sums, self.d_sums = torch.empty_like(self.keys), torch.empty_like(self.keys)  # [B, S, A]
             self.d_keys, self.d_energy = torch.zeros_like(self.keys), torch.zeros_like(self.energy)
 
-    def back(self, i: int, d_weights: Tensor | None) -> Tensor:
-        """The gradient of s [B, H], that of the context being in `d_contexts[i]`."""
-        d_alpha = torch.bmm(self.d_contexts[i][:, None], self.memory.transpose(1, 2))[:, 0]  # [B, S]
-        d_alpha = d_alpha.to(self.weights.dtype) if d_weights is None else d_alpha + d_weights
-        d_scores = torch._softmax_backward_data(d_alpha, self.weights[i], -1, self.weights.dtype)
-        d_scores = torch.div(d_scores, self.scoring.temperature, out=self.d_scores[i])  # [B, S]
-        d_query = self.d_queries[i]  # [B, A]
+    def back(self, i: int, n: int, d_weights: Tensor | None) -> Tensor:
+        """The gradient of s [n, H], that of the context being in `d_contexts[i, :n]`."""
+        weights, keys = self.weights[i, :n], self.keys[:n]  # [n, S], [n, S, A]
+        d_alpha = torch.bmm(self.d_contexts[i, :n, None], self.memory[:n].transpose(1, 2))[:, 0]  # [n, S]
+        d_alpha = d_alpha.to(weights.dtype) if d_weights is None else d_alpha + d_weights[:n]
+        d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
+        d_scores = torch.div(d_scores, self.scoring.temperature, out=self.d_scores[i, :n])  # [n, S]
+        d_query = self.d_queries[i, :n]  # [n, A]
         if self.energy is None:
-            d_query.copy_(torch.bmm(d_scores[:, None].to(self.keys.dtype), self.keys)[:, 0])
+            d_query.copy_(torch.bmm(d_scores[:, None].to(keys.dtype), keys)[:, 0])
         else:
-            torch.add(self.queries[i][:, None], self.keys, out=self.sums).sigmoid_()  # [B, S, A]
-            self.d_energy.addmv_(self.sums.flatten(0, 1).T, d_scores.flatten())
-            torch.mul(d_scores[..., None], self.energy, out=self.d_sums)
-            sigmoid_backward(self.d_sums, self.sums, grad_input=self.d_sums)
-            self.d_keys += self.d_sums
-            torch.mul(self.d_sums.sum(dim=1), 2, out=d_query)
+            sums, d_sums = self.sums[:n], self.d_sums[:n]  # [n, S, A]
+            torch.add(self.queries[i, :n, None], keys, out=sums).sigmoid_()
+            self.d_energy.addmv_(sums.flatten(0, 1).T, d_scores.flatten())
+            torch.mul(d_scores[..., None], self.energy, out=d_sums)
+            sigmoid_backward(d_sums, sums, grad_input=d_sums)
+            self.d_keys[:n] += d_sums
+            torch.mul(d_sums.sum(dim=1), 2, out=d_query)
         return self.query(d_query)
 
     def memories(self) -> tuple[Tensor, Tensor]:
@@ -145,11 +149,11 @@ class AttendBack:
             return d_memory, over_steps(self.d_scores, self.queries)
         return d_memory, self.d_keys.mul_(2)
 
-    def parameters(self, inputs: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The gradients of v, W and b, from the s of every step, [T, B, H]."""
-        scoring, d_queries = self.scoring, self.d_queries.flatten(0, 1)  # [T B, A]
+    def parameters(self, rows: Rows, queries: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The gradients of v, W and b, from the s of every step, [N, H]."""
+        scoring, d_queries = self.scoring, rows.pack(self.d_queries)  # [N, A]
         d_energy = None if scoring.energy is None else self.d_energy.mul_(2)
-        d_weight = None if scoring.weight is None else outer(d_queries, inputs.flatten(0, 1))
+        d_weight = None if scoring.weight is None else outer(d_queries, queries)
         d_bias = None if scoring.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
         return d_energy, d_weight, d_bias
 

@@ -6,7 +6,6 @@ earlier lie last in a step, so that a step is the first n rows of the running st
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.nn.linear import outer, prepare
+from attnlab.nn.recurrence.rows import Rows
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -247,16 +247,11 @@ def recur(
     Returns:
         Every step's h [N, H], and the last state, each [B, H].
     """
+    steps = Rows(counts, len(state[0])).slices
     outputs: tuple[Tensor, ...] = _Recur.apply(  # type: ignore[no-untyped-call]
-        (kind, _slices(counts, reverse), torch.is_grad_enabled()), gates, weight, bias, *state
+        (kind, steps[::-1] if reverse else steps, torch.is_grad_enabled()), gates, weight, bias, *state
     )
     return outputs
-
-
-def _slices(counts: Sequence[int], reverse: bool) -> list[slice]:
-    ends = list(itertools.accumulate(counts))
-    steps = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
-    return steps[::-1] if reverse else steps
 
 
 class _Recur(torch.autograd.Function):

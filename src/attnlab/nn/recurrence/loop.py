@@ -1,8 +1,8 @@
 """The attentional loop over a whole target, in Bahdanau's order and in Luong's, and the way back through it.
 
-Every step writes its tensors to buffers of all T steps, in rows i B … (i + 1) B. On the way back a step
-computes the gradients of its gates and queries and nothing else: the gradient of a weight is one product over
-all T B rows, after the loop.
+Every step writes its tensors to buffers of all T steps, and reads only the sentences that have not ended. On
+the way back a step computes the gradients of its gates and queries and nothing else: the gradient of a weight
+is one product over the N rows of all steps, after the loop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from attnlab.nn.linear import outer, prepare
 from attnlab.nn.recurrence.attend import Attend, AttendBack, Scoring
 from attnlab.nn.recurrence.layer import Layer, LayerBack, tanh_, widest
+from attnlab.nn.recurrence.rows import Rows
 
 
 class Weights(NamedTuple):
@@ -35,7 +36,7 @@ class _Plan(NamedTuple):
     layers: int
     states: int  # h, and c of an LSTM
     temperature: float
-    steps: int  # T
+    rows: Rows
     keep: bool
 
 
@@ -76,10 +77,10 @@ class Loop:
         memory: [B, S, D].
         keys: [B, S, A].
         mask: [B, S], True at real positions.
-        steps: T.
+        rows: that each of the T steps reads.
         combine: W [H, D + H] of h̃ = tanh(W [c; s]) in Luong's order with input feeding, where h̃ is what the
             first layer reads; None for Bahdanau's order, where it reads the context.
-        dropout: for each layer above the first, what its input is multiplied by, [T, B, H]; or nothing.
+        dropout: for each layer above the first, what its input is multiplied by, [N, H]; or nothing.
     """
 
     def __init__(
@@ -91,13 +92,13 @@ class Loop:
         memory: Tensor,
         keys: Tensor,
         mask: Tensor,
-        steps: int,
+        rows: Rows,
         *,
         combine: Tensor | None = None,
         dropout: Sequence[Tensor] = (),
     ) -> None:
         keep = torch.is_grad_enabled()
-        self._plan = _Plan(kind, len(layers), len(state[0]), scoring.temperature, steps, keep)
+        self._plan = _Plan(kind, len(layers), len(state[0]), scoring.temperature, rows, keep)
         self._tensors = [memory, keys, mask, scoring.energy, scoring.weight, scoring.bias, combine]
         self._tensors += [part for layer in layers for part in layer]
         self._tensors += [part for layer in state for part in layer]
@@ -106,10 +107,10 @@ class Loop:
 
     @torch.no_grad()
     def step(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Read a token, of which the first layer's W x + b [B, gates] is known.
+        """Read a token of the n sentences that go on, whose W x + b in the first layer [≥ n, gates] is known.
 
         Returns:
-            The state [B, H], the context [B, D] and the weights [B, S], from which no gradient comes back.
+            The state [n, H], the context [n, D] and the weights [n, S], from which no gradient comes back.
         """
         if self._walk is None:
             self._walk = _Walk(self._plan, _inputs(self._plan, self._tensors), ahead.dtype)
@@ -119,10 +120,11 @@ class Loop:
         """Read the rest.
 
         Args:
-            ahead: [T, B, gates]: W x + b of all embedded tokens, equal to those that were stepped through.
+            ahead: [N, gates]: W x + b of all embedded tokens, equal to those that were stepped through.
 
         Returns:
-            States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S].
+            States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S], zeros where a
+            sentence has ended.
         """
         outputs: tuple[Tensor, Tensor, Tensor] = _Loop.apply(  # type: ignore[no-untyped-call]
             self._plan, self._walk, ahead, *self._tensors
@@ -144,18 +146,17 @@ class _Stack:
     """The layers, forward."""
 
     def __init__(self, plan: _Plan, inputs: _Inputs, dtype: torch.dtype) -> None:
-        self.batch = len(inputs.memory)
-        rows = plan.steps * self.batch
-        self.dropout = [mask.flatten(0, 1) for mask in inputs.dropout]
+        self.rows = plan.rows
+        self.dropout = inputs.dropout
         self.products = [prepare(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
         self.layers = [
-            Layer(plan.kind, layer.state, layer.state_bias, state, rows, dtype, keep=plan.keep)
+            Layer(plan.kind, layer.state, layer.state_bias, state, plan.rows.total, dtype, keep=plan.keep)
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
         ]
 
     def step(self, i: int, ahead: Tensor, late: Tensor) -> Tensor:
-        """The top's h [B, H], of a step's W x + b [B, gates] and its context, or what is fed back, [B, …]."""
-        rows = slice(i * self.batch, (i + 1) * self.batch)
+        """The top's h [n, H], of a step's W x + b [n, gates] and its context, or what is fed back, [n, …]."""
+        rows = self.rows.slices[i]
         gates = torch.add(self.products[0](late), ahead)  # in fp32 or wider, as they are ahead
         output = self.layers[0].step(rows, gates)
         for number, layer in enumerate(self.layers[1:]):
@@ -167,12 +168,12 @@ class _Stack:
 class _StackBack:
     """The way back through the layers."""
 
-    def __init__(self, plan: _Plan, inputs: _Inputs, kept: Sequence[Tensor], d_last: Tensor) -> None:
-        self.batch = d_last.size(0)
-        self.dropout = [mask.flatten(0, 1) for mask in inputs.dropout]
+    def __init__(self, plan: _Plan, inputs: _Inputs, kept: Sequence[Tensor]) -> None:
+        self.rows = plan.rows
+        self.dropout = inputs.dropout
         self.outputs = kept[2::3]
         nothing = [None] * plan.states
-        shape = (self.batch, d_last.size(1))
+        shape = (plan.rows.batch, kept[1].size(1))
         self.layers = [
             LayerBack(plan.kind, layer.state, gates, before, nothing, shape)
             for layer, gates, before in zip(inputs.layers, kept[::3], kept[1::3], strict=True)
@@ -180,13 +181,13 @@ class _StackBack:
         self.products = [prepare(layer.input.T, None, kept[1].dtype) for layer in inputs.layers]
 
     def back(self, i: int, d_top: Tensor | None) -> Tensor:
-        """From the gradient of the top's h [B, H] to that of the context, or of what was fed back."""
-        rows = slice(i * self.batch, (i + 1) * self.batch)
+        """From the gradient of the top's h [n, H] to that of the context, or of what was fed back."""
+        rows = self.rows.slices[i]
         d_output = d_top
         for number in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[number]
             if d_output is not None:
-                layer.d_state[0] += d_output
+                layer.d_state[0][: len(d_output)] += d_output
             d_output = self.products[number](layer.back(rows))
             if number > 0 and self.dropout:
                 d_output = d_output * self.dropout[number - 1][rows]
@@ -194,7 +195,7 @@ class _StackBack:
         return d_output
 
     def weights(self, inputs: _Inputs, late: Tensor) -> list[Tensor | None]:
-        """The gradients of all layers' weights; `late` [T B, …] is what the first layer read."""
+        """The gradients of all layers' weights; `late` [N, …] is what the first layer read."""
         gradients: list[Tensor | None] = []
         read = late
         for number, (layer, weights) in enumerate(zip(self.layers, inputs.layers, strict=True)):
@@ -210,38 +211,44 @@ class _Walk:
     """Forward through the loop: step after step, each into its rows of the buffers of all."""
 
     def __init__(self, plan: _Plan, inputs: _Inputs, dtype: torch.dtype) -> None:
+        self.rows = plan.rows
         with torch.autocast(inputs.memory.device.type, enabled=False):
             self.stack = _Stack(plan, inputs, dtype)
             scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
-            self.attend = Attend(scoring, inputs.memory, inputs.keys, inputs.mask, plan.steps, dtype)
-            shape = (plan.steps, self.stack.batch, -1)
+            steps = len(plan.rows.counts)
+            self.attend = Attend(scoring, inputs.memory, inputs.keys, inputs.mask, steps, dtype)
             if inputs.combine is None:
                 self.combine = None
                 self.top = self.stack.layers[-1].state[0].to(dtype)  # [B, H]
-                self.states = self.stack.layers[-1].outputs.view(shape)  # [T, B, H]
             else:
                 self.combine = prepare(inputs.combine, None, dtype)
                 size, width = inputs.combine.shape
-                self.joined = inputs.memory.new_empty(*shape[:2], width, dtype=dtype)  # [c; s]
-                self.states = inputs.memory.new_empty(*shape[:2], size, dtype=dtype)  # h̃
-                self.top = torch.zeros_like(self.states[0])  # h̃_0
+                self.joined = inputs.memory.new_empty(plan.rows.total, width, dtype=dtype)  # [c; s]
+                self.mixed = inputs.memory.new_empty(plan.rows.total, size, dtype=dtype)  # h̃
+                self.top = self.mixed.new_zeros(plan.rows.batch, size)  # h̃_0
         self.done = 0
 
+    @property
+    def states(self) -> Tensor:
+        """What every step returned, [N, H]."""
+        return self.stack.layers[-1].outputs if self.combine is None else self.mixed
+
     def step(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """From W x + b [B, gates]; returns the state [B, H], the context [B, D] and the weights [B, S]."""
-        i = self.done
+        """From W x + b [≥ n, gates]; returns the state [n, H], the context [n, D] and the weights [n, S]."""
+        i, rows = self.done, self.rows.slices[self.done]
+        n = self.rows.counts[i]
         with torch.autocast(ahead.device.type, enabled=False):
-            ahead = ahead.to(widest(ahead.dtype))
+            ahead = ahead[:n].to(widest(ahead.dtype))
             if self.combine is None:
-                context = self.attend.step(i, self.top)
+                context = self.attend.step(i, self.top[:n])
                 self.top = self.stack.step(i, ahead, context)
             else:
-                top = self.stack.step(i, ahead, self.top)
+                top = self.stack.step(i, ahead, self.top[:n])
                 context = self.attend.step(i, top)
-                torch.cat([context, top], dim=1, out=self.joined[i])
-                self.top = self.states[i].copy_(tanh_(self.combine(self.joined[i])))
+                torch.cat([context, top], dim=1, out=self.joined[rows])
+                self.top = self.mixed[rows].copy_(tanh_(self.combine(self.joined[rows])))
         self.done += 1
-        return self.top, context, self.attend.weights[i]
+        return self.top, context, self.attend.weights[i, :n]
 
 
 class _Loop(torch.autograd.Function):
@@ -254,8 +261,8 @@ class _Loop(torch.autograd.Function):
         """States, contexts, weights."""
         if walk is None:
             walk = _Walk(plan, _inputs(plan, tensors), ahead.dtype)
-        for gates in ahead[walk.done :]:
-            walk.step(gates)
+        for rows in plan.rows.slices[walk.done :]:
+            walk.step(ahead[rows])
         attend, own = walk.attend, walk.states
         if plan.keep:
             layers = [
@@ -264,7 +271,7 @@ class _Loop(torch.autograd.Function):
             ctx.save_for_backward(*tensors, attend.queries, attend.weights, attend.contexts, own, *layers)
         ctx.plan, ctx.count = plan, len(tensors)
         ctx.set_materialize_grads(False)
-        return own, attend.contexts, attend.weights
+        return plan.rows.pad(own), attend.contexts, attend.weights
 
     @staticmethod
     @once_differentiable
@@ -276,7 +283,7 @@ class _Loop(torch.autograd.Function):
         inputs = _inputs(plan, ctx.saved_tensors[: ctx.count])
         queries, weights, contexts, own, *layers = ctx.saved_tensors[ctx.count :]
         with torch.autocast(weights.device.type, enabled=False):
-            stack = _StackBack(plan, inputs, layers, inputs.state[-1][0])
+            stack = _StackBack(plan, inputs, layers)
             scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
             attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
             walk = _bahdanau_back if inputs.combine is None else _luong_back
@@ -285,8 +292,8 @@ class _Loop(torch.autograd.Function):
             )
             d_memory, d_keys = attend.memories()
             d_layers = stack.weights(inputs, late)
-            d_scoring = attend.parameters(asked)
-        d_ahead = stack.layers[0].d_input.view(plan.steps, stack.batch, -1)
+            d_scoring = attend.parameters(plan.rows, asked)
+        d_ahead = stack.layers[0].d_input
         d_state = [part for layer in stack.layers for part in layer.d_state]
         nothing = [None] * len(inputs.dropout)
         gradients = (d_ahead, d_memory, d_keys, None, *d_scoring, d_combine, *d_layers, *d_state, *nothing)
@@ -306,13 +313,14 @@ def _bahdanau_back(
     external: External,
 ) -> tuple[Tensor, Tensor, None]:
     d_states, d_contexts, d_weights = external
-    for i in reversed(range(len(contexts))):
-        attend.d_contexts[i] = stack.back(i, None if d_states is None else d_states[i])
+    for i, n in reversed(list(enumerate(stack.rows.counts))):
+        d_context = attend.d_contexts[i, :n]
+        d_context.copy_(stack.back(i, None if d_states is None else d_states[i, :n]))
         if d_contexts is not None:
-            attend.d_contexts[i] += d_contexts[i]
-        stack.layers[-1].d_state[0] += attend.back(i, None if d_weights is None else d_weights[i])
-    asked = stack.layers[-1].before.view(len(contexts), stack.batch, -1)  # [T, B, H]
-    return contexts.flatten(0, 1), asked, None
+            d_context += d_contexts[i, :n]
+        d_top = attend.back(i, n, None if d_weights is None else d_weights[i])
+        stack.layers[-1].d_state[0][:n] += d_top
+    return stack.rows.pack(contexts), stack.layers[-1].before, None
 
 
 def _luong_back(
@@ -325,17 +333,20 @@ def _luong_back(
 ) -> tuple[Tensor, Tensor, Tensor]:
     assert inputs.combine is not None
     d_states, d_contexts, d_weights = external
-    T, B, D = contexts.shape
+    rows, D = stack.rows, contexts.size(2)
     mix = prepare(inputs.combine.T, None, own.dtype)
-    d_mixed = torch.empty_like(own)  # [T, B, H], of what goes into tanh
-    d_feed = torch.zeros_like(own[0])
-    for i in reversed(range(T)):
-        d_state = d_feed if d_states is None else d_feed + d_states[i]
-        torch.ops.aten.tanh_backward.grad_input(d_state, own[i], grad_input=d_mixed[i])
-        d_context, d_top = mix(d_mixed[i]).tensor_split([D], dim=1)
-        attend.d_contexts[i] = d_context if d_contexts is None else d_context + d_contexts[i]
-        d_feed = stack.back(i, d_top + attend.back(i, None if d_weights is None else d_weights[i]))
-    tops = stack.outputs[-1].view(T, B, -1)
-    fed = torch.cat([torch.zeros_like(own[:1]), own[:-1]])  # [T, B, H]
-    joined = torch.cat([contexts, tops], dim=2).flatten(0, 1)
-    return fed.flatten(0, 1), tops, outer(d_mixed.flatten(0, 1), joined)
+    d_mixed = torch.empty_like(own)  # [N, H], of what goes into tanh
+    d_feed = own.new_zeros(rows.batch, own.size(1))
+    for i, n in reversed(list(enumerate(rows.counts))):
+        here = rows.slices[i]
+        d_state = d_feed[:n] if d_states is None else d_feed[:n] + d_states[i, :n]
+        torch.ops.aten.tanh_backward.grad_input(d_state, own[here], grad_input=d_mixed[here])
+        d_context, d_top = mix(d_mixed[here]).tensor_split([D], dim=1)
+        attend.d_contexts[i, :n] = d_context if d_contexts is None else d_context + d_contexts[i, :n]
+        d_top = d_top + attend.back(i, n, None if d_weights is None else d_weights[i])
+        d_feed[:n] = stack.back(i, d_top)
+    tops = stack.outputs[-1]
+    states = rows.pad(own)
+    fed = rows.pack(torch.cat([torch.zeros_like(states[:1]), states[:-1]]))  # [N, H]
+    joined = torch.cat([rows.pack(contexts), tops], dim=1)
+    return fed, tops, outer(d_mixed, joined)
