@@ -12,6 +12,7 @@ Tensors
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,9 @@ from torch import Tensor
 
 PAD, SOS, EOS, UNK = 0, 1, 2, 3
 """The ids of the special tokens, in every vocabulary. UNK is absent from a closed vocabulary."""
+
+ROUND = 8
+"""What counts of sentences are rounded up to multiples of."""
 
 
 class Batch(NamedTuple):
@@ -50,15 +54,15 @@ class Batch(NamedTuple):
     def counts(self) -> list[int]:
         """For each of T positions, how many sentences from the first on hold all that have a label there.
 
-        As few as can be where the sentences come longest target first. On a GPU always all of them, since to
-        look is to wait for it.
+        As few as can be where the sentences come longest target first, but for rounding up: on a CPU products
+        are compiled for each number of rows. On a GPU always all of them, since to look is to wait for it.
         """
         size, steps = self.labels.shape
         if self.labels.device.type != "cpu":
             return [size] * steps
         numbers = torch.arange(1, size + 1)[:, None]  # [B, 1]
         last = (numbers * (self.labels != PAD)).amax(dim=0)  # [T]
-        return last.clamp(min=1).tolist()
+        return [min(size, math.ceil(max(1, count) / ROUND) * ROUND) for count in last.tolist()]
 
     @property
     def source_text(self) -> Tensor:

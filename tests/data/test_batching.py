@@ -45,11 +45,11 @@ def test_a_batch_is_padded_to_its_longest() -> None:
 
 def test_counts_reach_to_the_last_sentence_that_goes_on() -> None:
     examples = uncut(PAIRS, DIGITS)  # of 4, 5 and 1 labels
-    assert examples[[1, 0, 2]].counts == [3, 2, 2, 2, 1]
-    assert examples[[2, 0, 1]].counts == [3, 3, 3, 3, 3]
+    assert examples[[1] + 8 * [0] + 8 * [2]].counts == [17, 16, 16, 16, 8]  # 17, 9, 9, 9 and 1, rounded up
+    assert examples[8 * [2] + 8 * [0] + [1]].counts == [17, 17, 17, 17, 17]
     assert examples[[2]].counts == [1]
-    padded = examples[[0]]._replace(target=torch.tensor([[SOS, 5, EOS, PAD, PAD]]))
-    assert padded.counts == [1, 1, 1, 1]
+    padded = examples[16 * [0]]._replace(target=torch.tensor([[SOS, 5, EOS, PAD, PAD]] * 16))
+    assert padded.counts == [16, 16, 8, 8]
 
 
 def test_lengths_count_what_is_read_and_what_is_predicted() -> None:

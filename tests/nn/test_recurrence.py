@@ -85,11 +85,12 @@ def test_sentences_that_have_ended_are_not_read(
     network = make_network(order=order, cell=cell, layers=layers, attention=attention, spread=0.7)
     batch = random_batch([3, 7, 1], lengths)
     real = batch.labels != PAD
+    counts = [max(step.nonzero()).item() + 1 for step in real.T]
     encoded, state = network.encode(batch)
-    reading = network.decoder.reading(state, encoded.memory, encoded.keys, batch.counts)
+    reading = network.decoder.reading(state, encoded.memory, encoded.keys, counts)
     found = reading.finish(network.target_embedding(batch.inputs))
     expected = step_by_step(network, batch)
-    unread = torch.arange(len(lengths))[:, None] >= torch.tensor(batch.counts)  # [B, T]
+    unread = torch.arange(len(lengths))[:, None] >= torch.tensor(counts)  # [B, T]
     if isinstance(reading, ReadingByHand):
         assert all(not part[unread].any() for part in found)
     kept = [DecoderOutput(*(part * real[..., None] for part in output)) for output in (found, expected)]

@@ -157,9 +157,12 @@ def test_guesses_are_read_as_they_were_made_under_dropout(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_sampling_is_the_straightforward_loop_gradients_and_all(order: str, cell: str) -> None:
+@pytest.mark.parametrize("lengths", [[4, 2, 5], [9] * 3 + [6] * 7 + [2] * 10])
+def test_sampling_is_the_straightforward_loop_gradients_and_all(
+    order: str, cell: str, lengths: list[int]
+) -> None:
     network = make_network(order=order, cell=cell, layers=2)
-    batch = random_batch([3, 7, 5], [4, 2, 5])
+    batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
     forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
     results = []
     for logits in (

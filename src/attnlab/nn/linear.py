@@ -8,6 +8,7 @@ its gradients, in half the time. `linear` is `torch.nn.functional.linear` by tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+# oneDNN compiles a product for each number of rows, and keeps the last 1,024 unless told otherwise before the
+# first. Where sentences end at different steps there are more: compiling again took a sixth of a step.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16384")
 
 WORTH_A_COPY = 32
 """For fewer rows than these, copying the columns of a wider weight takes longer than oneDNN saves."""
