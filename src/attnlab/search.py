@@ -1,6 +1,7 @@
 """Search: from a network's single step to whole outputs.
 
-Both searches are batched, project the keys once, and let finished sentences leave the batch.
+Both searches are batched, project the keys once, and let finished sentences leave the batch, several at a
+time: for each that leaves alone, the memories of all that stay would be copied.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from torch import Tensor
 from attnlab.nn.linear import laid_out
 from attnlab.nn.seq2seq import Seq2Seq, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
+
+LEAVE = 1 / 8
+"""The share of a batch's sentences that must have finished for them to leave."""
 
 
 @torch.no_grad()
@@ -31,22 +35,23 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
     tokens = torch.full((size, max_length + 1), PAD, device=device)  # [B, T]
     weights = torch.zeros(size, max_length + 1, width, device=device)  # [B, T, S]
     scores = torch.zeros(size, device=device)  # [B]
-    live = torch.arange(size, device=device)  # rows not finished
+    live = torch.arange(size, device=device)  # rows still in the batch
+    unfinished = torch.ones(size, dtype=torch.bool, device=device)  # [live]
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
     for step in range(max_length + 1):
         logits, attended, state = network.step(last, state, encoded)
         logs = _log_probabilities(logits, must_end=step == max_length)
         last = _argmax(logs)  # [live, 1]
         best = logs.gather(-1, last[..., None])[..., 0]  # [live, 1]
-        tokens[live, step] = last[:, 0]
+        tokens[live, step] = last[:, 0]  # after EOS too, which nobody reads
         weights[live, step] = attended[:, 0].float()
-        scores[live] += best[:, 0]
-        unfinished = last[:, 0] != EOS
+        scores[live] += best[:, 0].where(unfinished, 0)
+        unfinished = unfinished & (last[:, 0] != EOS)
         going_on = unfinished.nonzero()[:, 0]
         if len(going_on) == 0:
             break
-        if len(going_on) < len(live):
-            live, last = live[going_on], last[going_on]
+        if _may_leave(len(live), len(going_on)):
+            live, last, unfinished = live[going_on], last[going_on], unfinished[going_on]
             encoded, state = select(encoded, going_on), select(state, going_on)
     lengths, totals, weights = batch.source_lengths.tolist(), scores.tolist(), weights.cpu()
     outputs = []
@@ -54,6 +59,10 @@ def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
         end = ids.index(EOS)
         outputs.append((ids[:end], totals[row] / (end + 1), weights[row, : end + 1, : lengths[row]]))
     return Hypotheses(*([[part] for part in parts] for parts in zip(*outputs, strict=True)))
+
+
+def _may_leave(live: int, going_on: int) -> bool:
+    return live - going_on >= LEAVE * live
 
 
 def _argmax(logs: Tensor) -> Tensor:
@@ -135,10 +144,11 @@ def beam(
         going_on = (finished.counts[live] < size).nonzero()[:, 0]
         if len(going_on) == 0:
             break
-        state = select(state, going_on[:, None], parent[going_on])
-        if len(going_on) < len(live):
-            live, last, sums = live[going_on], last[going_on], sums[going_on]
-            encoded = select(encoded, going_on)
+        stay = going_on if _may_leave(len(live), len(going_on)) else torch.arange(len(live), device=device)
+        state = select(state, stay[:, None], parent[stay])
+        if len(stay) < len(live):
+            live, last, sums = live[stay], last[stay], sums[stay]
+            encoded = select(encoded, stay)
     return _read_back(finished, tokens, parents, weights, batch.source_lengths)
 
 
