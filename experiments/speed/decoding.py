@@ -9,10 +9,13 @@ references on the average, and end at different steps. Works take turns, a batch
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
 from statistics import fmean, median
+from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -44,6 +47,13 @@ def rows_of(batch: Batch, rows: slice) -> Batch:
         target=batch.target[rows],
         indices=batch.indices[rows],
     )
+
+
+def steps_of(search: Callable[..., Any], network: Seq2Seq, batch: Batch, max_length: int) -> float:
+    """Steps of hypotheses that a search takes for a sentence."""
+    with patch.object(network, "step", wraps=network.step) as step:
+        search(network, batch, max_length=max_length)
+    return sum(call.args[0].numel() for call in step.call_args_list) / len(batch.indices)
 
 
 def main() -> None:
@@ -97,6 +107,11 @@ def main() -> None:
     times = timing.take_turns(works, batches, options.rounds, settings.device)
     each = {name: median(seconds) / size for name, seconds in times.items()}
     each["greedy, one at a time"] *= size / alone
+    steps = {
+        name: steps_of(how, network, batches[len(batches) // 2], options.max_length)
+        for name, how in (("greedy", greedy), ("beam 5", five))
+    }
+    print(f"steps a sentence: greedy {steps['greedy']:.1f}, beam 5 {steps['beam 5']:.1f}")
     for name, seconds in each.items():
         print(
             f"{name:24} {1e3 * seconds:9.3f} ms a sentence · {options.sentences * seconds:8.1f} s in all · "
