@@ -16,6 +16,7 @@ from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
+TESTED = ("val/loss", "val/conala_bleu")
 NONE = "none"
 
 
@@ -28,7 +29,8 @@ def main(runs: str, folder: str) -> None:
         if variant != NONE:
             gain = relative_gain(study, variant)
             print(f"- With {escape_markdown(variant)} the validation loss is {told(gain)}.")
-    for comparison in compare(study, reference=NONE):
+    tested = replace(study, asked=tuple(name for name in TESTED if name in known))
+    for comparison in compare(tested, reference=NONE):
         if comparison.over == "seeds":
             print(f"- {escape_markdown(comparison.sentence)}")
     looks = styles(study.variants)

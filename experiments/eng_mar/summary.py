@@ -39,7 +39,7 @@ def main(folder: str) -> None:
     first = [study.by_variant()[name][0] for name in SYSTEMS.values()]
     print()
     print(samples(first))
-    shutil.copyfile(first[-1].directory / "figures" / "attention-1.png", HERE / "attention.png")
+    shutil.copyfile(first[-1].directory / "figures" / "attention-3.png", HERE / "attention.png")
 
 
 def with_sizes(scores: Table, groups: Iterable[Sequence[RunRecord]]) -> Table:
