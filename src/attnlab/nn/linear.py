@@ -82,8 +82,8 @@ def prepare(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Callable
     if not _onednn(weight):
         return lambda x: F.linear(x, weight, bias)
     packed = weight.numel() >= WORTH_PACKING and weight.is_contiguous()
-    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if packed else _dense(weight)
-    return lambda x: _operator(x, laid_out, bias)
+    layout = torch.ops.mkldnn._reorder_linear_weight(weight) if packed else _dense(weight)
+    return lambda x: _operator(x, layout, bias)
 
 
 @contextmanager

@@ -216,7 +216,7 @@ def advance(kind: str, from_input: Tensor, from_state: Tensor, state: Sequence[T
     """
     shape = state[0].shape
     wide = widest(from_state.dtype)
-    new = [part.to(wide, copy=True).view(-1, shape[-1]) for part in state]
+    new = [part.to(wide, copy=True).reshape(-1, shape[-1]) for part in state]
     kept = from_input.new_empty(len(new[0]), KINDS[kind].kept * shape[-1], dtype=wide)
     gates = from_input.expand(from_state.shape).reshape(len(kept), -1)
     KINDS[kind].forward(kept, gates, from_state.reshape(len(kept), -1), new)

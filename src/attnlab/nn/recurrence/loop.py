@@ -222,8 +222,7 @@ class _Walk:
                 self.top = self.stack.layers[-1].state[0].to(dtype)  # [B, H]
             else:
                 self.combine = prepare(inputs.combine, None, dtype)
-                size, width = inputs.combine.shape
-                self.joined = inputs.memory.new_empty(plan.rows.total, width, dtype=dtype)  # [c; s]
+                size = len(inputs.combine)
                 self.mixed = inputs.memory.new_empty(plan.rows.total, size, dtype=dtype)  # h̃
                 self.top = self.mixed.new_zeros(plan.rows.batch, size)  # h̃_0
         self.done = 0
@@ -245,8 +244,8 @@ class _Walk:
             else:
                 top = self.stack.step(i, ahead, self.top[:n])
                 context = self.attend.step(i, top)
-                torch.cat([context, top], dim=1, out=self.joined[rows])
-                self.top = self.mixed[rows].copy_(tanh_(self.combine(self.joined[rows])))
+                mixed = tanh_(self.combine(torch.cat([context, top], dim=1)))  # h̃ [n, H]
+                self.top = self.mixed[rows].copy_(mixed)
         self.done += 1
         return self.top, context, self.attend.weights[i, :n]
 
