@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -204,6 +205,73 @@ def test_a_memory_of_one_position(name: str) -> None:
         assert (weights == 1).all()
     if attention.context_size and name not in MAPPED:
         torch.testing.assert_close(context, single.states.expand(-1, Q, -1))
+
+
+LOUDNESS = {
+    "Cosine": "strength.bias",
+    "Coverage": "key.weight",
+    "General": "key.weight",
+    "Location": "positions.weight",
+    "MoChA": "gain",
+    "Monotonic": "gain",
+}
+"""The parameter that scores grow with, where it is not `energy.weight`."""
+
+
+def largest_scores(attention: Attention, query: Tensor, memory: Memory) -> dict[Attention, float]:
+    """The largest |score| in a walk, of the variant and of whatever variant scores inside it."""
+    found: dict[Attention, float] = {}
+
+    def listen(part: Attention) -> None:
+        score = part.score
+
+        def listening(*arguments: Any) -> Tensor:
+            scores = score(*arguments)
+            found[part] = max(found.get(part, 0.0), scores.abs().max().item())
+            return scores
+
+        part.score = listening  # type: ignore[method-assign]
+
+    parts = [part for part in attention.modules() if isinstance(part, Attention)]
+    for part in parts:
+        listen(part)
+    walk(attention, query, memory)
+    for part in parts:
+        del part.score
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - WEIGHTLESS - {"Mean"}))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+def test_scores_of_ten_thousand_stay_finite(name: str, dtype: torch.dtype, training: bool) -> None:
+    attention, query, memory = make(name)
+    memory = memory._replace(mask=torch.arange(S) < torch.tensor([[S], [1]]))  # one row of one token
+    attention.train(training)
+    with torch.no_grad():
+        for _ in range(4):  # where there is an offset, too, it takes more than one
+            for part, peak in largest_scores(attention, query, memory).items():
+                if not dict(part.named_parameters()):  # a product of query and state
+                    query = query * (1e4 / peak)
+                elif (loudness := LOUDNESS.get(type(part).__name__, "energy.weight")) in part.state_dict():
+                    part.get_parameter(loudness).abs_().mul_(1e4 / peak)  # a strength below 0 is none
+        for peak in largest_scores(attention, query, memory).values():
+            assert peak == pytest.approx(1e4, rel=1e-3)
+    attention, query = attention.to(dtype), query.to(dtype).requires_grad_()
+    memory = leaf(memory._replace(states=memory.states.to(dtype)))
+    contexts, weights = walk(attention, query, memory)
+    assert contexts.isfinite().all()
+    assert not weights[~memory.mask[:, None].expand_as(weights)].any()
+    if name not in SUBDISTRIBUTION:
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, Q), rtol=0, atol=1e-6)
+    else:
+        assert ((weights >= 0) & (weights.sum(dim=-1, keepdim=True) <= 1 + 1e-6)).all()
+    (contexts.float() * torch.randn_like(contexts)).sum().backward()
+    leaves = {"query": query, "states": memory.states, **dict(attention.named_parameters())}
+    wrong = [
+        key for key, value in leaves.items() if value.grad is not None and not value.grad.isfinite().all()
+    ]
+    assert not wrong
 
 
 # ------------------------------------------------------------------------------------ values by hand

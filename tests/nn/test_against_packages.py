@@ -1,0 +1,182 @@
+"""Our mechanisms beside those of other packages, given the same weights.
+
+`pip install --no-deps -r tests/peers.txt` brings the packages; what is not installed is skipped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, General, LocationSensitive
+from attnlab.types import Memory
+from networks import randomise, walk
+
+B, T, S, H, D, A = 2, 3, 5, 7, 11, 13
+LENGTHS = torch.tensor([5, 2])
+
+
+def package(name: str) -> ModuleType:
+    """A module of another package, whose warnings are not ours to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name)
+
+
+def made(attention: Attention) -> tuple[Tensor, Memory]:
+    """Queries [B, T, H] and a memory for it, which gets large weights."""
+    randomise(attention)
+    mask = torch.arange(S) < LENGTHS[:, None]
+    return torch.randn(B, T, attention.query_size), Memory(torch.randn(B, S, attention.memory_size), mask)
+
+
+def give(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Ours, under the names that they have; zeros to what we have not."""
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            parameter.copy_(weights.pop(name).view_as(parameter) if name in weights else 0 * parameter)
+    assert not weights  # all were asked for
+
+
+def assert_same(
+    found: tuple[Tensor, Tensor], contexts: list[Tensor] | Tensor, weights: list[Tensor] | Tensor
+) -> None:
+    """Of all target positions, the contexts [B, T, D] and the weights [B, T, S]."""
+    for ours, theirs in zip(found, (contexts, weights), strict=True):
+        stacked = theirs if isinstance(theirs, Tensor) else torch.stack(theirs, dim=1)
+        torch.testing.assert_close(ours, stacked, rtol=0, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------- JoeyNMT
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["BahdanauAttention", "LuongAttention"])
+def test_joeynmt(name: str) -> None:
+    theirs: nn.Module
+    ours: Attention
+    if name == "BahdanauAttention":
+        ours = Additive(query_size=H, memory_size=D, size=A)
+        queries, memory = made(ours)
+        theirs = package("joeynmt.attention").BahdanauAttention(A, D, H)
+        give(
+            theirs,
+            {
+                "query_layer.weight": ours.query.weight,
+                "key_layer.weight": ours.key.weight,
+                "energy_layer.weight": ours.energy.weight,
+            },
+        )
+    else:
+        ours = General(query_size=H, memory_size=D)
+        queries, memory = made(ours)
+        theirs = package("joeynmt.attention").LuongAttention(H, D)
+        give(theirs, {"key_layer.weight": ours.key.weight})
+    theirs.compute_proj_keys(memory.states)
+    steps = [theirs(query, memory.mask[:, None], memory.states) for query in queries.split(1, dim=1)]
+    contexts, weights = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
+    assert_same(walk(ours, queries, memory), contexts, weights)
+
+
+# -------------------------------------------------------------------------------------------- ESPnet
+# Its weights before the first step are uniform where ours are 0, and are given to it as zeros here.
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["AttAdd", "AttLoc", "AttCov"])
+def test_espnet(name: str) -> None:
+    package("espnet")
+    mechanisms = package("espnet.nets.pytorch_backend.rnn.attentions")
+    sizes = {"query_size": H, "memory_size": D, "size": A}
+    ours: Additive
+    if name == "AttAdd":
+        ours, theirs = Additive(**sizes, bias=True), mechanisms.AttAdd(D, H, A)
+    elif name == "AttLoc":
+        ours = LocationSensitive(**sizes, channels=2, kernel=3)
+        theirs = mechanisms.AttLoc(D, H, A, 2, 1)
+    else:
+        ours, theirs = CoverageSee(**sizes), mechanisms.AttCov(D, H, A)
+    queries, memory = made(ours)
+    weights = {
+        "mlp_dec.weight": ours.query.weight,
+        "mlp_enc.weight": ours.key.weight,
+        "gvec.weight": ours.energy.weight,
+    }
+    state: Tensor | list[Tensor] | None = None
+    if isinstance(ours, LocationSensitive):
+        state = torch.zeros(B, S)
+        weights |= {
+            "mlp_enc.bias": ours.past.bias,
+            "mlp_att.weight": ours.past.weight,
+            "loc_conv.weight": ours.convolution.weight,
+        }
+    elif isinstance(ours, CoverageSee):
+        state = [torch.zeros(B, S)]
+        weights |= {"wvec.weight": ours.past.weight, "wvec.bias": ours.past.bias}
+    else:
+        weights |= {"mlp_enc.bias": ours.key.bias + ours.query.bias}
+    give(theirs, weights)
+    contexts, attended = [], []
+    for query in queries.unbind(dim=1):
+        context, state = theirs(memory.states, LENGTHS, query, state, scaling=1.0)
+        contexts.append(context)
+        attended.append(state[-1] if isinstance(state, list) else state)
+    assert_same(walk(ours, queries, memory), contexts, attended)
+
+
+# ----------------------------------------------------------------------------- Eole (once OpenNMT-py)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["dot", "general", "mlp"])
+def test_eole(name: str) -> None:
+    """It gives a function of context and query: here, of the context alone, and that is turned back."""
+    package("eole")
+    theirs = package("eole.modules.global_attention").GlobalAttention(D, attn_type=name)
+    sizes = {"query_size": D, "memory_size": D}
+    weights = {"linear_out.weight": torch.eye(D, 2 * D)}
+    ours: Attention
+    if name == "dot":
+        ours = Dot(**sizes)
+    elif name == "general":
+        ours = General(**sizes)
+    else:
+        ours = Additive(**sizes, size=D, bias=True)
+    queries, memory = made(ours)
+    if isinstance(ours, General):
+        weights |= {"linear_in.weight": ours.key.weight.T.contiguous()}  # maps the query and not the memory
+    elif isinstance(ours, Additive):
+        weights |= {
+            "linear_query.weight": ours.query.weight,
+            "linear_query.bias": ours.query.bias + ours.key.bias,
+            "linear_context.weight": ours.key.weight,
+            "v.weight": ours.energy.weight,
+        }
+    give(theirs, weights)
+    told, attended = theirs(queries, memory.states, ~memory.mask[:, None])
+    contexts, found = walk(ours, queries, memory)
+    assert_same((contexts if name == "mlp" else contexts.tanh(), found), told, attended)
+
+
+# ---------------------------------------------------------------------------------------- PyTorch-NLP
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["dot", "general"])
+def test_pytorch_nlp(name: str) -> None:
+    """It knows no padding; what comes back is as in Eole, of which it is a relative."""
+    theirs = package("torchnlp.nn").Attention(D, attention_type=name)
+    ours: Attention = (Dot if name == "dot" else General)(query_size=D, memory_size=D)
+    queries, memory = made(ours)
+    memory = memory._replace(mask=torch.ones_like(memory.mask))
+    weights = {"linear_out.weight": torch.eye(D, 2 * D)}
+    if isinstance(ours, General):
+        weights |= {"linear_in.weight": ours.key.weight.T.contiguous()}
+    give(theirs, weights)
+    told, attended = theirs(queries, memory.states)
+    contexts, found = walk(ours, queries, memory)
+    assert_same((contexts.tanh(), found), told, attended)
