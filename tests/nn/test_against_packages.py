@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, General, LocationSensitive
+from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, Forward, General, LocationSensitive
 from attnlab.types import Memory
 from networks import randomise, walk
 
@@ -87,24 +88,29 @@ def test_joeynmt(name: str) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["AttAdd", "AttLoc", "AttCov"])
+@pytest.mark.parametrize("name", ["AttAdd", "AttLoc", "AttCov", "AttForward"])
 def test_espnet(name: str) -> None:
     package("espnet")
     mechanisms = package("espnet.nets.pytorch_backend.rnn.attentions")
     sizes = {"query_size": H, "memory_size": D, "size": A}
-    ours: Additive
+    ours: Additive | Forward
     if name == "AttAdd":
         ours, theirs = Additive(**sizes, bias=True), mechanisms.AttAdd(D, H, A)
+    elif name == "AttForward":  # which adds features of the weights before, as AttLoc does: zeros here
+        ours = Forward(query_size=H, memory_size=D, score=partial(Additive, size=A, bias=True))
+        theirs = mechanisms.AttForward(D, H, A, 2, 1)
     elif name == "AttLoc":
         ours = LocationSensitive(**sizes, channels=2, kernel=3)
         theirs = mechanisms.AttLoc(D, H, A, 2, 1)
     else:
         ours, theirs = CoverageSee(**sizes), mechanisms.AttCov(D, H, A)
     queries, memory = made(ours)
+    scorer = ours.inner if isinstance(ours, Forward) else ours
+    assert isinstance(scorer, Additive)
     weights = {
-        "mlp_dec.weight": ours.query.weight,
-        "mlp_enc.weight": ours.key.weight,
-        "gvec.weight": ours.energy.weight,
+        "mlp_dec.weight": scorer.query.weight,
+        "mlp_enc.weight": scorer.key.weight,
+        "gvec.weight": scorer.energy.weight,
     }
     state: Tensor | list[Tensor] | None = None
     if isinstance(ours, LocationSensitive):
@@ -118,14 +124,19 @@ def test_espnet(name: str) -> None:
         state = [torch.zeros(B, S)]
         weights |= {"wvec.weight": ours.past.weight, "wvec.bias": ours.past.bias}
     else:
-        weights |= {"mlp_enc.bias": ours.key.bias + ours.query.bias}
+        weights |= {"mlp_enc.bias": scorer.key.bias + scorer.query.bias}
     give(theirs, weights)
     contexts, attended = [], []
     for query in queries.unbind(dim=1):
         context, state = theirs(memory.states, LENGTHS, query, state, scaling=1.0)
         contexts.append(context)
         attended.append(state[-1] if isinstance(state, list) else state)
-    assert_same(walk(ours, queries, memory), contexts, attended)
+    if name != "AttForward":
+        assert_same(walk(ours, queries, memory), contexts, attended)
+        return
+    # It gives a millionth to every position, padding too, and normalises once more.
+    for one, two in zip(walk(ours, queries, memory), (contexts, attended), strict=True):
+        torch.testing.assert_close(one, torch.stack(two, dim=1), rtol=0, atol=5e-5)
 
 
 # ----------------------------------------------------------------------------- Eole (once OpenNMT-py)

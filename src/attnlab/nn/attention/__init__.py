@@ -4,9 +4,11 @@ from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.coverage import CoverageSee, CoverageTu
+from attnlab.nn.attention.forward import Forward
 from attnlab.nn.attention.hard import Hard
 from attnlab.nn.attention.local import LocalM, LocalP
 from attnlab.nn.attention.location import Location, LocationSensitive
+from attnlab.nn.attention.mixture import Mixture
 from attnlab.nn.attention.monotonic import MoChA, Monotonic
 from attnlab.nn.attention.multihead import MultiHead
 from attnlab.nn.attention.multiplicative import Cosine, Dot, General, ScaledDot
@@ -21,6 +23,7 @@ __all__ = [
     "CoverageTu",
     "Dot",
     "Final",
+    "Forward",
     "General",
     "Hard",
     "LocalM",
@@ -28,6 +31,7 @@ __all__ = [
     "Location",
     "LocationSensitive",
     "Mean",
+    "Mixture",
     "MoChA",
     "Monotonic",
     "MultiHead",

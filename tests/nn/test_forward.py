@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Additive, Attention, Dot, Forward, Monotonic
+from attnlab.nn.attention.normalisers import Sparsemax
+from attnlab.types import Memory
+from networks import randomise, walk
+
+LN3 = math.log(3)
+
+
+class Told(Attention):
+    """The scores are the query's first S numbers."""
+
+    def score(self, query: Tensor, keys: Tensor, state: None) -> Tensor:
+        return query[..., : keys.size(1)]
+
+
+def weights_of(scores: list[list[float]], *, padding: int = 1, **settings: object) -> list[list[float]]:
+    """The weights of scores [T, S], of a sentence that is followed by padding."""
+    queries = torch.tensor([[[*row, *[9.0] * padding] for row in scores]], dtype=torch.float64)
+    width = queries.size(2)
+    memory = Memory(torch.randn(1, width, 1).double(), (torch.arange(width) < width - padding)[None])
+    attention = Forward(query_size=width, memory_size=1, score=Told, **settings)  # type: ignore[arg-type]
+    return walk(attention, queries, memory)[1][0].tolist()  # type: ignore[no-any-return]
+
+
+def test_scores_alike_spread_as_coins_fall() -> None:
+    assert weights_of([[0.0] * 4] * 3) == [
+        pytest.approx([1 / 2, 1 / 2, 0, 0, 0]),
+        pytest.approx([1 / 4, 1 / 2, 1 / 4, 0, 0]),
+        pytest.approx([1 / 8, 3 / 8, 3 / 8, 1 / 8, 0]),
+    ]
+
+
+def test_by_hand() -> None:
+    """3 : 1 for the second, 1/4 and 3/4; then (1/4, 1, 3/4) times (1, 1, 3), which sum to 14/4."""
+    assert weights_of([[0.0, LN3, 50.0], [0.0, 0.0, LN3]]) == [
+        pytest.approx([1 / 4, 3 / 4, 0, 0]),
+        pytest.approx([1 / 14, 4 / 14, 9 / 14, 0]),
+    ]
+
+
+def test_at_the_end_it_stays() -> None:
+    far = [[0.0, 99.0, 199.0]] * 4
+    assert [row.index(max(row)) for row in weights_of(far)] == [1, 2, 2, 2]
+    assert weights_of(far)[-1] == pytest.approx([0, 0, 1, 0])
+
+
+@given(steps=st.integers(1, 4), width=st.integers(1, 4), seed=st.integers(0, 99))
+@settings(max_examples=30)
+def test_it_sums_over_all_paths_that_stay_or_go_on(steps: int, width: int, seed: int) -> None:
+    """α_T of a position: the share of the paths that end there, each the product of its steps' softmaxes."""
+    torch.manual_seed(seed)
+    scores = 2 * torch.randn(steps, width, dtype=torch.float64)
+    shares = scores.softmax(dim=-1)
+    ends = [0.0] * width
+    for path in itertools.product(range(width), repeat=steps):
+        if all(0 <= b - a <= 1 for a, b in itertools.pairwise((0, *path))):
+            ends[path[-1]] += math.prod(shares[i, j].item() for i, j in enumerate(path))
+    expected = [share / sum(ends) for share in ends]
+    assert weights_of(scores.tolist())[-1] == pytest.approx([*expected, 0])
+
+
+def test_another_normaliser_takes_scores_and_logarithms() -> None:
+    """Of ln(1) + 0 and ln(1) + ½, and nothing out of reach, sparsemax makes 1/4 and 3/4."""
+    rows = weights_of([[0.0, 0.5, 50.0]], normaliser=Sparsemax())
+    assert rows == [pytest.approx([1 / 4, 3 / 4, 0, 0])]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_many_steps_of_sure_scores_stay_finite(dtype: torch.dtype) -> None:
+    attention = Forward(query_size=2, memory_size=2, score=Dot).to(dtype)
+    queries = (100 * torch.randn(2, 60, 2)).to(dtype).requires_grad_()
+    states = (100 * torch.randn(2, 20, 2)).to(dtype).requires_grad_()
+    memory = Memory(states, torch.arange(20) < torch.tensor([[20], [1]]))
+    weights = walk(attention, queries, memory)[1]
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 60))
+    (weights * torch.randn_like(weights)).sum().backward()
+    assert queries.grad is not None
+    assert queries.grad.isfinite().all()
+
+
+def test_gradients_over_steps() -> None:
+    attention = Forward(query_size=2, memory_size=3, score=partial(Additive, size=4)).double()
+    randomise(attention)
+    queries = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
+    states = torch.randn(1, 5, 3, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True] * 4 + [False]])
+    assert torch.autograd.gradcheck(lambda q, h: walk(attention, q, Memory(h, mask))[1], (queries, states))
+
+
+def test_what_is_more_than_scores_is_named() -> None:
+    with pytest.raises(ValueError, match="cannot be Monotonic"):
+        Forward(query_size=2, memory_size=2, score=partial(Monotonic, size=3))
+
+
+def test_its_inner_scores_are_asked() -> None:
+    attention = Forward(query_size=2, memory_size=2, score=partial(Additive, size=3))
+    nn.init.zeros_(attention.inner.energy.weight)  # type: ignore[union-attr]
+    memory = Memory(torch.randn(1, 3, 2), torch.ones(1, 3, dtype=torch.bool))
+    assert walk(attention, torch.randn(1, 1, 2), memory)[1].tolist() == [[[0.5, 0.5, 0]]]

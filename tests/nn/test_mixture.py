@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Mixture
+from attnlab.types import Memory
+from networks import randomise, walk
+
+
+def softplus_inverse(value: float) -> float:
+    return math.log(math.expm1(value))
+
+
+def bells(*shapes: tuple[float, float, float]) -> Mixture:
+    """Bells of (share, step, width), whatever the query."""
+    attention = Mixture(query_size=1, memory_size=1, size=1, bells=len(shapes))
+    nn.init.zeros_(attention.shape.weight)
+    shares, steps, widths = zip(*shapes, strict=True)
+    offsets = [
+        *(math.log(share) for share in shares),
+        *(softplus_inverse(step) for step in steps),
+        *(softplus_inverse(width) for width in widths),
+    ]
+    attention.shape.bias.data = torch.tensor(offsets)
+    return attention
+
+
+def weights_of(attention: Mixture, length: int, steps: int, padding: int = 2) -> Tensor:
+    """[T, S]."""
+    width = length + padding
+    memory = Memory(torch.randn(1, width, 1), (torch.arange(width) < length)[None])
+    return walk(attention, torch.randn(1, steps, 1), memory)[1][0]
+
+
+def test_a_bell_by_hand() -> None:
+    """μ = 1, σ = 1: half a σ to either side of the first position holds 0.3829, the next 0.2417."""
+    (weights,) = weights_of(bells((1, 1, 1)), 3, 1)
+    assert weights.tolist() == pytest.approx([0.3829, 0.2417, 0.0606, 0, 0], abs=1e-4)
+
+
+@given(
+    shapes=st.lists(st.tuples(*[st.floats(0.1, 3)] * 3), min_size=1, max_size=3),
+    length=st.integers(1, 6),
+    steps=st.integers(1, 5),
+)
+@settings(max_examples=30)
+@torch.no_grad()
+def test_it_is_a_mixture_of_normal_distributions(
+    shapes: list[tuple[float, float, float]], length: int, steps: int
+) -> None:
+    weights = weights_of(bells(*shapes), length, steps)
+    total = sum(share for share, _, _ in shapes)
+    for i, row in enumerate(weights.tolist(), start=1):
+        expected = [
+            sum(
+                share / total * (norm.cdf(j + 0.5, i * step, width) - norm.cdf(j - 0.5, i * step, width))
+                for share, step, width in shapes
+            )
+            for j in range(1, length + 1)
+        ]
+        assert row == pytest.approx([*expected, 0, 0], abs=1e-5)
+
+
+@torch.no_grad()
+def test_wide_bells_weigh_as_the_papers_density() -> None:
+    (weights,) = weights_of(bells((1, 6, 3)), 12, 1)
+    densities = [norm.pdf(j, 6, 3) for j in range(1, 13)]
+    assert weights[:12].tolist() == pytest.approx(densities, rel=0.02)
+
+
+@given(length=st.integers(1, 60))
+@settings(max_examples=20)
+@torch.no_grad()
+def test_a_narrow_bell_that_moves_by_one_copies_any_length(length: int) -> None:
+    weights = weights_of(bells((1, 1, 1e-4)), length, length + 2)
+    torch.testing.assert_close(weights[:length, :length], torch.eye(length))
+    assert not weights[length:].any()  # beyond the end there is nothing
+
+
+def test_steps_and_widths_are_asked_of_the_query() -> None:
+    """V = 1 and W = 1 of large queries: tanh is ± 1, which moves a bell by softplus(5 ± 5)."""
+    attention = bells((1, softplus_inverse(1), 1e-4))
+    with torch.no_grad():
+        attention.hidden.weight.fill_(1.0)
+        attention.hidden.bias.zero_()
+        attention.shape.weight.copy_(torch.tensor([[0.0], [5.0], [0.0]]))
+        attention.shape.bias[1] = 5.0
+    memory = Memory(torch.randn(1, 25, 1), torch.ones(1, 25, dtype=torch.bool))
+    weights = walk(attention, torch.tensor([[[99.0], [-99.0], [99.0]]]), memory)[1][0]
+    assert weights.argmax(dim=-1).tolist() == [9, 10, 20]  # positions 10, 10.69, 20.69, counted from 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("large", [1e4, -1e4])
+@pytest.mark.parametrize("part", range(3), ids=["shares", "steps", "widths"])
+def test_extreme_bells_stay_finite(part: int, large: float, dtype: torch.dtype) -> None:
+    attention = Mixture(query_size=2, memory_size=2, size=3, bells=2)
+    with torch.no_grad():
+        attention.shape.bias[2 * part] = large
+    attention, queries = attention.to(dtype), torch.randn(2, 12, 2).to(dtype).requires_grad_()
+    memory = Memory(torch.randn(2, 5, 2).to(dtype), torch.arange(5) < torch.tensor([[5], [1]]))
+    weights = walk(attention, queries, memory)[1]
+    assert ((weights >= 0) & (weights.sum(dim=-1, keepdim=True) <= 1 + 1e-6)).all()
+    weights.square().sum().backward()
+    for leaf in (queries, *attention.parameters()):
+        assert leaf.grad is not None
+        assert leaf.grad.isfinite().all()
+
+
+def test_at_first_a_bell_moves_by_about_a_position() -> None:
+    attention = Mixture(query_size=3, memory_size=2, size=4)
+    nn.init.zeros_(attention.shape.weight)
+    memory = Memory(torch.randn(1, 4, 2), torch.ones(1, 4, dtype=torch.bool))
+    _, _, centres = attention(torch.randn(1, 3), memory, attention.project(memory), attention.begin(memory))
+    assert centres.flatten().tolist() == pytest.approx([1.0] * 5)
+
+
+def test_gradients_over_steps() -> None:
+    attention = Mixture(query_size=2, memory_size=3, size=4, bells=2).double()
+    randomise(attention)
+    memory = Memory(torch.randn(1, 5, 3).double(), torch.tensor([[True] * 4 + [False]]))
+    queries = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda q: walk(attention, q, memory)[1], queries)
+
+
+@pytest.mark.parametrize("wrong", [{"bells": 0}, {"step": 0.0}, {"width": -1.0}])
+def test_what_no_bell_can_be_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be above 0"):
+        Mixture(query_size=2, memory_size=2, size=3, **wrong)  # type: ignore[arg-type]
