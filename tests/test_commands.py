@@ -225,7 +225,13 @@ def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -
         {name: value for name, value in trained.read_result()["metrics"].items() if name.startswith("test/")}
     )
     longer = attnlab(
-        "evaluate", str(trained.directory), "data.test_lengths=[5,6]", "search.beam_size=2", folder=folder
+        "evaluate",
+        str(trained.directory),
+        "--split",
+        "test",
+        "data.test_lengths=[5,6]",
+        "search.beam_size=2",
+        folder=folder,
     )
     assert longer.returncode == 0, longer.stderr
     (folder_of_longer,) = (trained.directory / "evaluations").glob("test-*")

@@ -1,7 +1,7 @@
-"""Make this folder's results.csv and lengths.png of trained and evaluated runs, and print its table.
+"""Make this folder's results.csv and figures of trained and evaluated runs, and print its tables.
 
-python summary.py RUNS_DIR [BENCH_DIR]: the folder of run directories, and one with what
-`attnlab bench attention=NAME --json BENCH_DIR/NAME.json` wrote.
+python summary.py OUTPUTS: the folder that holds the runs of `mechanisms`, `mechanisms_copy`, `normalisers` and
+`orders`. What a step costs is read from costs.csv, which cost.py makes.
 """
 
 from __future__ import annotations
@@ -12,59 +12,80 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
 from attnlab.figures import COLOURS, save
 from attnlab.report.collect import RunRecord, collect
+from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}
 """The lengths tested on; None for those of training."""
-COLUMNS = (
-    "mechanism",
-    "parameters",
-    *RANGES,
-    "alignment accuracy",
-    "steps to 99 %",
-    "ms a step",
-    "peak MB of a step",
-)
+ALIGNED = "test/attention/alignment_accuracy"
+TITLES = {
+    "mechanisms": "To reverse",
+    "mechanisms_copy": "To copy",
+    "normalisers": "To reverse, with other normalisers of additive scores",
+    "orders": "To reverse, in other orders, with additive attention",
+}
 
 
-def main(runs_folder: str, bench_folder: str | None = None) -> None:
-    """Write the files, and print the table."""
-    groups = collect([Path(runs_folder)]).by_variant()
-    exact = {
-        variant: {lengths: [exact_match(run, wanted) for run in runs] for lengths, wanted in RANGES.items()}
-        for variant, runs in groups.items()
-    }
-    order = sorted(groups, key=lambda variant: [-fmean(values) for values in exact[variant].values()])
-    costs = {variant: cost(bench_folder, variant) for variant in order}
+class Cost(NamedTuple):
+    """Of a training step."""
+
+    task: str
+    long: str
+    memory: str
+
+
+class Result(NamedTuple):
+    """A run's scores."""
+
+    seed: int
+    parameters: int
+    exact: dict[str, float]
+    """By range of lengths."""
+    aligned: float | None
+    steps: int | None
+    """Until a validation first had 99 %."""
+
+    @classmethod
+    def of(cls, run: RunRecord) -> Result:
+        """What the run, and its evaluations on longer sequences, tell."""
+        assert run.parameters is not None
+        exact = {lengths: exact_match(run, wanted) for lengths, wanted in RANGES.items()}
+        first = next((step + 1 for step, value in run.series["val/exact_match"] if value >= 0.99), None)
+        return cls(run.seed, run.parameters, exact, run.scores.get(ALIGNED), first)
+
+
+def main(outputs: str) -> None:
+    """Write the files, and print the tables."""
+    costs = read_costs()
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("mechanism", "seed", "parameters", *RANGES, "alignment_accuracy", "steps_to_99"))
-        for variant in order:
-            for place, run in enumerate(groups[variant]):
-                scores = [exact[variant][lengths][place] for lengths in RANGES]
-                aligned = run.scores.get("test/attention/alignment_accuracy", "")
-                writer.writerow((variant, run.seed, run.parameters, *scores, aligned, steps_to_99(run) or ""))
-    lines = [COLUMNS, ["---"] * len(COLUMNS)]
-    for variant in order:
-        runs = groups[variant]
-        aligned = [run.scores.get("test/attention/alignment_accuracy") for run in runs]
-        lines.append(
-            [
-                f"`{variant}`",
-                f"{runs[0].parameters:,}",
-                *(percent(values) for values in exact[variant].values()),
-                percent([value for value in aligned if value is not None]),
-                reached(runs),
-                *costs[variant],
-            ]
+        writer.writerow(
+            ("study", "variant", "seed", "parameters", *RANGES, "alignment_accuracy", "steps_to_99")
         )
-    print("".join(f"| {' | '.join(line)} |\n" for line in lines))
-    save(draw({variant: exact[variant] for variant in order}), HERE / "lengths.png")
+        for study, title in TITLES.items():
+            results = read(Path(outputs) / study)
+            for variant, runs in results.items():
+                for run in runs:
+                    aligned = "" if run.aligned is None else run.aligned
+                    told = (run.seed, run.parameters, *run.exact.values(), aligned, run.steps or "")
+                    writer.writerow((study, variant, *told))
+            print(f"### {title}\n\n{table(results, costs if study == 'mechanisms' else {}).markdown()}")
+            if study in ("mechanisms", "mechanisms_copy"):
+                save(draw(results), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
+
+
+def read(folder: Path) -> dict[str, list[Result]]:
+    """The results of each variant, the best first."""
+    groups = collect([folder]).by_variant()
+    results = {variant: [Result.of(run) for run in runs] for variant, runs in groups.items()}
+    ranks = {name: [-fmean(run.exact[k] for run in runs) for k in RANGES] for name, runs in results.items()}
+    return {variant: results[variant] for variant in sorted(results, key=ranks.__getitem__)}
 
 
 def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
@@ -78,17 +99,48 @@ def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
     raise SystemExit(f"{run.directory} was not evaluated on lengths {lengths}")
 
 
-def steps_to_99(run: RunRecord) -> int | None:
-    """Optimizer steps until a validation first had 99 % exact match."""
-    return next((step + 1 for step, value in run.series["val/exact_match"] if value >= 0.99), None)
+def read_costs() -> dict[str, Cost]:
+    """Of each mechanism: ms on the task's lengths, multiples of additive's time and MB at 50 tokens."""
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    with (HERE / "costs.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault((row["mechanism"], row["lengths"]), []).append(row)
+    return {
+        name: Cost(
+            f"{median(float(row['ms']) for row in rows[name, 'task']):.1f}",
+            f"{median(float(row['times_additive']) for row in rows[name, '50']):.2f}",
+            rows[name, "50"][0]["peak_mb"],
+        )
+        for name, lengths in rows
+        if lengths == "task"
+    }
 
 
-def reached(runs: Sequence[RunRecord]) -> str:
+def table(results: dict[str, list[Result]], costs: dict[str, Cost]) -> Table:
+    """A row for each variant, with its costs if they are told."""
+    columns = [Column("variant", numeric=False)]
+    columns += [
+        Column(name)
+        for name in ("parameters", *(f"{k} [%]" for k in RANGES), "alignment accuracy [%]", "steps to 99 %")
+    ]
+    if costs:
+        columns += [Column(name) for name in ("ms a step", "time a step, 50", "MB, 50")]
+    rows = []
+    for variant, runs in results.items():
+        scores = [percent([run.exact[lengths] for run in runs]) for lengths in RANGES]
+        aligned = percent([run.aligned for run in runs if run.aligned is not None])
+        steps = reached([run.steps for run in runs])
+        told = (variant, f"{runs[0].parameters:,}", *scores, aligned, steps, *costs.get(variant, ()))
+        rows.append([Cell(text) for text in told])
+    return Table("mechanisms", "Mechanisms", columns, rows)
+
+
+def reached(steps: Sequence[int | None]) -> str:
     """The median over the seeds that came to 99 %, and how many did, where not all."""
-    steps = [found for run in runs if (found := steps_to_99(run)) is not None]
-    if not steps:
+    found = [step for step in steps if step is not None]
+    if not found:
         return "–"
-    return f"{median(steps):.0f}" + ("" if len(steps) == len(runs) else f" ({len(steps)} of {len(runs)})")
+    return f"{median(found):.0f}" + ("" if len(found) == len(steps) else f" ({len(found)} of {len(steps)})")
 
 
 def percent(values: Sequence[float]) -> str:
@@ -99,25 +151,17 @@ def percent(values: Sequence[float]) -> str:
     return f"{mean:.1f}" + (f" ({low:.1f}–{high:.1f})" if f"{low:.1f}" != f"{high:.1f}" else "")
 
 
-def cost(folder: str | None, variant: str) -> tuple[str, str]:
-    """Least time of a training step over rounds, and its peak memory, as `attnlab bench` measured them."""
-    path = Path(folder or ".") / f"{variant}.json"
-    if not path.is_file():
-        return "–", "–"
-    step = json.loads(path.read_text())["rows"][0]
-    return f"{1000 * min(step['seconds']):.1f}", f"{step['peak_memory'] / 1e6:.1f}"
-
-
-def draw(exact: dict[str, dict[str, list[float]]]) -> Figure:
+def draw(results: dict[str, list[Result]]) -> Figure:
     """A row for each mechanism, a bar for each range of lengths, a dot for each seed."""
-    figure = Figure(figsize=(7, 0.42 * len(exact) + 1), layout="constrained")
+    figure = Figure(figsize=(7, 0.3 * len(results) + 1), layout="constrained")
     panels = figure.subplots(1, len(RANGES), sharey=True)
     for axes, lengths, colour in zip(panels, RANGES, COLOURS, strict=False):
-        for place, values in enumerate(scores[lengths] for scores in exact.values()):
-            axes.barh(place, 100 * fmean(values), color=colour, alpha=0.45)
-            axes.plot([100 * value for value in values], [place] * len(values), ".", color="black", ms=4)
+        for place, runs in enumerate(results.values()):
+            values = [100 * run.exact[lengths] for run in runs]
+            axes.barh(place, fmean(values), color=colour, alpha=0.45)
+            axes.plot(values, [place] * len(values), ".", color="black", ms=4)
         axes.set(title=f"lengths {lengths}", xlim=(-2, 104), xlabel="exact match, %")
-        axes.set_yticks(range(len(exact)), list(exact))
+        axes.set_yticks(range(len(results)), list(results))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].margins(y=0.01)
     panels[0].invert_yaxis()

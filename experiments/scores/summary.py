@@ -1,6 +1,6 @@
 """Print the table and the sentences of this folder's README, and draw its figure.
 
-python summary.py: from the runs told in ../mechanisms/results.csv, and costs.csv.
+python summary.py: from the runs and the costs told in ../mechanisms/results.csv and costs.csv.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attnlab.report.statistics import Estimate, compare, estimate
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
 HERE = Path(__file__).parent
-RUNS = HERE.parent / "mechanisms" / "results.csv"
+MECHANISMS = HERE.parent / "mechanisms"
 EXACT, ALIGNED = "test/exact_match", "test/attention/alignment_accuracy"
 FAMILIES = {
     "additive": ("additive", "concat"),
@@ -45,36 +45,33 @@ def main() -> None:
 
 
 def read_runs(families: dict[str, str]) -> list[RunRecord]:
-    with RUNS.open(newline="") as file:
+    with (MECHANISMS / "results.csv").open(newline="") as file:
         return [
             RunRecord(
-                directory=Path(f"{row['mechanism']}-{row['seed']}"),
+                directory=Path(f"{row['variant']}-{row['seed']}"),
                 study="reverse",
-                variant=row["mechanism"],
+                variant=row["variant"],
                 seed=int(row["seed"]),
                 status="finished",
                 scores={EXACT: float(row["3–12"]), ALIGNED: float(row["alignment_accuracy"])},
                 parameters=int(row["parameters"]),
             )
             for row in csv.DictReader(file)
-            if row["mechanism"] in families
+            if row["study"] == "mechanisms" and row["variant"] in families
         ]
 
 
 def read_costs() -> Costs:
     """Times as multiples of the additive score's in the same round."""
     rounds: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
-    with (HERE / "costs.csv").open(newline="") as file:
+    with (MECHANISMS / "costs.csv").open(newline="") as file:
         for row in csv.DictReader(file):
-            told = {name: float(row[name]) for name in ("ms", "gflop", "peak_mb")}
+            told = {name: float(row[name]) for name in ("ms", "times_additive", "gflop", "peak_mb")}
             rounds[row["lengths"], row["mechanism"]].append(told)
     found: Costs = {lengths: {} for lengths in LENGTHS}
     for (lengths, name), rows in rounds.items():
-        ratios = [
-            row["ms"] / first["ms"] for row, first in zip(rows, rounds[lengths, "additive"], strict=True)
-        ]
         found[lengths][name] = {
-            "ratio": estimate(ratios),
+            "ratio": estimate([row["times_additive"] for row in rows]),
             "ms": Estimate(min(row["ms"] for row in rows), None, len(rows)),
             "gflop": Estimate(rows[0]["gflop"], None, 1),
             "peak_mb": Estimate(rows[0]["peak_mb"], None, 1),

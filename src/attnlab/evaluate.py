@@ -25,7 +25,7 @@ from attnlab.runs import locate, write_atomically
 
 def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_intermixed_args(words)
     build.quieten_lightning()
     settings = [word for word in options.words if "=" in word and not Path(word).expanduser().exists()]
     located = [locate(word) for word in options.words if word not in settings]

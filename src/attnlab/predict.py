@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 
 def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_intermixed_args(words)
     drawing = None if options.attention is None else Path(options.attention)
     if drawing not in (None, TERMINAL) and drawing.suffix not in FORMATS:
         raise UserError(

@@ -21,7 +21,7 @@ from attnlab.report.styles import styles
 
 def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_args(words)
+    options = _parser().parse_intermixed_args(words)
     output = options.output or options.paths[0] / "report.html"
     if output.suffix != ".html":
         raise UserError(f"-o {output}: end the name in .html")
