@@ -1,7 +1,7 @@
 """Print the tables of this folder's README, and draw its figure.
 
-python summary.py OUTPUTS: the folder that holds the runs of `mechanisms` and `conala_attention`, evaluated with
-attention_override=all.
+python summary.py OUTPUTS: the folder that holds the runs of `mechanisms` and `conala_attention`, evaluated
+with attention_override=all.
 """
 
 from __future__ import annotations
