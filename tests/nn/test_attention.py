@@ -122,6 +122,15 @@ def test_a_query_without_the_q_axis_is_one_query(name: str) -> None:
         assert torch.equal(one[:, 0], two)
 
 
+@variants
+def test_without_a_state_it_begins(name: str) -> None:
+    attention, query, memory = make(name)
+    keys = attention.project(memory)
+    begun = attention(query[:, 0], memory, keys, attention.begin(memory))
+    for one, two in zip(attention(query[:, 0], memory, keys)[:2], begun[:2], strict=True):
+        assert torch.equal(one, two)
+
+
 @pytest.mark.parametrize("name", [name for name, variant in ATTENTIONS.items() if not variant.stateful])
 def test_many_queries_at_once_are_many_calls(name: str) -> None:
     attention, query, memory = make(name)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive, Attention, Dot, Forward, Monotonic
-from attnlab.nn.attention.normalisers import Sparsemax
+from attnlab.nn.attention.normalisers import Softmax, Sparsemax
 from attnlab.types import Memory
 from networks import randomise, walk
 
@@ -71,10 +72,16 @@ def test_it_sums_over_all_paths_that_stay_or_go_on(steps: int, width: int, seed:
     assert weights_of(scores.tolist())[-1] == pytest.approx([*expected, 0])
 
 
-def test_another_normaliser_takes_scores_and_logarithms() -> None:
-    """Of ln(1) + 0 and ln(1) + ½, and nothing out of reach, sparsemax makes 1/4 and 3/4."""
-    rows = weights_of([[0.0, 0.5, 50.0]], normaliser=Sparsemax())
-    assert rows == [pytest.approx([1 / 4, 3 / 4, 0, 0])]
+def test_another_normaliser_makes_other_shares_of_what_can_be_reached() -> None:
+    """Sparsemax of 0 and ½ is 1/4 and 3/4; then (1/4, 1, 3/4) times (1/3, 1/3, 1/3)."""
+    rows = weights_of([[0.0, 0.5, 50.0], [1.0, 1.0, 1.0]], normaliser=Sparsemax())
+    assert rows == [pytest.approx([1 / 4, 3 / 4, 0, 0]), pytest.approx([1 / 8, 4 / 8, 3 / 8, 0])]
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 3.0])
+def test_a_temperature_is_of_the_scores_alone(temperature: float) -> None:
+    rows = weights_of([[0.0] * 4] * 2, normaliser=Softmax(temperature))
+    assert rows[1] == pytest.approx([1 / 4, 1 / 2, 1 / 4, 0, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -102,6 +109,16 @@ def test_gradients_over_steps() -> None:
 def test_what_is_more_than_scores_is_named() -> None:
     with pytest.raises(ValueError, match="cannot be Monotonic"):
         Forward(query_size=2, memory_size=2, score=partial(Monotonic, size=3))
+
+
+def test_a_context_of_its_own_is_not_dropped_in_silence() -> None:
+    class Gated(Dot):
+        def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: object = None) -> Any:
+            context, weights, state = super().forward(query, memory, keys, state)
+            return context / 2, weights, state
+
+    with pytest.raises(ValueError, match="cannot be Gated, which is more or less than scores"):
+        Forward(query_size=2, memory_size=2, score=Gated)
 
 
 def test_its_inner_scores_are_asked() -> None:

@@ -34,6 +34,15 @@ def blank(attention: Attention) -> Attention:
     return attention
 
 
+@pytest.mark.parametrize(
+    ("variant", "window", "smallest"),
+    [(partial(LocalP, size=3), 0, 1), (partial(LocalP, size=3), -2, 1), (LocalM, -1, 0)],
+)
+def test_a_window_that_holds_nothing_is_refused(variant: Any, window: int, smallest: int) -> None:
+    with pytest.raises(ValueError, match=rf"attention\.window must be {smallest} or more, not {window}"):
+        variant(query_size=2, memory_size=2, window=window)
+
+
 # ------------------------------------------------------------------------------------------- monotonic
 
 

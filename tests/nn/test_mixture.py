@@ -10,6 +10,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Mixture
+from attnlab.nn.attention.mixture import NARROWEST
 from attnlab.types import Memory
 from networks import randomise, walk
 
@@ -26,7 +27,7 @@ def bells(*shapes: tuple[float, float, float]) -> Mixture:
     offsets = [
         *(math.log(share) for share in shares),
         *(softplus_inverse(step) for step in steps),
-        *(softplus_inverse(width) for width in widths),
+        *(softplus_inverse(width - NARROWEST) for width in widths),
     ]
     attention.shape.bias.data = torch.tensor(offsets)
     return attention
@@ -79,14 +80,14 @@ def test_wide_bells_weigh_as_the_papers_density() -> None:
 @settings(max_examples=20)
 @torch.no_grad()
 def test_a_narrow_bell_that_moves_by_one_copies_any_length(length: int) -> None:
-    weights = weights_of(bells((1, 1, 1e-4)), length, length + 2)
+    weights = weights_of(bells((1, 1, 0.011)), length, length + 2)
     torch.testing.assert_close(weights[:length, :length], torch.eye(length))
     assert not weights[length:].any()  # beyond the end there is nothing
 
 
 def test_steps_and_widths_are_asked_of_the_query() -> None:
     """V = 1 and W = 1 of large queries: tanh is ± 1, which moves a bell by softplus(5 ± 5)."""
-    attention = bells((1, softplus_inverse(1), 1e-4))
+    attention = bells((1, 1, 0.011))
     with torch.no_grad():
         attention.hidden.weight.fill_(1.0)
         attention.hidden.bias.zero_()
@@ -122,6 +123,19 @@ def test_at_first_a_bell_moves_by_about_a_position() -> None:
     assert centres.flatten().tolist() == pytest.approx([1.0] * 5)
 
 
+@torch.no_grad()
+def test_steps_do_not_lose_their_way_in_half_precision() -> None:
+    attention = Mixture(query_size=3, memory_size=2, size=4, width=0.1)
+    memory, queries = (
+        Memory(torch.randn(2, 90, 2), torch.ones(2, 90, dtype=torch.bool)),
+        torch.randn(2, 90, 3),
+    )
+    _, exact = walk(attention, queries, memory)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, mixed = walk(attention, queries, memory)
+    torch.testing.assert_close(mixed, exact, rtol=0, atol=1e-4)
+
+
 def test_gradients_over_steps() -> None:
     attention = Mixture(query_size=2, memory_size=3, size=4, bells=2).double()
     randomise(attention)
@@ -132,5 +146,5 @@ def test_gradients_over_steps() -> None:
 
 @pytest.mark.parametrize("wrong", [{"bells": 0}, {"step": 0.0}, {"width": -1.0}])
 def test_what_no_bell_can_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be above 0"):
+    with pytest.raises(ValueError, match=r"attention\.bells=.* must be 1 or more"):
         Mixture(query_size=2, memory_size=2, size=3, **wrong)  # type: ignore[arg-type]

@@ -130,9 +130,9 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:
         """Scheduled sampling: the tokens [B, T] that are read, each a reference or the network's best guess.
 
-        No gradient flows through the choice of a token, so that the tokens are found first, a step at a time,
-        and a target of known tokens is decoded then. The guesses are made under the readout's dropout, from a
-        draw of their own.
+        No gradient flows through the choice of a token, so that the tokens are found first, a step at a
+        time, and a target of known tokens is decoded then. The guesses are made under the readout's dropout
+        and under the noise of an attention that draws some, both drawn anew when the target is decoded.
         """
         guessed = (~forced).any(dim=0).tolist()  # where some sentence reads a guess
         last = max((i for i, is_guessed in enumerate(guessed) if is_guessed), default=0)

@@ -25,8 +25,8 @@ def additive_energy(query: Tensor, keys: Tensor, energy: nn.Linear) -> Tensor:
 class Additive(Attention):
     """e_j = vᵀ tanh(W s + U h_j): Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section A.1.2.
 
-    Per query 2·H·A + S·(3·A) operations and B·S·A numbers of memory; the keys U h_j cost 2·S·D·A once a
-    sentence. An offset on v would shift all scores of a row alike, which the softmax undoes, so v has none.
+    Costs 2·H·A + 4·S·A operations and S·A numbers; the keys U h_j cost 2·S·D·A and S·A once a sentence. An
+    offset on v would shift all scores of a row alike, which the softmax undoes, so v has none.
 
     Args:
         query_size: H.
@@ -67,8 +67,8 @@ class Concat(Attention):
     """e_j = vᵀ tanh(W [s; h_j]): Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "concat".
 
     With W = [W_s U] this is `Additive`, from other random weights at the start: the one matrix is drawn for
-    H + D inputs. Since W [s; h_j] = W_s s + U h_j, no pair is put together, and the cost is the same: per
-    query 2·H·A + S·(3·A) operations and B·S·A numbers of memory; the keys U h_j cost 2·S·D·A once a sentence.
+    H + D inputs. Since W [s; h_j] = W_s s + U h_j, no pair is put together, and the cost is the same:
+    2·H·A + 4·S·A operations and S·A numbers; the keys U h_j cost 2·S·D·A and S·A once a sentence.
 
     Args:
         query_size: H.

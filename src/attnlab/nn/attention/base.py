@@ -35,6 +35,10 @@ class Attention(nn.Module):
     are more than normalised scores, and `forward` only if its context is more than a weighted sum. Where its
     scores are sums or products, `scoring` may say so, which makes training faster.
 
+    What a variant's docstring says it costs is for one sentence, each query and the forward pass: operations,
+    a multiply-add being two and a tanh, exp or root one; and numbers of memory, most of them kept for the way
+    back. To all come the normaliser's share and the weighted sum, 2·S·D operations and S numbers.
+
     Args:
         query_size: H.
         memory_size: D.
@@ -103,7 +107,7 @@ class Attention(nn.Module):
             query: [B, Q, H], or [B, H] for one query a sentence.
             memory: states [B, S, D], mask [B, S] True at real positions.
             keys: what `project(memory)` gave.
-            state: what `begin` or the call before gave.
+            state: what `begin` or the call before gave; None for the first.
 
         Returns:
             context [B, Q, D] and weights [B, Q, S] (without Q if the query had none), and the new state.
@@ -111,6 +115,7 @@ class Attention(nn.Module):
         if query.dim() == 2:
             context, weights, state = self(query[:, None], memory, keys, state)
             return context[:, 0], weights[:, 0], state
+        state = self.begin(memory) if state is None else state
         weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
         context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
         return context, weights, self.advance(state, weights)
@@ -124,7 +129,8 @@ def make_inner(score: Callable[..., Attention], query_size: int, memory_size: in
     """
     inner = score(query_size=query_size, memory_size=memory_size)
     variant = type(inner)
-    if inner.stateful or variant.score is Attention.score or variant.weigh is not Attention.weigh:
+    own = variant.weigh is not Attention.weigh or variant.forward is not Attention.forward
+    if inner.stateful or variant.score is Attention.score or own:
         raise ValueError(
             f"the score inside another mechanism cannot be {variant.__name__}, which is more or less than "
             "scores: use attention@attention.score=additive, dot or general"

@@ -15,7 +15,7 @@ class NoAttention(Attention):
     """No context at all: c = [ ], a vector of width 0, and weights of 0.
 
     The decoder has the encoder's final state to start from, and nothing more: Sutskever, Vinyals & Le 2014
-    (arXiv 1409.3215).
+    (arXiv 1409.3215). Costs nothing, not even the weighted sum.
     """
 
     constant = True
@@ -38,7 +38,10 @@ class NoAttention(Attention):
 
 
 class Mean(Attention):
-    """e_j = 0, so that α_j = 1/S and c is the mean of the real memory states. 2·S·D operations per query."""
+    """e_j = 0, so that α_j = 1/S and c is the mean of the real memory states.
+
+    Costs nothing but the weighted sum.
+    """
 
     constant = True
 
@@ -52,7 +55,8 @@ class Final(Attention):
 
     This is RNNencdec, the baseline of Bahdanau et al. 2014, in which the vector feeds every step of the
     decoder. For both directions, c = [last forward; first backward]. A memory that no encoder made ends at
-    its last real position. Its weights are 0: no position was looked at.
+    its last real position. Its weights are 0: no position was looked at. Costs no operations, and D numbers
+    once a sentence.
     """
 
     constant = True

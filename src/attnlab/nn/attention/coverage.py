@@ -29,7 +29,7 @@ class CoverageSee(Coverage):
     Section 2.3, equations 10 and 11; the coverage c_i = Σ_{i' < i} α_i' is the state. `coverage_loss` is
     its companion.
 
-    Per query 2·H·A + S·(5·A) operations and B·S·A numbers of memory; the keys W_h h_j cost 2·S·D·A once a
+    Costs 2·H·A + 7·S·A operations and S·(A + 1) numbers; the keys W_h h_j cost 2·S·D·A and S·A once a
     sentence.
 
     Args:
@@ -63,8 +63,8 @@ class CoverageTu(Coverage):
     The sum is the state. A fertility is not let below N/100, so that C stays within what half precision
     holds.
 
-    Per query 2·H·A + S·(5·A) operations and B·S·A numbers of memory; the keys U h_j and the fertilities cost
-    2·S·D·(A + 1) once a sentence.
+    Costs 2·H·A + S·(6·A + 1) operations and S·(A + 2) numbers; the keys U h_j and the fertilities cost
+    2·S·D·(A + 1) and S·(A + 1) once a sentence.
 
     Args:
         query_size: H.

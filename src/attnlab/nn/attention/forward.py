@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -16,21 +17,24 @@ TINY = 1e-30
 
 
 class Forward(Attention):
-    """α_ij ∝ (α_{i-1,j} + α_{i-1,j-1}) exp(e_ij): Zhang, Ling & Dai 2018 (arXiv 1807.06736), algorithm 1.
+    """α_ij ∝ (α_{i-1,j} + α_{i-1,j-1}) y_ij: Zhang, Ling & Dai 2018 (arXiv 1807.06736), algorithm 1.
 
-    Of all paths through the sentence only those are summed up that stay or go on by one position at every
-    step, from the first one on: α_0 = (1, 0, …). Unlike a monotonic head, which has to stop somewhere for
-    good, it is the same in training and in decoding, and always a distribution. e may be the scores of any
-    other variant. The first factor is added to e as a logarithm, so another normaliser than softmax takes
-    their sum; for softmax that is the equation above.
+    y = softmax(e), of the scores of any other variant. Of all paths through the sentence only those count
+    that stay or go on by one position at every step, from the first one on: α_0 = (1, 0, …). Unlike a
+    monotonic head, which has to stop somewhere for good, it is the same in training and in decoding, and
+    its weights always sum to 1.
 
-    Per query the inner score, and 6·S operations; no memory that grows with S·D. State: α_{i-1} [B, Q, S].
+    y may be made by another normaliser, too; of one that gives weights of exactly 0, gradients are now and
+    then very large. Real positions come first and padding after, as in every sentence: a gap in a memory is
+    never crossed.
+
+    Costs what the inner scores do, and 5·S operations and 4·S numbers. State: α_{i-1} [B, Q, S].
 
     Args:
         query_size: H.
         memory_size: D.
         score: makes the variant that scores, from the two sizes.
-        normaliser: from scores to weights, among the positions that can be reached.
+        normaliser: from scores to y, among the positions that can be reached.
 
     Raises:
         ValueError: if that variant is not one of scores alone.
@@ -66,8 +70,11 @@ class Forward(Attention):
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> Tensor:
         """[B, Q, S]."""
         arriving = state + F.pad(state, (1, -1))  # [B, Q, S]
-        scores = widened(self.score(query, keys, state)) + arriving.clamp(min=TINY).log()  # [B, Q, S]
-        return self.normaliser(scores, memory.mask[:, None] & (arriving > TINY))
+        reachable = memory.mask[:, None] & (arriving > TINY)
+        paths = arriving * self.normaliser(self.score(query, keys, state), reachable)  # [B, Q, S]
+        # As y sums to 1 among what is reachable, this is at least TINY / S, but in a row masked whole.
+        total = paths.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(paths.dtype).tiny)
+        return paths / total
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
         """α_i: [B, Q, S]."""

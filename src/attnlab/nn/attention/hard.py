@@ -28,8 +28,8 @@ class Hard(Attention):
     biased, and of far less variance. A pass in evaluation mode draws nothing, not even the teacher-forced
     one of validation, so that its loss is that of the network which will decode.
 
-    Per query the operations of the inner mechanism, 2·S·D for the context as if it were soft, and in training
-    some 10·S operations and 3·S numbers of memory more.
+    Costs what the inner mechanism's scores do, and S operations and numbers; in training some 10·S
+    operations and 3·S numbers. The context costs what it would if the weights were soft.
 
     Args:
         query_size: H.

@@ -27,8 +27,10 @@ class Windowed(Attention):
         normaliser: from scores to weights.
 
     Raises:
-        ValueError: if that variant is not one of scores alone.
+        ValueError: if that variant is not one of scores alone, or the window is too small to hold anything.
     """
+
+    smallest = 0  # window that makes sense
 
     def __init__(
         self,
@@ -40,6 +42,8 @@ class Windowed(Attention):
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
         super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+        if window < self.smallest:
+            raise ValueError(f"attention.window must be {self.smallest} or more, not {window}")
         self.window = window
         self.inner = make_inner(score, query_size, memory_size)
 
@@ -63,12 +67,12 @@ class LocalM(Windowed):
     α = softmax of the scores of the positions t - D … t + D. State: t, counted from 0 as the positions are.
     Past the sentence's end by more than D there is nothing in the window, and α = 0.
 
-    Per query the inner score, and S operations.
+    Costs what the inner scores do, and 4·S operations and S numbers.
 
     Args:
         query_size: H.
         memory_size: D.
-        window: D of the paper.
+        window: D of the paper, 0 or more.
         score: makes the variant that scores.
         normaliser: from scores to weights.
     """
@@ -99,16 +103,18 @@ class LocalP(Windowed):
 
     The bell multiplies weights that sum to 1 already, so these sum to less: far from p, the context fades.
 
-    Per query the inner score, 2·H·A and 6·S operations; no memory that grows with S·A.
+    Costs what the inner scores do, 2·H·A + 3·A + 9·S operations and A + 4·S numbers.
 
     Args:
         query_size: H.
         memory_size: D.
         size: A, of W.
-        window: D of the paper.
+        window: D of the paper, 1 or more.
         score: makes the variant that scores.
         normaliser: from scores to weights.
     """
+
+    smallest = 1  # the bell of a window of 0 has no width
 
     def __init__(
         self,

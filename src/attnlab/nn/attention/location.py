@@ -18,7 +18,7 @@ class Location(Attention):
     What the memory holds is not looked at. W knows `max_length` positions: it is cut to shorter sentences,
     and positions of longer ones beyond it get weight 0.
 
-    Per query 2·H·max_length operations, no keys.
+    Costs 2·H·max_length operations and max_length numbers; no keys.
 
     Args:
         query_size: H.
@@ -95,8 +95,8 @@ class LocationSensitive(AdditiveWithPast):
     looked, so that of two memory states alike the nearer one can be preferred. State: those weights. They
     are 0 on padding, and beyond both ends the convolution reads zeros, so padding is silent here, too.
 
-    Per query 2·H·A + S·(2·C·K + 2·C·A + 3·A) operations, C channels of K taps, and B·S·(A + C) numbers of
-    memory; the keys V h_j cost 2·S·D·A once a sentence.
+    Costs 2·H·A + S·(2·C·K + 2·C·A + 6·A) operations, C channels of K taps, and S·(A + C) numbers; the keys
+    V h_j cost 2·S·D·A and S·A once a sentence.
 
     Args:
         query_size: H.

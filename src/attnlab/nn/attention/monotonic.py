@@ -38,9 +38,9 @@ class Monotonic(Additive):
     hard head will have. g starts at 1/√A and r at a negative number, so that the head begins by reaching far;
     the longer the memory, the lower r should start. b stands in two parts, one beside W and one beside U.
 
-    Per query 2·H·A + S·(3·A) operations and B·S·A numbers of memory, as for additive attention, and in
-    training S·log S more of both; the keys U h_j cost 2·S·D·A once a sentence. In evaluation all S positions
-    are scored, too, although the head needs only those from where it stands to where it stops.
+    Costs 2·H·A + 4·S·A operations and S·A numbers, as for additive attention, and in training 3·S·log₂ S and
+    4·S·log₂ S more; the keys U h_j cost 2·S·D·A and S·A once a sentence. In evaluation all S positions are
+    scored, too, although the head needs only those from where it stands to where it stops.
 
     State: the weights before [B, Q, S], at first all on the first position.
 
@@ -109,7 +109,8 @@ class MoChA(Monotonic):
     in S instead of S·w of memory, but lose every window whose scores lie far below the sentence's largest;
     and they know no normaliser but softmax.
 
-    Per query twice the operations and memory of `Monotonic`, and some 5·S·w operations and 3·S·w numbers.
+    Costs what `Monotonic` does, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys cost
+    twice as much as there.
 
     State: α [B, Q, S], at first all on the first position.
 
@@ -165,6 +166,7 @@ class MoChA(Monotonic):
         if query.dim() == 2:
             context, weights, state = self(query[:, None], memory, keys, state)
             return context[:, 0], weights[:, 0], state
+        state = self.begin(memory) if state is None else state
         heads = self.weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
         weights = self._spread(heads, scores, memory.mask[:, None])  # [B, Q, S]
@@ -199,7 +201,7 @@ def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:
 
 def hard_alignment(energies: Tensor, previous: Tensor) -> Tensor:
     """Where the head stops: one-hot at the first energy above 0 from the one-hot `previous` on, or all 0."""
-    stops = (energies > 0) & (previous.cumsum(dim=-1) > 0)  # [..., S]
+    stops = (energies > 0) & ((previous > 0).cumsum(dim=-1) > 0)  # [..., S]; whole numbers add up exactly
     return (stops & (stops.cumsum(dim=-1) == 1)).to(energies.dtype)
 
 

@@ -27,8 +27,9 @@ class MultiHead(Attention):
     may be anything that scores, also with state, and has all its parameters to itself. The weights given back
     are the mean over the heads, for people to look at: the context is not their weighted sum.
 
-    Per query 2·H·A + 2·S·A + 2·A·D operations beside what the scores cost, and B·S·N numbers of memory; keys
-    and values cost 4·S·D·A once a sentence. The heads go one after another.
+    Costs what the scores of N heads of width A / N do, 2·H·A + 2·A·D operations and 2·A + S·N numbers, and a
+    weighted sum of 2·S·A operations; keys and values cost 4·S·D·A and 2·S·A once a sentence. The heads go one
+    after another.
 
     Args:
         query_size: H.

@@ -19,7 +19,7 @@ from attnlab.types import Memory
 class Dot(Attention):
     """e_j = sᵀ h_j: Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "dot".
 
-    Per query 2·S·D operations, no parameters. The query must be as wide as the memory.
+    Costs 2·S·D operations, S numbers, no parameters. The query must be as wide as the memory.
 
     Raises:
         ValueError: if H ≠ D.
@@ -45,7 +45,8 @@ class Dot(Attention):
 class ScaledDot(Dot):
     """e_j = sᵀ h_j / √D: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1.
 
-    Per query 2·S·D operations, no parameters. The query must be as wide as the memory.
+    Costs 2·S·D operations, S numbers, no parameters; the scaled keys cost S·D operations and numbers once a
+    sentence. The query must be as wide as the memory.
     """
 
     def project(self, memory: Memory) -> Tensor:
@@ -56,7 +57,7 @@ class ScaledDot(Dot):
 class General(Attention):
     """e_j = sᵀ W h_j: Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "general".
 
-    Per query 2·S·H operations; the keys W h_j cost 2·S·D·H once a sentence.
+    Costs 2·S·H operations and S numbers; the keys W h_j cost 2·S·D·H and S·H once a sentence.
     """
 
     def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
@@ -83,8 +84,8 @@ class Cosine(Attention):
     long a memory state is says nothing, and no score is beyond ± β. Vectors shorter than 0.001 are divided by
     0.001 and not by their length, which keeps gradients finite.
 
-    Per query 2·H·D + 2·S·D operations and B·S numbers of memory; the directions of the h_j cost 3·S·D once a
-    sentence.
+    Costs 2·H·(D + 1) + 3·D + S·(2·D + 1) operations and 2·D + 2·S numbers; the directions of the h_j cost
+    3·S·D and S·D once a sentence.
 
     Args:
         query_size: H.

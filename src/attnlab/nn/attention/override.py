@@ -113,7 +113,8 @@ class Override(Attention):
         if self.how == "uniform":
             return (mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)).expand_as(weights), None
         if self.how == "shuffled":
-            return deal(weights, mask, held.expand_as(weights)), held * MULTIPLIER % MODULUS
+            numbers = held.expand_as(weights)
+            return deal(weights, mask, numbers), numbers * MULTIPLIER % MODULUS
         if self.how == "argmax":
             return largest(weights, mask & (weights > 0)), None
         if self.how == "previous":

@@ -43,7 +43,7 @@ class Shift(Attention):
     Real positions come first and padding after, as in every sentence; a memory with gaps gives no weight to
     them, and what moves into one is shared out by the sharpening. State: α_{i-1}.
 
-    Per query the inner score, 2·H·(2·K + 3) and S·(4·K + 12) operations; no memory that grows with S·D.
+    Costs what the inner scores do, 2·H·(2·K + 3) + S·(4·K + 12) operations and S·(2·K + 12) numbers.
 
     Args:
         query_size: H.
