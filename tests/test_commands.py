@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attnlab import attended, checkpoints, dashboard
+from attnlab import attended, checkpoints, cli, dashboard
 from attnlab.metrics.attention import NAMES
 from attnlab.runs import Run
 from attnlab.tracking import flatten, read_metrics
@@ -286,6 +286,61 @@ def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
     return result
 
 
+def test_an_evaluation_of_another_checkpoint_has_a_folder_of_its_own(trained: Run, folder: Path) -> None:
+    for word in (str(trained.directory), str(trained.last)):
+        assert attnlab("evaluate", word, "search.max_length=5", folder=folder).returncode == 0
+    found = [json.loads(path.read_text()) for path in trained.directory.glob("evaluations/*/result.json")]
+    told = {result["checkpoint"] for result in found if result["overrides"] == ["search.max_length=5"]}
+    assert told == {str(trained.best), str(trained.last)}
+
+
+REFUSED = {
+    "normaliser.temperature=0.1": "normaliser.temperature belongs to what was trained",
+    "decoder.layers=3": "decoder.layers belongs to what was trained",
+    "batching.copying=true": "batching.copying belongs to what was trained",
+    "data=copy": "data is a group; give single settings of it",
+    "data.test_lengths=13,24": "give one value, as data.test_lengths=…; a list stands in brackets",
+    "search.beam_size=0": "search.beam_size=0: give a whole number from 1 on",
+    "search.beam_size=two": "search.beam_size=two: give a whole number from 1 on",
+    "search.length_penalty=x": "search.length_penalty=x: give a number from 0.0 on",
+    "trainer.accelerator=tpu": "tpu",
+}
+
+
+@pytest.mark.parametrize("word", REFUSED)
+def test_what_an_evaluation_cannot_change_is_refused(
+    trained: Run, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["evaluate", str(trained.directory), word]) == 1
+    told = capsys.readouterr().err
+    assert REFUSED[word] in told
+    assert len(told.splitlines()) == 1
+
+
+def test_sources_seen_in_training_are_counted(trained: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the 25 + 125 + 625 sequences of 5 symbols training saw some, and of lengths from 5 on none."""
+    for lengths, seen in (("[2,4]", True), ("[5,6]", False)):
+        words = [str(trained.directory), f"data.test_lengths={lengths}", "data.test_size=50", "data.seed=1"]
+        assert cli.run(["evaluate", *words]) == 0
+        assert ("of these sources were in the training split" in capsys.readouterr().out) == seen
+
+
+@pytest.mark.slow
+def test_a_head_that_never_stops_has_nothing_to_drop(tmp_path: Path) -> None:
+    done = attnlab(
+        "train", *TINY_REVERSE, "attention=monotonic", "attention.offset=-90", "logger=none",
+        "trainer.max_epochs=1", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    done = attnlab("evaluate", str(directory), "attention_override=all", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told, _ = overridden(Run(directory), "attention_override=all")
+    uniform = told["attention_override"]["uniform"]
+    assert "test/attention/entropy" in uniform["metrics"]
+    assert "test/attention/entropy" not in uniform["drops"]
+
+
 @pytest.mark.slow
 def test_an_intervention_that_does_not_exist(trained: Run, folder: Path) -> None:
     done = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
@@ -307,6 +362,11 @@ WRONG = {
         "is given as ++key=value",
     ),
     "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "leave one of them out"),
+    "a setting of another choice": (
+        ["train", "data=conala", "data.train_size=3"],
+        2,
+        "no setting 'data.train_size' with this choice of data",
+    ),
     "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
     "a broken override": (["train", "seed=["], 2, "attnlab: "),
     "no such run": (
@@ -315,6 +375,8 @@ WRONG = {
         "nowhere does not exist: give a run directory or a checkpoint file",
     ),
     "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
+    "a home that nobody has": (["evaluate", "~search.beam_size"], 1, "~search.beam_size does not exist"),
+    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "options, such as --beam 5"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
     "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number from 1 on"),
 }
@@ -327,6 +389,7 @@ def test_wrong_usage_is_said_in_one_line(case: str, tmp_path: Path) -> None:
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1 or done.stderr.startswith("usage:")
     assert list(tmp_path.iterdir()) == []
 
 

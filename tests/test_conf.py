@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -203,6 +204,32 @@ def test_sides_may_have_tokenizers_of_their_own(composed: Callable[..., DictConf
 def test_a_wrong_size_is_said_in_one_line(composed: Callable[..., DictConfig]) -> None:
     with pytest.raises(UserError, match=r"query of size 9 with a memory of size 8.*attention=general"):
         build_all(composed(*TINY, *SYNTHETIC, "attention=dot", "decoder.size=9"))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("seed=x", "seed=x: give a whole number from 0"),
+        ("seed=-1", "seed=-1: give a whole number from 0"),
+        ("decoder.layers=0", "decoder.layers=0: give a whole number from 1 on"),
+        ("encoder.size=1.5", "encoder.size=1.5: give a whole number from 1 on"),
+        ("loss.label_smoothing=2", "loss.label_smoothing=2: give a number from 0.0 to 1.0"),
+        ("loss.coverage=-1", "loss.coverage=-1: give a number from 0.0 on"),
+        ("search.beam_size=true", "search.beam_size=True: give a whole number from 1 on"),
+        ("teacher_forcing.value=1.5", "teacher_forcing.value=1.5 is no chance: give a number from 0 to 1"),
+        ("batching.copying=true", "set readout=pointer_generator and batching.copying=true, or neither"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_said_in_one_line(
+    composed: Callable[..., DictConfig], word: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        build_all(composed(*TINY, *SYNTHETIC, word))
+
+
+def test_a_pointer_needs_something_to_copy(composed: Callable[..., DictConfig]) -> None:
+    with pytest.raises(UserError, match="or neither"):
+        build_all(composed(*TINY, *SYNTHETIC, "readout=pointer_generator", "batching.copying=false"))
 
 
 def test_the_identity_leaves_out_where_things_go(composed: Callable[..., DictConfig]) -> None:

@@ -62,6 +62,20 @@ def test_label_smoothing_by_hand(composed: Composed) -> None:
     torch.testing.assert_close(training_loss(plain, batch), expected)
 
 
+def test_smoothing_of_a_readout_that_copies_takes_no_notice_of_batch_mates(composed: Composed) -> None:
+    """With a hundred padded source positions or none, of which nothing can be copied."""
+    words = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.label_smoothing=0.1")
+    module, data = build_all(composed(*words))
+    batch = data.examples("train")[[0, 1, 2]]
+    assert batch.copies is not None
+    padded = wider(batch, 100)._replace(copies=F.pad(batch.copies, (0, 100)))
+    torch.testing.assert_close(training_loss(module, batch), training_loss(module, padded))
+    _, log_p, labels = module.decode(batch)
+    even = log_p[:, : module.vocabularies.target.size].mean(dim=-1)
+    expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * even).mean()
+    torch.testing.assert_close(training_loss(module, batch), expected)
+
+
 def test_without_teacher_forcing_the_reference_is_not_read(composed: Composed) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, "teacher_forcing.value=0"))
     batch = data.examples("train")[[0, 1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import torch
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from lightning import Callback, Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
@@ -31,9 +33,13 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.attention.override import INTERVENTIONS, override
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.ensemble import Ensemble
+from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs import Run
 from attnlab.tracking import MetricsFile
+
+WRONG = (TypeError, ValueError, MisconfigurationException)
+"""What constructors raise at settings that do not fit."""
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
@@ -49,11 +55,45 @@ def construct(node: Any, /, **arguments: Any) -> Any:
         cause = error.__cause__
         if isinstance(cause, UserError):
             raise cause from None
-        if isinstance(cause, (TypeError, ValueError)):
+        if isinstance(cause, WRONG):
             raise UserError(f"{node.get('_target_', node)}: {cause}") from error
         raise
-    except (TypeError, ValueError) as error:
+    except WRONG as error:
         raise UserError(f"{node.get('_target_', node)}: {error}") from error
+
+
+def check_numbers(config: DictConfig) -> None:
+    """Demand that settings which are plain numbers make sense; the others are checked by what they make.
+
+    Raises:
+        UserError: at the first that does not.
+    """
+    for key, least, most in NUMBERS:
+        value = OmegaConf.select(config, key)
+        whole = isinstance(least, int)
+        right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if value is not None and not (right and least <= value <= most):
+            kind = "a whole number" if whole else "a number"
+            up = f"from {least} on" if math.isinf(most) else f"from {least} to {most}"
+            raise UserError(f"{key}={value}: give {kind} {up}")
+
+
+NUMBERS: tuple[tuple[str, float, float], ...] = (
+    ("seed", 0, 2**32 - 1),
+    ("embedding.size", 1, math.inf),
+    ("encoder.size", 1, math.inf),
+    ("encoder.layers", 1, math.inf),
+    ("decoder.size", 1, math.inf),
+    ("decoder.layers", 1, math.inf),
+    ("attention_size", 1, math.inf),
+    ("loss.label_smoothing", 0.0, 1.0),
+    ("loss.coverage", 0.0, math.inf),
+    ("search.beam_size", 1, math.inf),
+    ("search.max_length", 1, math.inf),
+    ("search.length_penalty", 0.0, math.inf),
+    ("search.coverage_penalty", 0.0, math.inf),
+)
+"""Settings with the least and the most they may be; where the least is a whole number, so are they."""
 
 
 def build_corpus(config: DictConfig) -> Corpus:
@@ -106,6 +146,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     """Embeddings, encoder, bridge, attention, decoder and readout."""
+    check_numbers(config)
     if "match" in config.attention:
         config = match_parameters(config, vocabularies)
     embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
@@ -151,6 +192,11 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         vocabulary_size=vocabularies.target.size,
         tied=target_embedding.table if config.readout.tied else None,
     )
+    if isinstance(readout, Readout if config.batching.copying else PointerGenerator):
+        raise UserError(
+            "a readout that copies and batches that say what can be copied go together: set "
+            "readout=pointer_generator and batching.copying=true, or neither"
+        )
     return Seq2Seq(
         source_embedding=source_embedding,
         encoder=encoder,
@@ -268,16 +314,20 @@ def build_callbacks(
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
     """Lightning's Trainer."""
-    trainer: Trainer = instantiate(
-        config.trainer,
+    return make_trainer(
+        config,
         default_root_dir=str(run.directory),
         logger=loggers,
         callbacks=callbacks_,
         plugins=[checkpoints.AtomicCheckpointIO()],
         use_distributed_sampler=False,
         num_sanity_val_steps=0,
-        _convert_="object",
     )
+
+
+def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
+    """Lightning's Trainer as the settings have it, but for these arguments."""
+    trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **config.trainer}, **arguments)
     return trainer
 
 

@@ -117,6 +117,8 @@ def train(words: list[str]) -> int:
     finally:
         if jobs.sweeping and jobs.runs:
             jobs.print_table(Console(soft_wrap=True))
+    if jobs.refused is not None:
+        raise jobs.refused
     return jobs.exit_code()
 
 

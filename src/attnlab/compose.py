@@ -43,7 +43,7 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
     """A configuration with `key=value` words applied.
 
     Raises:
-        UserError: at a key that the configuration lacks, with the nearest it has.
+        UserError: at a key that the configuration lacks, with the nearest it has, and at what is no value.
     """
     changed = config.copy()
     try:
@@ -55,6 +55,12 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
         key = override.key_or_group
         if key not in keys:
             raise UserError(f"no setting {key!r} in this run{suggest(key, keys)}")
+        if override.is_delete() or override.is_add() or override.is_sweep_override():
+            raise UserError(f"{override.input_line}: give one value, as {key}=…; a list stands in brackets")
+        if isinstance(OmegaConf.select(changed, key), DictConfig):
+            raise UserError(
+                f"{override.input_line}: {key} is a group; give single settings of it, as {key}.…=…"
+            )
         OmegaConf.update(changed, key, override.value())
     return changed
 
@@ -76,7 +82,7 @@ def all_keys(config: DictConfig) -> list[str]:
 
 def suggest(name: str, known: list[str]) -> str:
     """The nearest known name as a question to append to a message, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, [key for key in known if key != name], n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
@@ -93,5 +99,8 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     if mistyped is None:
         return text
     key = mistyped[1]
-    known = compose_run(["+tune=default"] if key.startswith("tune.") else [])
-    return f"no setting {key!r}{suggest(key, all_keys(known))} (attnlab train --cfg job shows all settings)"
+    known = all_keys(compose_run(["+tune=default"] if key.startswith("tune.") else []))
+    if key in known:
+        group = key.partition(".")[0]
+        return f"no setting {key!r} with this choice of {group} (add --cfg job to see its settings)"
+    return f"no setting {key!r}{suggest(key, known)} (attnlab train --cfg job shows all settings)"

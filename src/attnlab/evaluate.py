@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from hydra.utils import instantiate
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from rich.console import Console
@@ -16,11 +16,17 @@ from rich.table import Column, Table
 from attnlab import build, figures
 from attnlab.callbacks import Predictions
 from attnlab.compose import apply_overrides
+from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
 from attnlab.metrics.scores import OUT_OF_100, LengthScores, by_length, signatures
 from attnlab.module import Seq2SeqModule, Split
 from attnlab.runs import locate, write_atomically
+
+CHANGEABLE = ("attention_override", "batching", "data", "paths", "search", "seed", "trainer")
+"""The settings and groups that make a difference to a network that is trained already …"""
+KEPT = ("batching.copying", "batching.source_end")
+"""… and those in them that it was trained for."""
 
 
 def main(words: list[str]) -> int:
@@ -34,7 +40,9 @@ def main(words: list[str]) -> int:
     run, checkpoint = located[0]
     others = [str(path) for _, path in located[1:]]
     config, vocabularies, network = build.restore_networks([path for _, path in located])
-    config = apply_overrides(config, settings)
+    trained, config = config, apply_overrides(config, settings)
+    _refuse_what_was_trained(settings)
+    build.check_numbers(config)
 
     corpus = build.build_corpus(config)
     split: Split = options.split or ("test" if corpus.test else "val")
@@ -46,7 +54,10 @@ def main(words: list[str]) -> int:
     if config.attention_override in overrides:
         network.decoder.attention = overrides.pop(config.attention_override)
 
-    folder = run.directory / "evaluations" / _name(split, [*settings, *others])
+    named = [] if checkpoint == run.best else [checkpoint.name]
+    folder = run.directory / "evaluations" / _name(split, [*settings, *others, *named])
+    other_data = any(word.startswith("data.") for word in settings)
+    seen = _seen(trained, data.pairs(split)) if other_data else 0
     scores = _score(config, module, data, split, folder)
     lengths = _by_length(module, split)
     overridden = {}
@@ -59,13 +70,18 @@ def main(words: list[str]) -> int:
         "overrides": settings,
         "split": split,
         "sentences": len(data.pairs(split)),
+        "seen_in_training": seen,
         "metrics": scores,
         "by_length": [row._asdict() for row in lengths],
         "signatures": signatures(module.scores),
     }
     if overridden:
         told["attention_override"] = {
-            how: {"metrics": changed, "drops": {name: scores[name] - changed[name] for name in changed}}
+            how: {
+                "metrics": changed,
+                # where its own weights are all 0, a network has no scores of attention to drop
+                "drops": {name: scores[name] - value for name, value in changed.items() if name in scores},
+            }
             for how, changed in overridden.items()
         }
     write_atomically(folder / "result.json", json.dumps(told, indent=2) + "\n")
@@ -73,16 +89,37 @@ def main(words: list[str]) -> int:
     console = Console(soft_wrap=True)
     console.print(_summary(scores, overridden, title=f"{split} · {len(data.pairs(split))} sentences"))
     console.print(_table(lengths))
+    if seen:
+        console.print(
+            f"{seen} of these sources were in the training split: no test of what is new", style="red"
+        )
     console.print(f"results, pictures and predictions  {folder}", highlight=False)
     return 0
+
+
+def _refuse_what_was_trained(settings: list[str]) -> None:
+    """Raise `UserError` at a setting that would change nothing, since the network is as it was trained."""
+    for word in settings:
+        key = word.partition("=")[0]
+        if key.partition(".")[0] not in CHANGEABLE or key in KEPT:
+            raise UserError(
+                f"{word}: {key} belongs to what was trained; train another run with it. Here "
+                f"{', '.join(CHANGEABLE)} can be changed"
+            )
+
+
+def _seen(config: DictConfig, pairs: Sequence[Pair]) -> int:
+    """How many of the pairs' sources stand in the training split of this configuration."""
+    sources = {pair.source for pair in build.build_corpus(config).train}
+    return sum(pair.source in sources for pair in pairs)
 
 
 def _score(
     config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, split: Split, folder: Path
 ) -> dict[str, float]:
     """Decode a split, write the predictions into the folder, and score them."""
-    trainer = instantiate(
-        config.trainer,
+    trainer = build.make_trainer(
+        config,
         devices=1,  # the scores of one process are those of many
         num_nodes=1,
         strategy="auto",
@@ -92,7 +129,6 @@ def _score(
         enable_checkpointing=False,
         enable_model_summary=False,
         enable_progress_bar=False,
-        _convert_="object",
     )
     evaluate = {"val": trainer.validate, "test": trainer.test}[split]
     (scores,) = evaluate(module, datamodule=data, verbose=False)
@@ -101,17 +137,25 @@ def _score(
 
 def _summary(scores: dict[str, float], overridden: dict[str, dict[str, float]], title: str) -> Table:
     """A row for each score; beside it what it is under each intervention, and below that its drop."""
-    title += " · under each value its drop" if overridden else ""
+    title += " · under each value its drop (below 0: a rise)" if overridden else ""
     table = Table(
-        Column("score", overflow="fold"), "value", *overridden, title=title, show_lines=bool(overridden)
+        Column("score", overflow="fold"),
+        *(Column(name, overflow="fold") for name in ("value", *overridden)),
+        title=title,
+        show_lines=bool(overridden),
     )
     for name, value in scores.items():
         cells = [
-            f"{others[name]:.4f}\n{value - others[name]:+.4f}" if name in others else "–"
+            f"{_plain(others[name])}\n{_plain(value - others[name], '+')}" if name in others else "–"
             for others in overridden.values()  # weights of 0 have no scores
         ]
-        table.add_row(name, f"{value:.4f}", *cells)
+        table.add_row(name, _plain(value), *cells)
     return table
+
+
+def _plain(score: float, sign: str = "") -> str:
+    """Four decimals, but for a perplexity beyond all bounds."""
+    return f"{score:{sign}.4f}" if abs(score) < 1e4 else f"{score:{sign}.2e}"
 
 
 def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:

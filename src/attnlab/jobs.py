@@ -35,6 +35,8 @@ class Jobs:
     def __init__(self) -> None:
         self.runs: dict[Path, Run] = {}
         self.sweeping = False
+        self.refused: UserError | None = None
+        """What is wrong with the only job: raised through Hydra it would be told twice."""
         self.process = os.getpid()
 
     def __call__(self, config: DictConfig) -> float | None:
@@ -50,7 +52,13 @@ class Jobs:
             FailedRunError: if it failed in a process of a cluster, from where nothing but an error gets back.
         """
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
-        run = self.prepare(config)
+        try:
+            run = self.prepare(config)
+        except UserError as error:
+            if self.sweeping:
+                raise
+            self.refused = error
+            return None
         if state(run) == "finished":
             _print_finished(run)
         else:

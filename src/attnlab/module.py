@@ -109,6 +109,19 @@ class Seq2SeqModule(lightning.LightningModule):
         real = batch.labels != PAD  # [B, T]
         return decoded, self.network.read_out(decoded, batch.copies, real), batch.labels[real]
 
+    def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean over the labels [N] that are no padding, of logits [N, V], or [N, V + S] of a copying readout.
+
+        Label smoothing gives its share to the V words of the vocabulary alone: what else a sentence has to
+        copy, and how many of the S entries are none of its own, depends on its batch mates.
+        """
+        words, share = self.vocabularies.target.size, self.label_smoothing
+        if logits.size(-1) == words or share == 0:
+            return F.cross_entropy(logits.float(), labels, ignore_index=PAD, label_smoothing=share)
+        log_p = logits.float().log_softmax(dim=-1)  # [N, V + S]
+        even = -log_p[labels != PAD, :words].mean()
+        return (1 - share) * F.nll_loss(log_p, labels, ignore_index=PAD) + share * even
+
     def search(self, batch: Batch, pairs: Sequence[Pair]) -> Hypotheses:
         """Decode the sources alone, greedily or with a beam; `pairs` are the batch's, in its order."""
         if self.beam_size == 1:
@@ -132,7 +145,7 @@ class Seq2SeqModule(lightning.LightningModule):
         """Mean cross-entropy over the batch's real tokens, and what coverage adds to it."""
         forced = draw_forced(self.teacher_forcing, self.global_step, batch.inputs)
         decoded, logits, labels = self.decode(batch, forced)
-        loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.label_smoothing)
+        loss = self.cross_entropy(logits, labels)
         self.last_loss = loss.detach()
         if not self.train_loss.update_called:  # Lightning then reads and resets it at the epoch's end
             self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
@@ -216,7 +229,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.token_scores.update(logits, labels)
         indices = batch.indices.tolist()
         pairs = [self.data.pairs(split)[index] for index in indices]
-        gold = aligned(batch, [pair.alignment for pair in pairs])
+        gold = aligned(batch, [self.vocabularies.links(pair) for pair in pairs])
         # What predicts EOS need not look anywhere
         self.attention_scores.update(decoded.weights, batch.target_text, batch.source_text, gold)
         found = zip(indices, pairs, self.search(batch, pairs).tokens, strict=True)

@@ -55,6 +55,11 @@ def main(words: list[str]) -> int:
         raise UserError(
             f"--attention {drawing}: end the name in one of {', '.join(FORMATS)}, or give - for the terminal"
         )
+    for word in options.runs:
+        if "=" in word and not Path(word).exists():
+            raise UserError(
+                f"{word}: settings are for attnlab evaluate; predict has options, such as --beam 5"
+            )
     checkpoints = [locate(path)[1] for path in options.runs]
     config, vocabularies, network = restore_networks(checkpoints)
     prepare = build_preparation(config)
@@ -62,6 +67,7 @@ def main(words: list[str]) -> int:
     if options.nbest > beam_size:
         raise UserError(f"--nbest {options.nbest} needs a beam at least as wide: add --beam {options.nbest}")
     if drawing is not None and drawing.suffix == ".jsonl":
+        drawing.parent.mkdir(parents=True, exist_ok=True)
         drawing.write_text("")
 
     explored: list[Prediction] = []

@@ -233,7 +233,9 @@ def locate(path: str) -> tuple[Run, Path]:
     Raises:
         UserError: if there is none.
     """
-    given = Path(path).expanduser()
+    given = Path(path)
+    if path.startswith("~/"):
+        given = given.expanduser()
     if given.is_dir():
         run = Run(given.absolute())
         run.read_config()

@@ -31,6 +31,9 @@ class Constant:
     value: float = 1.0
     per: Grain = "step"
 
+    def __post_init__(self) -> None:
+        _check_ratio("value", self.value)
+
     def ratio(self, step: int) -> float:
         """ε at a training step, in 0..1."""
         return self.value
@@ -44,6 +47,10 @@ class Linear:
     end: float = 0.0
     steps: int = 10_000
     per: Grain = "step"
+
+    def __post_init__(self) -> None:
+        _check_ratio("start", self.start)
+        _check_ratio("end", self.end)
 
     def ratio(self, step: int) -> float:
         """ε at a training step, in 0..1."""
@@ -60,6 +67,11 @@ class InverseSigmoid:
     def ratio(self, step: int) -> float:
         """ε at a training step, in 0..1."""
         return self.k / (self.k + math.exp(min(step / self.k, 700.0)))
+
+
+def _check_ratio(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"teacher_forcing.{name}={value} is no chance: give a number from 0 to 1")
 
 
 def draw_forced(schedule: TeacherForcing, step: int, inputs: Tensor) -> Tensor | None:

@@ -19,7 +19,6 @@ from statistics import fmean, median
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-import torch.nn.functional as F
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from omegaconf import DictConfig
 from torch import Tensor
@@ -112,19 +111,14 @@ def fast_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """Cross-entropy as the module trains by it."""
     forced = draw_forced(module.teacher_forcing, 0, batch.inputs)
     _, logits, labels = module.decode(batch, forced)
-    return F.cross_entropy(logits.float(), labels, label_smoothing=module.label_smoothing)
+    return module.cross_entropy(logits, labels)
 
 
 def plain_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """The same number by the straightforward loop, padding carried along to the end."""
     forced = draw_forced(module.teacher_forcing, 0, batch.inputs)
     logits, _ = stepwise(module.network, batch, forced)
-    return F.cross_entropy(
-        logits.flatten(0, 1).float(),
-        batch.labels.flatten(),
-        ignore_index=PAD,
-        label_smoothing=module.label_smoothing,
-    )
+    return module.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
 
 
 def training_step(module: Seq2SeqModule, loss: Loss, settings: Settings) -> Work:

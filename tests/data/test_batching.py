@@ -18,7 +18,7 @@ from attnlab.data.batching import (
     encode,
 )
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import symbols, whitespace
+from attnlab.data.tokenizers import bpe, characters, symbols, whitespace, words
 from attnlab.data.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
@@ -122,6 +122,24 @@ def test_links_to_what_was_cut_off_are_dropped(source_end: bool) -> None:
     assert gold.nonzero().tolist() == [[0, 1, 1], [1, 0, 0]]
     gold = aligned(examples[[1, 2]], [((0, 1), (1, 0), (0, 2), (9, 9)), ((1, 0),)])
     assert gold.nonzero().tolist() == [[0, 1, 0]]
+
+
+@pytest.mark.parametrize("link", [(2, 0), (0, 1), (99999999999999999999, 0)])
+def test_an_alignment_that_links_what_is_not_there(link: tuple[int, int]) -> None:
+    """As in files that count from 1."""
+    pairs = [Pair("3 4", "4 3", ((0, 1),)), Pair("3 4", "4", (link,))]
+    with pytest.raises(UserError, match=rf"pair 2 of 2, '3 4': its alignment links {link[0]}-{link[1]}, but"):
+        uncut(pairs, DIGITS)
+
+
+def test_links_of_words_are_no_links_of_characters() -> None:
+    pair = Pair("3 4", "4 3", ((0, 1),))
+    assert DIGITS.links(pair) == pair.alignment
+    for cut in (characters(["3 4"], max_size=None), bpe(["3 4 3 4"], max_size=30)):
+        assert Vocabularies(cut, digits).links(pair) is None
+        assert Vocabularies(digits, cut).links(pair) is None
+    for whole in (whitespace(["3 4"], max_size=None), words(["3 4"], max_size=None)):
+        assert Vocabularies(whole, whole).links(pair) == pair.alignment
 
 
 def test_a_source_without_tokens_is_numbered_and_quoted() -> None:

@@ -53,6 +53,21 @@ def test_subwords_spelt_alike_are_copied() -> None:
     assert target.tokens(batch.target[0].tolist()) == ["<sos>", "lows", "(", "low", ")", "<eos>"]
 
 
+def test_what_is_cut_off_a_source_cannot_be_copied() -> None:
+    """x is left and y is not; of the other words a is in the vocabulary."""
+    batch = encode(
+        [Pair("x a y", "y x a")],
+        VOCABULARIES,
+        source_end=False,
+        max_source_length=2,
+        max_target_length=None,
+        copying=True,
+    )[[0]]
+    assert batch.copies is not None
+    assert batch.copies.tolist() == [[V, A]]
+    assert batch.target.tolist() == [[SOS, UNK, V, A, EOS]]
+
+
 def test_copied_words_are_printed() -> None:
     assert VOCABULARIES.strangers("a x c x") == ["x", "c"]
     assert VOCABULARIES.decode([V + 1, A, V], "a x c x") == "c a x"

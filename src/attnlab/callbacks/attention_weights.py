@@ -50,7 +50,7 @@ class AttentionWeights(Callback):
         for start in range(0, len(pairs), data.evaluation_batch_size):
             indices = range(start, min(start + data.evaluation_batch_size, len(pairs)))
             batch = data.examples(split)[list(indices)]
-            gold = aligned(batch, [pairs[index].alignment for index in indices])  # [B, T, S]
+            gold = aligned(batch, [vocabularies.links(pairs[index]) for index in indices])  # [B, T, S]
             found = module.search(batch.to(module.device), [pairs[index] for index in indices])
             for row, index in enumerate(indices):
                 tokens, weights = found.tokens[row][0], found.weights[row][0]
@@ -61,6 +61,6 @@ class AttentionWeights(Callback):
                     [*vocabularies.tokens(tokens, pairs[index].source), "<eos>"],
                     attended.pack(weights.numpy()),
                     None
-                    if pairs[index].alignment is None
+                    if vocabularies.links(pairs[index]) is None
                     else aligned_output(batch, gold, row, tokens).nonzero().tolist(),
                 )

@@ -53,9 +53,9 @@ class Pictures(Callback):
         data = module.data
         pairs = data.pairs(split)[: self.count]
         batch = data.examples(split)[list(range(len(pairs)))]
-        gold = aligned(batch, [pair.alignment for pair in pairs])  # [B, T, S]
-        found = module.search(batch.to(module.device), pairs)
         vocabularies = module.vocabularies
+        gold = aligned(batch, [vocabularies.links(pair) for pair in pairs])  # [B, T, S]
+        found = module.search(batch.to(module.device), pairs)
         for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
             if not weights[0].any():
                 return

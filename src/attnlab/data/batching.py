@@ -101,7 +101,7 @@ def encode(
 
     A longer source is cut to S = `max_source_length` and a longer target to T = `max_target_length`
     (None: never). Each bound counts the EOS, which a cut sequence keeps, and not the SOS. Raises
-    `UserError` at a source without tokens.
+    `UserError` at a source without tokens, and at a gold alignment that links what is not there.
 
     With `copying`, batches say what copying each source token would write, and a target word outside the
     vocabulary that stands in the source has the id it would be copied as. What is spelt alike is alike: both
@@ -112,7 +112,14 @@ def encode(
     target_room = _room("batching.max_target_length", max_target_length, marks=1)
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = vocabularies.target.encode_all([pair.target for pair in pairs])
-    for number, (pair, source) in enumerate(zip(pairs, sources, strict=True), start=1):
+    for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
+        for link in vocabularies.links(pair) or ():
+            if link[0] >= len(source) or link[1] >= len(target):
+                raise UserError(
+                    f"pair {number} of {len(pairs)}, {pair.source!r}: its alignment links "
+                    f"{link[0]}-{link[1]}, but there are {len(source)} source and {len(target)} target "
+                    "tokens: count from 0, and use a tokenizer that cuts as the aligner did"
+                )
         if not source:
             raise UserError(
                 f"pair {number} of {len(pairs)}: the tokenizer leaves nothing of the source {pair.source!r} "
@@ -120,23 +127,33 @@ def encode(
             )
     copies: list[list[int]] = []
     if copying:
-        copies, targets = _as_copied(pairs, vocabularies, targets)
+        copies, targets = _as_copied(pairs, vocabularies, targets, source_room)
     return Examples(
         Sequences.of([source[:source_room] + end for source in sources]),
         Sequences.of([[SOS, *target[:target_room], EOS] for target in targets]),
-        Sequences.of([copy[:source_room] + end for copy in copies]) if copying else None,
+        Sequences.of([copy + end for copy in copies]) if copying else None,
     )
 
 
 def _as_copied(
-    pairs: Sequence[Pair], vocabularies: Vocabularies, targets: Sequence[Sequence[int]]
+    pairs: Sequence[Pair],
+    vocabularies: Vocabularies,
+    targets: Sequence[Sequence[int]],
+    source_room: int | None,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """What each source token would be copied as, and the targets with copied words in place of UNK."""
+    """What each source token would be copied as, and the targets with copied words in place of UNK.
+
+    Of a source that is cut, only what is left can be copied.
+    """
     tokenizer = vocabularies.target
     copies, copied_targets = [], []
     for pair, target in zip(pairs, targets, strict=True):
-        strangers = {word: tokenizer.size + i for i, word in enumerate(vocabularies.strangers(pair.source))}
-        words = vocabularies.source.spell(pair.source)
+        words = vocabularies.source.spell(pair.source)[:source_room]
+        strangers = {
+            word: tokenizer.size + i
+            for i, word in enumerate(vocabularies.strangers(pair.source))
+            if word in words
+        }
         copies.append([strangers[word] if (id := tokenizer.id_of(word)) is None else id for word in words])
         words = tokenizer.spell(pair.target)
         copied_targets.append([strangers.get(word, id) for word, id in zip(words, target, strict=True)])

@@ -24,7 +24,7 @@ from attnlab.data.vocabularies import Vocabularies
 
 log = logging.getLogger(__name__)
 
-FORM = 1
+FORM = 2
 """Of an entry; another number when `encode`, how `attnlab.data.code` cuts, or what is kept changes."""
 DIGESTS = "digests.json"
 
@@ -56,7 +56,7 @@ def _key(pairs: Sequence[Pair], vocabularies: Vocabularies, settings: dict[str, 
     for part in (FORM, settings, [tokenizer.to_json() for tokenizer in vocabularies]):
         digest.update(json.dumps(part, sort_keys=True).encode() + b"\n")
     for pair in pairs:
-        digest.update(json.dumps((pair.source, pair.target)).encode() + b"\n")
+        digest.update(json.dumps((pair.source, pair.target, pair.alignment)).encode() + b"\n")
     return digest.hexdigest()[:32]
 
 

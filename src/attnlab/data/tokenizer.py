@@ -47,6 +47,11 @@ class Tokenizer:
         """V: the number of ids, special ones included."""
         return len(MARKS) + self._pipeline.get_vocab_size()
 
+    @property
+    def cuts_words(self) -> bool:
+        """Whether a token may be less than a word: a subword, or a character."""
+        return not isinstance(self._pipeline.model, models.WordLevel) or len(self.pieces("word")) > 1
+
     def encode(self, text: str) -> list[int]:
         """The ids of one text. Raises `UserError` at a token outside a closed vocabulary."""
         return self.encode_all([text])[0]

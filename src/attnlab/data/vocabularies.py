@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from attnlab.data.code_slots import put_back
-from attnlab.data.corpus import Pair
+from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
@@ -25,6 +25,10 @@ class Vocabularies(NamedTuple):
         """
         pieces = dict.fromkeys(self.source.spell(source))
         return [piece for piece in pieces if self.target.id_of(piece) is None]
+
+    def links(self, pair: Pair) -> Alignment | None:
+        """The pair's gold alignment; None where there is none, or tokens are less than the words it links."""
+        return None if self.source.cuts_words or self.target.cuts_words else pair.alignment
 
     def decode(self, ids: Sequence[int], source: str) -> str:
         """The text of target ids, words copied from `source` among them."""
