@@ -303,7 +303,7 @@ REFUSED = {
     "search.beam_size=0": "search.beam_size=0: give a whole number from 1 on",
     "search.beam_size=two": "search.beam_size=two: give a whole number from 1 on",
     "search.length_penalty=x": "search.length_penalty=x: give a number from 0.0 on",
-    "trainer.accelerator=tpu": "tpu",
+    "trainer.precision=17": "Precision 17 is invalid",
 }
 
 
