@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,9 +12,6 @@ from attnlab.nn.cells import CellStack, CellState
 from attnlab.nn.linear import linear
 from attnlab.nn.recurrence import Loop, Rows, Scoring, Weights
 from attnlab.types import Memory
-
-if TYPE_CHECKING:
-    from attnlab.nn.decoder import Decoder
 
 
 class DecoderState(NamedTuple):
@@ -34,6 +31,20 @@ class DecoderOutput(NamedTuple):
     weights: Tensor  # [B, T, S]
 
 
+class Decoding(Protocol):
+    """What a decoder does: read a token, or a whole target."""
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """One token [B, Q, E] for each of Q hypotheses a sentence; outputs are [B, Q, …]."""
+        ...
+
+    def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """A whole target [B, T, E]; outputs are [B, T, …]."""
+        ...
+
+
 class Reading:
     """A whole target to be read, whose tokens are found on the way: `step` as far as needed, then `finish`.
 
@@ -44,7 +55,7 @@ class Reading:
         keys: the sources'.
     """
 
-    def __init__(self, decoder: Decoder, state: DecoderState, memory: Memory, keys: Tensor) -> None:
+    def __init__(self, decoder: Decoding, state: DecoderState, memory: Memory, keys: Tensor) -> None:
         self.decoder = decoder
         self.state = state
         self.sources = memory, keys
@@ -58,8 +69,7 @@ class Reading:
 
     def finish(self, embedded: Tensor) -> DecoderOutput:
         """Read the whole target [B, T, E], its first tokens those that were read by `step`."""
-        output: DecoderOutput = self.decoder(embedded, self.state, *self.sources)
-        return output
+        return self.decoder(embedded, self.state, *self.sources)
 
 
 class ReadingByHand:

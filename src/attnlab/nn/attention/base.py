@@ -32,7 +32,7 @@ class Attention(nn.Module):
     same for every query sets `constant = True`, and may then be asked once for all positions.
 
     A variant of your own overrides `project` if it maps the memory, and `score`; `weigh` only if its weights
-    are more than normalised scores, and `forward` only if its context is more than a weighted sum. Where its
+    are more than normalised scores, and `attend` only if its context is more than a weighted sum. Where its
     scores are sums or products, `scoring` may say so, which makes training faster.
 
     What a variant's docstring says it costs is for one sentence, each query and the forward pass: operations,
@@ -51,7 +51,7 @@ class Attention(nn.Module):
     def __init_subclass__(cls, **arguments: Any) -> None:
         """What a parent says of its scores does not hold for a variant with scores of its own."""
         super().__init_subclass__(**arguments)
-        changed = {"score", "weigh", "advance", "begin", "forward"} & vars(cls).keys()
+        changed = {"score", "weigh", "advance", "begin", "attend", "forward"} & vars(cls).keys()
         if changed and "scoring" not in vars(cls):
             cls.scoring = Attention.scoring  # type: ignore[method-assign]
         if changed and "constant" not in vars(cls):
@@ -98,6 +98,11 @@ class Attention(nn.Module):
         """The state after attending with `weights` [B, Q, S]."""
         return state
 
+    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """Context [B, Q, D], weights [B, Q, S] and the new state of a query [B, Q, H]."""
+        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
+        return weighted_sum(weights, memory), weights, self.advance(state, weights)
+
     def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor, Any]:
@@ -112,27 +117,54 @@ class Attention(nn.Module):
         Returns:
             context [B, Q, D] and weights [B, Q, S] (without Q if the query had none), and the new state.
         """
-        if query.dim() == 2:
-            context, weights, state = self(query[:, None], memory, keys, state)
-            return context[:, 0], weights[:, 0], state
         state = self.begin(memory) if state is None else state
-        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
-        context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
-        return context, weights, self.advance(state, weights)
+        if query.dim() == 3:
+            return self.attend(query, memory, keys, state)
+        context, weights, state = self.attend(query[:, None], memory, keys, state)
+        return context[:, 0], weights[:, 0], state
 
 
-def make_inner(score: Callable[..., Attention], query_size: int, memory_size: int) -> Attention:
-    """A variant whose scores another puts to use.
+def weighted_sum(weights: Tensor, memory: Memory) -> Tensor:
+    """Σ_j α_j h_j: the context [B, Q, D] of weights [B, Q, S]."""
+    return torch.bmm(weights.to(memory.states.dtype), memory.states)
+
+
+class OverScores(Attention):
+    """A variant that puts the scores e of another, its inner variant, to a use of its own.
+
+    Args:
+        query_size: H.
+        memory_size: D.
+        score: makes the inner variant, from the two sizes.
+        normaliser: from scores to weights.
 
     Raises:
-        ValueError: if it is one that has state, or no scores, or does more than normalise them.
+        ValueError: if the inner variant has state, or no scores, or does more than normalise them.
     """
-    inner = score(query_size=query_size, memory_size=memory_size)
-    variant = type(inner)
-    own = variant.weigh is not Attention.weigh or variant.forward is not Attention.forward
-    if inner.stateful or variant.score is Attention.score or own:
-        raise ValueError(
-            f"the score inside another mechanism cannot be {variant.__name__}, which is more or less than "
-            "scores: use attention@attention.score=additive, dot or general"
-        )
-    return inner
+
+    def __init__(
+        self,
+        *,
+        query_size: int,
+        memory_size: int,
+        score: Callable[..., Attention],
+        normaliser: Normaliser = SOFTMAX,
+    ) -> None:
+        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+        self.inner = score(query_size=query_size, memory_size=memory_size)
+        variant = type(self.inner)
+        shared = (variant.weigh, variant.attend, variant.forward)
+        plain = shared == (Attention.weigh, Attention.attend, Attention.forward)
+        if self.inner.stateful or variant.score is Attention.score or not plain:
+            raise ValueError(
+                f"the score inside another mechanism cannot be {variant.__name__}, which is more or less "
+                "than scores: use attention@attention.score=additive, dot or general"
+            )
+
+    def project(self, memory: Memory) -> Tensor:
+        """The inner variant's keys."""
+        return self.inner.project(memory)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        """The inner variant's scores: [B, Q, S]."""
+        return self.inner.score(query, keys, None)

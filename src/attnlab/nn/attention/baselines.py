@@ -25,15 +25,9 @@ class NoAttention(Attention):
         """0."""
         return 0
 
-    def forward(
-        self,
-        query: Tensor,
-        memory: Memory,
-        keys: Tensor,
-        state: Any = None,
-    ) -> tuple[Tensor, Tensor, Any]:
-        """Context [..., 0] and weights [..., S] of zeros."""
-        weights = memory.states.new_zeros(*query.shape[:-1], memory.states.size(1))
+    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """Context [B, Q, 0] and weights [B, Q, S] of zeros."""
+        weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return query[..., :0], weights, state
 
 
@@ -69,12 +63,7 @@ class Final(Attention):
         rows = torch.arange(len(last), device=last.device)
         return memory.states[rows, last][:, None]  # [B, 1, D]
 
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
-    ) -> tuple[Tensor, Tensor, Any]:
+    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Context [B, Q, D], weights [B, Q, S] of zeros."""
-        if query.dim() == 2:
-            context, weights, state = self(query[:, None], memory, keys, state)
-            return context[:, 0], weights[:, 0], state
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return keys.expand(-1, query.size(1), -1), weights, state

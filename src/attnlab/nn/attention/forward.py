@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.attention.base import Attention, make_inner
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.attention.base import OverScores
+from attnlab.nn.attention.normalisers import widened
 from attnlab.types import Memory
 
 TINY = 1e-30
 """A position that less weight than this can come to is out of reach; its inverse is finite in fp32, too."""
 
 
-class Forward(Attention):
+class Forward(OverScores):
     """α_ij ∝ (α_{i-1,j} + α_{i-1,j-1}) y_ij: Zhang, Ling & Dai 2018 (arXiv 1807.06736), algorithm 1.
 
     y = softmax(e), of the scores of any other variant. Of all paths through the sentence only those count
@@ -42,30 +40,11 @@ class Forward(Attention):
 
     stateful = True
 
-    def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        score: Callable[..., Attention],
-        normaliser: Normaliser = SOFTMAX,
-    ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.inner = make_inner(score, query_size, memory_size)
-
-    def project(self, memory: Memory) -> Tensor:
-        """The inner variant's keys."""
-        return self.inner.project(memory)
-
     def begin(self, memory: Memory) -> Tensor:
         """All on the first position: [B, 1, S]."""
         head = widened(memory.states.new_zeros(memory.mask.shape))[:, None]  # [B, 1, S]
         head[..., 0] = 1
         return head
-
-    def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
-        """The inner variant's scores: [B, Q, S]."""
-        return self.inner.score(query, keys, None)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> Tensor:
         """[B, Q, S]."""

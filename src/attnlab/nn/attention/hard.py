@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.attention.base import Attention, make_inner
+from attnlab.nn.attention.base import Attention, OverScores
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
 
 
-class Hard(Attention):
+class Hard(OverScores):
     """One position, drawn in training and the best in evaluation, by the scores of another mechanism.
 
     ::
@@ -51,19 +51,10 @@ class Hard(Attention):
         temperature: float = 1.0,
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.inner = make_inner(score, query_size, memory_size)
+        super().__init__(query_size=query_size, memory_size=memory_size, score=score, normaliser=normaliser)
         if temperature <= 0:
             raise ValueError(f"attention.temperature must be above 0, not {temperature}")
         self.temperature = temperature
-
-    def project(self, memory: Memory) -> Tensor:
-        """The inner mechanism's keys."""
-        return self.inner.project(memory)
-
-    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """The inner mechanism's scores [B, Q, S]."""
-        return self.inner.score(query, keys, state)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
         """One-hot weights [B, Q, S]."""

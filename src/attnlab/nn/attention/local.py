@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, make_inner
+from attnlab.nn.attention.base import Attention, OverScores
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
 
 
-class Windowed(Attention):
+class Windowed(OverScores):
     """α = softmax of a score of another variant, over the real positions within D of a centre p.
 
     Where no real position is, all weights are 0. The scores of all positions are computed and those outside
@@ -41,19 +41,10 @@ class Windowed(Attention):
         score: Callable[..., Attention] = General,
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+        super().__init__(query_size=query_size, memory_size=memory_size, score=score, normaliser=normaliser)
         if window < self.smallest:
             raise ValueError(f"attention.window must be {self.smallest} or more, not {window}")
         self.window = window
-        self.inner = make_inner(score, query_size, memory_size)
-
-    def project(self, memory: Memory) -> Tensor:
-        """The inner variant's keys."""
-        return self.inner.project(memory)
-
-    def score(self, query: Tensor, keys: Tensor, state: Tensor | None) -> Tensor:
-        """The inner variant's scores: [B, Q, S]."""
-        return self.inner.score(query, keys, None)
 
     def within(self, query: Tensor, memory: Memory, keys: Tensor, offsets: Tensor) -> Tensor:
         """The normalised scores [B, Q, S] of the positions j with |j - p| ≤ D, given j - p [B, Q, S]."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.base import Attention, weighted_sum
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
 
@@ -81,18 +81,13 @@ class Mixture(Attention):
         """The mass of each position, padding or not: [B, Q, S]."""
         return self._place(query, keys.size(1), state)[0]
 
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor | None = None
+    def attend(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attend; the new state is where the centres have come to."""
-        if query.dim() == 2:
-            context, weights, state = self(query[:, None], memory, keys, state)
-            return context[:, 0], weights[:, 0], state
-        state = self.begin(memory) if state is None else state
+        """As in `Attention`; the new state is where the centres have come to."""
         masses, centres = self._place(query, memory.mask.size(1), state)
         weights = masses * memory.mask[:, None]  # [B, Q, S]
-        context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
-        return context, weights, centres
+        return weighted_sum(weights, memory), weights, centres
 
     def _place(self, query: Tensor, positions: int, state: Tensor) -> tuple[Tensor, Tensor]:
         """The mass of each position [B, Q, S], and the new centres [B, Q, K]."""

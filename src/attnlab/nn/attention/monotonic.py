@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.additive import Additive
+from attnlab.nn.attention.base import weighted_sum
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
 
@@ -159,19 +160,12 @@ class MoChA(Monotonic):
         """The head's energies [B, Q, S]."""
         return super().score(query, keys.chunk(2, dim=-1)[0], state)
 
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
-    ) -> tuple[Tensor, Tensor, Any]:
-        """Attend; the new state is where the head stopped."""
-        if query.dim() == 2:
-            context, weights, state = self(query[:, None], memory, keys, state)
-            return context[:, 0], weights[:, 0], state
-        state = self.begin(memory) if state is None else state
+    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """As in `Attention`; the new state is where the head stopped."""
         heads = self.weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
         weights = self._spread(heads, scores, memory.mask[:, None])  # [B, Q, S]
-        context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
-        return context, weights, heads
+        return weighted_sum(weights, memory), weights, heads
 
     def _spread(self, heads: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Share out each position's head [B, Q, S] over the window that ends there."""

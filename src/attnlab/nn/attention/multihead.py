@@ -88,14 +88,13 @@ class MultiHead(Attention):
         """The state of each head."""
         return tuple(head.begin(memory) for head in self.heads)
 
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...] | None = None
+    def attend(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
     ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-        """Attend with each head: context [B, Q, D], mean weights [B, Q, S], the heads' states."""
+        """With each head: context [B, Q, D], mean weights [B, Q, S], the heads' states."""
         queries = self.query(query).split(self.width, dim=-1)  # N times [B, Q, A / N]
-        states = (None,) * len(queries) if state is None else state
         found = []
-        for head, part, own, before in zip(self.heads, queries, keys.unbind(2), states, strict=True):
+        for head, part, own, before in zip(self.heads, queries, keys.unbind(2), state, strict=True):
             scored, values = own[..., : -self.width], own[..., -self.width :]  # [B, S, K], [B, S, A / N]
             found.append(head(part, Memory(values, memory.mask), scored, before))
         contexts, weights, after = zip(*found, strict=True)

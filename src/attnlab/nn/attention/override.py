@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.base import Attention, weighted_sum
 from attnlab.nn.attention.hard import largest
 from attnlab.nn.attention.multihead import MultiHead
 from attnlab.nn.attention.normalisers import widened
@@ -95,18 +95,13 @@ class Override(Attention):
             held = torch.full_like(widened(memory.states[..., 0]), torch.nan)[:, None]
         return OverrideState(self.inner.begin(memory), held)
 
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
-    ) -> tuple[Tensor, Tensor, Any]:
-        """Attend with weights other than the inner mechanism's: context [B, Q, D], weights [B, Q, S]."""
-        if query.dim() == 2:
-            context, weights, state = self(query[:, None], memory, keys, state)
-            return context[:, 0], weights[:, 0], state
-        before = self.begin(memory) if state is None else state
-        _, weights, after = self.inner(query, memory, keys, before.inner)  # [B, Q, S]
-        weights, held = self._replace(weights, memory.mask[:, None], before.held)
-        context = torch.bmm(weights.to(memory.states.dtype), memory.states)  # [B, Q, D]
-        return context, weights, OverrideState(after, held)
+    def attend(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: OverrideState
+    ) -> tuple[Tensor, Tensor, OverrideState]:
+        """With weights other than the inner mechanism's: context [B, Q, D], weights [B, Q, S]."""
+        _, weights, after = self.inner(query, memory, keys, state.inner)  # [B, Q, S]
+        weights, held = self._replace(weights, memory.mask[:, None], state.held)
+        return weighted_sum(weights, memory), weights, OverrideState(after, held)
 
     def _replace(self, weights: Tensor, mask: Tensor, held: Any) -> tuple[Tensor, Tensor | None]:
         """The new weights [B, Q, S], and what to hold on to; the mask is [B, 1, S]."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, make_inner
+from attnlab.nn.attention.base import Attention, OverScores
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
 from attnlab.types import Memory
@@ -25,7 +25,7 @@ class Head(NamedTuple):
     begun: Tensor  # [B, Q, 1] bool
 
 
-class Shift(Attention):
+class Shift(OverScores):
     """The addressing of the Neural Turing Machine: Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), 3.3.
 
     ::
@@ -67,21 +67,12 @@ class Shift(Attention):
         score: Callable[..., Attention] = General,
         normaliser: Normaliser = SOFTMAX,
     ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+        super().__init__(query_size=query_size, memory_size=memory_size, score=score, normaliser=normaliser)
         self.reach = reach
-        self.inner = make_inner(score, query_size, memory_size)
         self.start = nn.Parameter(torch.zeros(3))  # softmax: the shares of the first, the last, the content
         self.gate = nn.Linear(query_size, 1)
         self.moves = nn.Linear(query_size, 2 * reach + 1)
         self.sharpness = nn.Linear(query_size, 1)
-
-    def project(self, memory: Memory) -> Tensor:
-        """The inner variant's keys."""
-        return self.inner.project(memory)
-
-    def score(self, query: Tensor, keys: Tensor, state: Head) -> Tensor:
-        """The inner variant's scores: [B, Q, S]."""
-        return self.inner.score(query, keys, None)
 
     def begin(self, memory: Memory) -> Head:
         """a_1 δ_first + a_2 δ_last: [B, 1, S]."""
