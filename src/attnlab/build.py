@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -36,6 +35,7 @@ from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs import Run
+from attnlab.settings import check_numbers
 from attnlab.tracking import MetricsFile
 
 WRONG = (TypeError, ValueError, MisconfigurationException)
@@ -60,40 +60,6 @@ def construct(node: Any, /, **arguments: Any) -> Any:
         raise
     except WRONG as error:
         raise UserError(f"{node.get('_target_', node)}: {error}") from error
-
-
-def check_numbers(config: DictConfig) -> None:
-    """Demand that settings which are plain numbers make sense; the others are checked by what they make.
-
-    Raises:
-        UserError: at the first that does not.
-    """
-    for key, least, most in NUMBERS:
-        value = OmegaConf.select(config, key)
-        whole = isinstance(least, int)
-        right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if value is not None and not (right and least <= value <= most):
-            kind = "a whole number" if whole else "a number"
-            up = f"from {least} on" if math.isinf(most) else f"from {least} to {most}"
-            raise UserError(f"{key}={value}: give {kind} {up}")
-
-
-NUMBERS: tuple[tuple[str, float, float], ...] = (
-    ("seed", 0, 2**32 - 1),
-    ("embedding.size", 1, math.inf),
-    ("encoder.size", 1, math.inf),
-    ("encoder.layers", 1, math.inf),
-    ("decoder.size", 1, math.inf),
-    ("decoder.layers", 1, math.inf),
-    ("attention_size", 1, math.inf),
-    ("loss.label_smoothing", 0.0, 1.0),
-    ("loss.coverage", 0.0, math.inf),
-    ("search.beam_size", 1, math.inf),
-    ("search.max_length", 1, math.inf),
-    ("search.length_penalty", 0.0, math.inf),
-    ("search.coverage_penalty", 0.0, math.inf),
-)
-"""Settings with the least and the most they may be; where the least is a whole number, so are they."""
 
 
 def build_corpus(config: DictConfig) -> Corpus:

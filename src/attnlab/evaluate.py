@@ -22,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.metrics.scores import OUT_OF_100, LengthScores, by_length, signatures
 from attnlab.module import Seq2SeqModule, Split
 from attnlab.runs import locate, write_atomically
+from attnlab.settings import check_numbers
 
 CHANGEABLE = ("attention_override", "batching", "data", "paths", "search", "seed", "trainer")
 """The settings and groups that make a difference to a network that is trained already …"""
@@ -42,7 +43,7 @@ def main(words: list[str]) -> int:
     config, vocabularies, network = build.restore_networks([path for _, path in located])
     trained, config = config, apply_overrides(config, settings)
     _refuse_what_was_trained(settings)
-    build.check_numbers(config)
+    check_numbers(config)
 
     corpus = build.build_corpus(config)
     split: Split = options.split or ("test" if corpus.test else "val")
