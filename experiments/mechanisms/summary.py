@@ -1,7 +1,7 @@
 """Make this folder's results.csv and figures of trained and evaluated runs, and print its tables.
 
-python summary.py OUTPUTS: the folder that holds the runs of `mechanisms`, `mechanisms_copy`, `normalisers`
-and `orders`. What a step costs is read from costs.csv, which cost.py makes.
+python summary.py OUTPUTS: the folder that holds the runs of `mechanisms`, `mechanisms_copy` and
+`normalisers`. What a step costs is read from costs.csv, which cost.py makes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ TITLES = {
     "mechanisms": "To reverse",
     "mechanisms_copy": "To copy",
     "normalisers": "To reverse, with other normalisers of additive scores",
-    "orders": "To reverse, in other orders, with additive attention",
 }
 
 
