@@ -29,8 +29,9 @@ class Mixture(Attention):
 
     The paper weighs a position by the density at j itself, which exceeds 1 where a bell is narrow; the mass
     around j is nearly the same number, and sums to at most 1: to less where a bell reaches beyond the
-    sentence's ends. What the memory holds is not looked at, and no length is in it. Positions count from the
-    memory's first, so padding comes last, as in every sentence.
+    sentence's ends. A bell never goes back, but the shares may pass to another that stands further left. What
+    the memory holds is not looked at, and no length is in it. Positions count from the memory's first, so
+    padding comes last, as in every sentence.
 
     Costs 2·H·A + 6·A·K + 6·S·K operations and A + 3·S·K numbers; no keys. State: the centres μ [B, Q, K].
 
