@@ -72,7 +72,7 @@ def table(told: dict[str, Points]) -> Table:
             Cell(name),
             Cell(str(len(scores[""]))),
             Cell(f"{fmean(scores['']):.1f}"),
-            *(Cell(f"{-drop(scores, how):+.1f}") for how in INTERVENTIONS),
+            *(Cell(f"{round(-drop(scores, how), 1) + 0.0:+.1f}") for how in INTERVENTIONS),  # no -0.0
         ]
         for name, scores in told.items()
     ]
