@@ -76,7 +76,10 @@ class Override(Attention):
             query_size=inner.query_size, memory_size=inner.memory_size, normaliser=inner.normaliser
         )
         if type(inner).score is Attention.score:
-            raise ValueError(f"{type(inner).__name__} has no weights for attention_override to replace")
+            raise ValueError(
+                f"{type(inner).__name__} has no weights for attention_override to replace: give a run that "
+                "has some, as with attention=additive"
+            )
         self.inner = inner
         self.how = how
         self.seed = seed
