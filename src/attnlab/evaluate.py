@@ -150,13 +150,16 @@ def _summary(scores: dict[str, float], overridden: dict[str, dict[str, float]], 
             f"{_plain(others[name])}\n{_plain(value - others[name], '+')}" if name in others else "–"
             for others in overridden.values()  # weights of 0 have no scores
         ]
-        table.add_row(name, _plain(value), *cells)
+        label = name.removeprefix("val/").removeprefix("test/")  # the title says which
+        table.add_row(label.replace("/", " ").replace("_", " "), _plain(value), *cells)
     return table
 
 
 def _plain(score: float, sign: str = "") -> str:
-    """Four decimals, but for a perplexity beyond all bounds."""
-    return f"{score:{sign}.4f}" if abs(score) < 1e4 else f"{score:{sign}.2e}"
+    """In nine characters at the most: a perplexity may be beyond all bounds."""
+    if abs(score) < 10:
+        return f"{score:{sign}.4f}"
+    return f"{score:{sign}.2f}" if abs(score) < 1e4 else f"{score:{sign}.2e}"
 
 
 def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
