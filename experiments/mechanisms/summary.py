@@ -1,7 +1,7 @@
 """Make this folder's results.csv and figures of trained and evaluated runs, and print its tables.
 
-python summary.py OUTPUTS: the folder that holds the runs of `mechanisms`, `mechanisms_copy` and
-`normalisers`. What a step costs is read from costs.csv, which cost.py makes.
+python summary.py OUTPUTS: the folder that holds the runs of `mechanisms`, `mechanisms_longer`,
+`mechanisms_copy` and `normalisers`. What a step costs is read from costs.csv, which cost.py makes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}
 ALIGNED = "test/attention/alignment_accuracy"
 TITLES = {
     "mechanisms": "To reverse",
+    "mechanisms_longer": "To reverse, trained for 20 epochs",
     "mechanisms_copy": "To copy",
     "normalisers": "To reverse, with other normalisers of additive scores",
 }
