@@ -118,7 +118,7 @@ def draw(study: Study, families: dict[str, str], costs: Costs) -> Figure:
             mark(axes, name, families[name], ratio, [100 * (1 - run.scores[metric]) for run in runs])
         axes.set(xlabel="time a training step at length 50, additive = 1", ylabel=label, yscale="log")
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.margins(x=0.17, y=0.12)
+        axes.margins(x=0.27, y=0.12)
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -137,9 +137,14 @@ def mark(axes: Axes, name: str, family: str, ratio: float, wrong: list[float]) -
     mean = fmean(wrong)
     spread = [[mean - min(wrong)], [max(wrong) - mean]]
     axes.errorbar(ratio, mean, yerr=spread, fmt=shape, color=colour, capsize=2.5)
-    below = name == "additive"  # it stands beside concat, the same function
+    # where the label does not lie on a neighbour's, nor outside
+    (x, y), side = {
+        "additive": ((6, -11), "left"),
+        "general": ((-6, -4), "right"),
+        "multihead": ((-6, -4), "right"),
+    }.get(name, ((6, 4), "left"))
     axes.annotate(
-        name, (ratio, mean), xytext=(6, -11 if below else 4), textcoords="offset points", fontsize=9
+        name, (ratio, mean), xytext=(x, y), textcoords="offset points", horizontalalignment=side, fontsize=9
     )
 
 
