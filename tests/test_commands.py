@@ -376,6 +376,7 @@ WRONG = {
     ),
     "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
     "a home that nobody has": (["evaluate", "~search.beam_size"], 1, "~search.beam_size does not exist"),
+    "the same with a value": (["evaluate", "~search.beam_size=3"], 1, "there is no RUN to score"),
     "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "options, such as --beam 5"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
     "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number from 1 on"),

@@ -232,6 +232,17 @@ def test_a_pointer_needs_something_to_copy(composed: Callable[..., DictConfig]) 
         build_all(composed(*TINY, *SYNTHETIC, "readout=pointer_generator", "batching.copying=false"))
 
 
+def test_alignments_of_words_ask_for_tokens_that_are_words(
+    composed: Callable[..., DictConfig], parallel: Path, tmp_path: Path
+) -> None:
+    links = tmp_path / "links.txt"
+    links.write_text("0-0 1-1\n" * 12)
+    words = (*TINY, "data=pairs", f"data.path={parallel}", f"data.alignments_path={links}")
+    build_all(composed(*words, "tokenizer=whitespace"))
+    with pytest.raises(UserError, match=r"links words, .* use tokenizer=whitespace or words"):
+        build_all(composed(*words, "tokenizer=characters"))
+
+
 def test_the_identity_leaves_out_where_things_go(composed: Callable[..., DictConfig]) -> None:
     same = identify(composed())
     assert identify(composed("logger=none", "force=true")) == same

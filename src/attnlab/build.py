@@ -86,7 +86,16 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
 
 
 def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
-    """Batches of every split."""
+    """Batches of every split.
+
+    Raises:
+        UserError: if gold alignments are given for tokens that are less than words.
+    """
+    if config.data.get("alignments_path") and any(side.cuts_words for side in vocabularies):
+        raise UserError(
+            f"data.alignments_path={config.data.alignments_path} links words, and a tokenizer here cuts them "
+            "into pieces: use tokenizer=whitespace or words"
+        )
     data: Seq2SeqData = construct(
         {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
         corpus=corpus,

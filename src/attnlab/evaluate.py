@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_intermixed_args(words)
     build.quieten_lightning()
-    settings = [word for word in options.words if "=" in word and not Path(word).expanduser().exists()]
+    settings = [word for word in options.words if "=" in word and not Path(word).exists()]
     located = [locate(word) for word in options.words if word not in settings]
     if not located:
         raise UserError("there is no RUN to score: give a run directory or a checkpoint file")
