@@ -16,8 +16,8 @@ import sys
 import warnings
 from pathlib import Path
 
-import attnlab.train  # noqa: F401  imported before the forks, to be imported once
-from attnlab import worker
+import attnlab.cli.recipe  # noqa: F401  imported before the forks, to be imported once
+from attnlab.cli import worker
 
 CHANGES = ("open", "os.rename", "os.truncate", "os.remove")
 

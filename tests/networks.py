@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab.benchmark.stepwise import stepwise as stepwise
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
-from attnlab.nn.decoder import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
+from attnlab.nn.decoders.recurrent import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoder import Encoder
+from attnlab.nn.encoders.recurrent import Encoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.nn.stepwise import stepwise as stepwise
 from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
 
 SOURCE_WORDS, TARGET_WORDS = 23, 19

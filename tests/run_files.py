@@ -9,8 +9,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from attnlab.report.collect import RunRecord, Study
-from attnlab.runs import Run, identify
+from attnlab.analysis.collect import RunRecord, Study
+from attnlab.runs.directory import Run, identify
 
 Sentence = tuple[str, str, str]
 """Source, reference, hypothesis."""
@@ -46,7 +46,7 @@ def write_run(
         "seed": seed,
         "force": False,
         "paths": {"output": str(output), "cache": "cache"},
-        "data": {"_target_": "attnlab.data.synthetic.reverse", "cache": "cache", "seed": 0},
+        "data": {"_target_": "attnlab.data.datasets.synthetic.reverse", "cache": "cache", "seed": 0},
         "logger": {},
         **settings,
     }

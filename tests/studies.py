@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab import attended
-from attnlab.attended import Attended
-from attnlab.runs import Run
+from attnlab.runs import attention_records
+from attnlab.runs.attention_records import Attended
+from attnlab.runs.directory import Run
 from run_files import write_run
 
 Text = tuple[str, str]
@@ -50,10 +50,10 @@ def make_run(
     looks = []
     for index, (source, _, output) in enumerate(sentences):
         read, said = source.split(" "), [*output.split(" "), "<eos>"]
-        packed = attended.pack(slanting(len(said), len(read))) if weights else None
+        packed = attention_records.pack(slanting(len(said), len(read))) if weights else None
         gold = [[place, place] for place in range(min(len(said) - 1, len(read)))] if weights else None
         looks.append(Attended(index, read, said, packed, gold))
-    attended.write(run.attention, looks)
+    attention_records.write(run.attention, looks)
     return run
 
 

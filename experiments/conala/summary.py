@@ -9,9 +9,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.analysis.collect import Study, collect
+from attnlab.analysis.statistics import Estimate, compare, estimate
 from attnlab.report import figures, tables
-from attnlab.report.collect import Study, collect
-from attnlab.report.statistics import Estimate, compare, estimate
 from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 

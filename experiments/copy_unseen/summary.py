@@ -9,9 +9,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.analysis.collect import collect
+from attnlab.analysis.statistics import compare
 from attnlab.report import tables
-from attnlab.report.collect import collect
-from attnlab.report.statistics import compare
 from attnlab.report.tables import escape_markdown
 
 

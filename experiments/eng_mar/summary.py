@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.analysis.collect import RunRecord, collect
+from attnlab.analysis.statistics import compare
 from attnlab.report import tables
-from attnlab.report.collect import RunRecord, collect
-from attnlab.report.statistics import compare
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
 HERE = Path(__file__).parent

@@ -14,9 +14,9 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.figures import save
+from attnlab.analysis.collect import RunRecord, collect
 from attnlab.nn.attention.override import INTERVENTIONS
-from attnlab.report.collect import RunRecord, collect
+from attnlab.plotting.figures import save
 from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent

@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from attnlab import build, timing
-from attnlab.compose import compose_run
-from attnlab.nn.flops import useful_flops
+from attnlab.benchmark import timing
+from attnlab.benchmark.flops import useful_flops
+from attnlab.config import build
+from attnlab.config.compose import compose_run
 
 HERE = Path(__file__).parent
 MECHANISMS = sorted(path.stem for path in (HERE.parents[1] / "conf" / "attention").glob("*.yaml"))

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from attnlab.figures import COLOURS, save
-from attnlab.report.collect import RunRecord, collect
+from attnlab.analysis.collect import RunRecord, collect
+from attnlab.plotting.figures import COLOURS, save
 from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent

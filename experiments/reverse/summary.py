@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.analysis.collect import RunRecord, Study, collect
+from attnlab.analysis.statistics import compare, estimate
 from attnlab.report import figures, tables
-from attnlab.report.collect import RunRecord, Study, collect
-from attnlab.report.statistics import compare, estimate
 from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 

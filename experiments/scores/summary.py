@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.figures import COLOURS, save
+from attnlab.analysis.collect import RunRecord, Study
+from attnlab.analysis.statistics import Estimate, compare, estimate
+from attnlab.plotting.figures import COLOURS, save
 from attnlab.report import tables
-from attnlab.report.collect import RunRecord, Study
-from attnlab.report.statistics import Estimate, compare, estimate
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
 HERE = Path(__file__).parent

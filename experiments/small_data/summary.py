@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from attnlab.analysis.collect import Study, collect
+from attnlab.analysis.statistics import Comparison, compare
 from attnlab.report import figures, tables
-from attnlab.report.collect import Study, collect
-from attnlab.report.statistics import Comparison, compare
 from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, escape_markdown
 

@@ -19,10 +19,11 @@ from unittest.mock import patch
 
 import torch
 
-from attnlab import build, timing
-from attnlab.compose import compose_run
+from attnlab.benchmark import timing
+from attnlab.config import build
+from attnlab.config.compose import compose_run
+from attnlab.decoding.search import beam, greedy
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.search import beam, greedy
 from attnlab.types import EOS, Batch
 
 

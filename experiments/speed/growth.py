@@ -13,8 +13,10 @@ from statistics import median
 
 from telling import write
 
-from attnlab import build, figures, timing
-from attnlab.compose import compose_run
+from attnlab.benchmark import timing
+from attnlab.config import build
+from attnlab.config.compose import compose_run
+from attnlab.plotting import figures
 
 FIXED = 50
 """The length that stays, in tokens, while the other side grows."""

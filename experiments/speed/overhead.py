@@ -18,10 +18,11 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer, seed_everything
 
-from attnlab import build, timing
-from attnlab.compose import compose_run
-from attnlab.runs import prepare
-from attnlab.tracking import MetricsFile, finish_wandb
+from attnlab.benchmark import timing
+from attnlab.config import build
+from attnlab.config.compose import compose_run
+from attnlab.runs.directory import prepare
+from attnlab.training.loggers import MetricsFile, finish_wandb
 from attnlab.types import Batch
 
 

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from peers import STEPS
 
-from attnlab import build, timing
-from attnlab.compose import compose_run
+from attnlab.benchmark import timing
+from attnlab.config import build
+from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.tokenizers import symbols
-from attnlab.data.vocabularies import Vocabularies
-from attnlab.search import beam, greedy
+from attnlab.data.tokenization.training import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.search import beam, greedy
 from attnlab.types import EOS, Batch
 
 

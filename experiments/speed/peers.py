@@ -23,8 +23,8 @@ from statistics import median
 import numpy as np
 from telling import tell
 
-from attnlab import build
-from attnlab.compose import compose_run
+from attnlab.config import build
+from attnlab.config.compose import compose_run
 from attnlab.types import Batch
 
 HERE = Path(__file__).parent

@@ -15,8 +15,9 @@ from statistics import median
 
 import torch
 
-from attnlab import build, timing
-from attnlab.compose import compose_run
+from attnlab.benchmark import timing
+from attnlab.config import build
+from attnlab.config.compose import compose_run
 
 
 def main() -> None:

@@ -22,9 +22,10 @@ from telling import tell
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnlab import build, timing
-from attnlab.compose import compose_run
-from attnlab.nn.flops import useful_flops
+from attnlab.benchmark import timing
+from attnlab.benchmark.flops import useful_flops
+from attnlab.config import build
+from attnlab.config.compose import compose_run
 from attnlab.types import PAD, Batch
 
 

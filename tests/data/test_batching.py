@@ -18,8 +18,8 @@ from attnlab.data.batching import (
     encode,
 )
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import bpe, characters, symbols, whitespace, words
-from attnlab.data.vocabularies import Vocabularies, train_vocabularies
+from attnlab.data.tokenization.training import bpe, characters, symbols, whitespace, words
+from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
 

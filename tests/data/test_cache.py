@@ -16,8 +16,8 @@ from attnlab.data import cache
 from attnlab.data.batching import Examples, encode
 from attnlab.data.cache import encode_once
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import whitespace
-from attnlab.data.vocabularies import Vocabularies, train_vocabularies
+from attnlab.data.tokenization.training import whitespace
+from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 
 PAIRS = [Pair("a b c", "c b a"), Pair("b", "b b é"), Pair("c\nd", "d")]

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.tokenizers import symbols
-from attnlab.data.vocabularies import Vocabularies
+from attnlab.data.tokenization.training import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, SOS, Batch
 

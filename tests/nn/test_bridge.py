@@ -8,7 +8,7 @@ import torch
 
 from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoder import Encoder
+from attnlab.nn.encoders.recurrent import Encoder
 from attnlab.types import Memory
 from networks import make_batch
 

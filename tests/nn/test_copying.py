@@ -7,11 +7,11 @@ import torch
 
 from attnlab.data.batching import encode
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenizers import python, whitespace, words
-from attnlab.data.vocabularies import Vocabularies
-from attnlab.nn.reading import DecoderOutput
+from attnlab.data.tokenization.training import python, whitespace, words
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.search import beam, greedy
+from attnlab.nn.decoders.unroll import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
-from attnlab.search import beam, greedy
 from attnlab.types import EOS, SOS, UNK
 from networks import make_network
 

@@ -16,9 +16,9 @@ from torch.nn.utils import parameters_to_vector
 
 from attnlab.nn.attention import Additive, Attention, NoAttention
 from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
-from attnlab.nn.decoder import BahdanauDecoder
+from attnlab.nn.decoders.recurrent import BahdanauDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoder import Encoder
+from attnlab.nn.encoders.recurrent import Encoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Memory

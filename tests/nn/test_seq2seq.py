@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
-from attnlab.search import greedy
 from attnlab.types import PAD, Batch
 from networks import (
     ATTENTIONS,

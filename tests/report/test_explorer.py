@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.analysis.collect import collect
 from attnlab.report import explorer
-from attnlab.report.collect import collect
 from attnlab.report.explorer import Output, Sentence, as_plain, disagreement, gather
 from studies import make_run
 

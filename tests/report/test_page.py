@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlab import attended
+from attnlab.analysis.collect import Study, collect
+from attnlab.analysis.statistics import compare
 from attnlab.report import figures, page, tables
-from attnlab.report.collect import Study, collect
 from attnlab.report.explorer import Output, Sentence
-from attnlab.report.statistics import compare
 from attnlab.report.styles import styles
+from attnlab.runs import attention_records
 from browser import Page, browser
 from studies import make_run, slanting
 
@@ -73,7 +73,7 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
     """A page of sentences whose output is the source, each token looking at its own and one more."""
     sentences = []
     for source in sources:
-        weights = attended.pack(slanting(len(source) + 1, len(source)))
+        weights = attention_records.pack(slanting(len(source) + 1, len(source)))
         output = Output(" ".join(source), [*source, "<eos>"], source, weights, -1.5)
         sentences.append(Sentence(" ".join(source), None, [output]))
     page.write_sentences(sentences, ["additive"], "Attention", path)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.cli import report
 from attnlab.errors import UserError
-from attnlab.report import command
 from commands import attnlab
 from run_files import write_run
 
@@ -36,7 +36,7 @@ def test_a_study_is_told_in_the_terminal_and_as_files(tmp_path: Path) -> None:
 
 def test_the_page_lies_in_the_study_unless_told_otherwise(tmp_path: Path) -> None:
     write_study(tmp_path)
-    assert command.main([str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
+    assert report.main([str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
     assert (tmp_path / "reverse" / "results.csv").is_file()
     assert (tmp_path / "reverse" / "tables" / "scores.md").read_text().startswith("| variant | seeds | loss")
 
@@ -55,13 +55,13 @@ def test_the_page_lies_in_the_study_unless_told_otherwise(tmp_path: Path) -> Non
 def test_a_mistake_is_told_with_its_mend(tmp_path: Path, words: list[str], told: str) -> None:
     write_study(tmp_path)
     with pytest.raises(UserError, match=f"^{told}"):
-        command.main([str(tmp_path), *words])
+        report.main([str(tmp_path), *words])
     assert not list(tmp_path.rglob("tables"))
 
 
 def test_a_study_that_has_only_begun_is_told_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, status="running")
-    assert command.main([str(tmp_path)]) == 0
+    assert report.main([str(tmp_path)]) == 0
     assert "not finished: additive seed 0, running" in capsys.readouterr().out
 
 
@@ -72,4 +72,4 @@ def test_a_dashboard_without_a_key_is_said_in_one_line(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     with pytest.raises(UserError, match=r"no dashboard: .*wandb login"):
-        command.main([str(tmp_path), "--wandb"])
+        report.main([str(tmp_path), "--wandb"])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from attnlab.figures import COLOURS
+from attnlab.analysis.collect import Study, collect
+from attnlab.plotting.figures import COLOURS
 from attnlab.report import figures, svg
-from attnlab.report.collect import Study, collect
 from attnlab.report.figures import Drawing
 from attnlab.report.styles import INK, MUTED, RULE, styles
 from studies import make_run

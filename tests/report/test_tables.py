@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from attnlab.analysis.collect import RunRecord
+from attnlab.analysis.statistics import compare
 from attnlab.report import tables
-from attnlab.report.collect import RunRecord
-from attnlab.report.statistics import compare
 from attnlab.report.tables import Cell, Column, Table, escape_latex
 from run_files import study
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from attnlab.data.corpus import Alignment, Pair
-from attnlab.data.vocabularies import Vocabularies
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from attnlab.data.batching import Examples, Sequences, encode
 from attnlab.data.corpus import Pair
-from attnlab.data.vocabularies import Vocabularies
+from attnlab.data.tokenization.vocabularies import Vocabularies
 
 log = logging.getLogger(__name__)
 
 FORM = 2
-"""Of an entry; another number when `encode`, how `attnlab.data.code` cuts, or what is kept changes."""
+"""Format version of an entry: increase it when `encode`, the Python tokenizer or the stored arrays change."""
 DIGESTS = "digests.json"
 
 

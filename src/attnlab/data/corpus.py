@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attnlab.data.code_slots import Slots
+from attnlab.data.datasets.placeholders import Slots
 from attnlab.errors import UserError
 
 Alignment = tuple[tuple[int, int], ...]

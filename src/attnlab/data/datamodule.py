@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Sampler
 from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, encode
 from attnlab.data.cache import encode_once
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.vocabularies import Vocabularies
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import Batch
 

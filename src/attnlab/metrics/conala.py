@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sacrebleu.metrics.bleu import BLEU
 
-from attnlab.data.code import parse
+from attnlab.data.tokenization.python_code import parse
 
 SIGNATURE = "BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none"
 """What `bleu` computes, in the manner of a sacreBLEU signature."""

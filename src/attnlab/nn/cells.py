@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.linear import linear
-from attnlab.nn.recurrence import advance, recur
+from attnlab.nn.fused import advance, recur
+from attnlab.nn.fused.linear import linear
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]

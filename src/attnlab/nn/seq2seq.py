@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoder import Decoder
+from attnlab.nn.decoders.recurrent import Decoder
+from attnlab.nn.decoders.unroll import DecoderState, Reading, ReadingByHand
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoder import Encoder
-from attnlab.nn.reading import DecoderState, Reading, ReadingByHand
+from attnlab.nn.encoders.recurrent import Encoder
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import Batch, Memory
 

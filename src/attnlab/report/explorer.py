@@ -10,9 +10,9 @@ from typing import Any
 
 from sacrebleu.metrics.chrf import CHRF
 
-from attnlab import attended
-from attnlab.report.collect import RunRecord, Study
-from attnlab.runs import Run
+from attnlab.analysis.collect import RunRecord, Study
+from attnlab.runs import attention_records
+from attnlab.runs.directory import Run
 
 LARGEST = 12_000_000
 """Characters that all sentences together may take of a page, which then stays under 15 MB."""
@@ -25,7 +25,7 @@ class Output:
     text: str
     tokens: list[str]  # T, "<eos>" the last
     source: list[str]  # S tokens, as this variant's tokenizer cut them
-    weights: str | None  # [T, S], packed as `attnlab.attended` has it; None of a mechanism without weights
+    weights: str | None  # [T, S], packed by `attnlab.runs.attention_records`; None without weights
     score: float | None = None  # to sort by: chrF, 0 to 100, or a search's score
     exact: bool = False  # it is the reference
     alignment: list[list[int]] | None = None  # [row, column] of each gold link; None where there is no gold
@@ -121,9 +121,9 @@ def as_plain(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], 
     return {"variants": variants, "score": score, "sentences": kept, "left_out": len(sentences) - len(kept)}
 
 
-def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[attended.Attended]]]:
+def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[attention_records.Attended]]]:
     for run in runs:
-        looks = attended.read(Run(run.directory).attention)
+        looks = attention_records.read(Run(run.directory).attention)
         if looks:
             return [(run, looks)]
     return []

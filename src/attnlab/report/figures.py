@@ -18,11 +18,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.figures import save
-from attnlab.report import measures
-from attnlab.report.collect import RunRecord, Study
-from attnlab.report.sentences import SCORES
-from attnlab.report.statistics import estimate
+from attnlab.analysis.collect import RunRecord, Study
+from attnlab.analysis.significance import SCORES
+from attnlab.analysis.statistics import estimate
+from attnlab.metrics import registry
+from attnlab.plotting.figures import save
 from attnlab.report.styles import INK, STYLE, Style
 
 Groups = Mapping[str, Sequence[RunRecord]]
@@ -96,7 +96,7 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
         axes.grid(visible=False, axis="y")
         for row, (variant, runs) in enumerate(groups.items()):
             style = styles[variant]
-            values = [measures.scale(metric) * value for value in _values(runs, metric)]
+            values = [registry.scale(metric) * value for value in _values(runs, metric)]
             if not values:
                 continue
             mean = estimate(values)
@@ -108,7 +108,7 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.set_xlabel(_axis(metric))
         yield Drawing(
-            f"scores-{measures.name(metric)}",
+            f"scores-{registry.name(metric)}",
             f"{_title(metric)} by variant",
             "Small dots are seeds, marks their mean, bars its 95 % interval.",
             figure,
@@ -118,7 +118,7 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
 
 def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
     """What was logged on the way."""
-    metrics = [f"val/{measures.name(metric)}" for metric in study.metrics[:1]]
+    metrics = [f"val/{registry.name(metric)}" for metric in study.metrics[:1]]
     wanted = {
         "train/loss_epoch": "Training loss",
         "val/loss": "Validation loss",
@@ -138,7 +138,7 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
                 axes.plot(x, mean, color=INK)
                 caption = "Over training; the same for all variants."
             else:
-                _draw_bands(axes, bands, styles, scale=measures.scale(metric))
+                _draw_bands(axes, bands, styles, scale=registry.scale(metric))
             axes.set_xlabel("step")
             axes.set_ylabel("learning rate" if metric == "lr-*" else _axis(metric))
             name = metric.replace("/", "-").strip("-*")
@@ -148,7 +148,7 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
 def _by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
     """The bottleneck figure: one vector holds a short sentence, and not a long one."""
     read = [run for runs in groups.values() for run in runs if run.predictions]
-    metric = next((name for name in study.metrics if measures.name(name) in SCORES), None)
+    metric = next((name for name in study.metrics if registry.name(name) in SCORES), None)
     if metric is None or not read:
         return
     unit, lengths = _lengths([prediction.source for run in read for prediction in run.predictions])
@@ -160,7 +160,7 @@ def _by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing
     if len(edges) < 2 or not any(bands.values()):
         return
     figure, axes = _figure()
-    _draw_bands(axes, bands, styles, scale=measures.scale(metric), marked=True)
+    _draw_bands(axes, bands, styles, scale=registry.scale(metric), marked=True)
     axes.set_xlabel(f"source length, in {unit}")
     axes.set_ylabel(_axis(metric))
     caption = "Of the test sentences of each length; the mean over seeds, from the smallest to the largest."
@@ -174,7 +174,7 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
         "parameters": ("parameters, in thousands", lambda run: _times(run.parameters, 0.001)),
     }
     for metric in study.metrics[:1]:
-        good = "down" if measures.better(metric) == "lower" else "up"
+        good = "down" if registry.better(metric) == "lower" else "up"
         for name, (label, cost) in costs.items():
             figure, axes = _figure()
             for variant, runs in groups.items():
@@ -196,7 +196,7 @@ def _draw_cost(axes: Axes, runs: Sequence[tuple[float | None, RunRecord]], metri
     known = [(cost, run) for cost, run in runs if cost is not None and _values([run], metric)]
     if not known:
         return
-    values = [measures.scale(metric) * value for value in _values([run for _, run in known], metric)]
+    values = [registry.scale(metric) * value for value in _values([run for _, run in known], metric)]
     mean = fmean(values)
     spread = [[mean - min(values)], [max(values) - mean]]
     x = fmean(cost for cost, _ in known)
@@ -259,7 +259,7 @@ def _lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
 
 def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> dict[float, float]:
     """The corpus score of the sentences in each range of lengths, by the middle of the range."""
-    score = SCORES[measures.name(metric)]
+    score = SCORES[registry.name(metric)]
     counts = score.count(
         [prediction.hypothesis for prediction in run.predictions],
         [prediction.reference for prediction in run.predictions],
@@ -270,7 +270,7 @@ def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> d
         place = (length - edges.start) // edges.step
         rows.setdefault(edges.start + place * edges.step + (edges.step - 1) / 2, []).append(row)
     words = [len(prediction.reference.split()) for prediction in run.predictions]
-    shortest = 4 if measures.name(metric).endswith("bleu") else 0  # BLEU of shorter ones is 0, right or wrong
+    shortest = 4 if registry.name(metric).endswith("bleu") else 0  # BLEU of shorter ones is 0, right or wrong
     return {
         middle: score.value(counts[chosen].sum(axis=0))
         for middle, chosen in sorted(rows.items())
@@ -288,7 +288,7 @@ def _times(value: float | None, factor: float) -> float | None:
 
 def _axis(metric: str) -> str:
     """The label of an axis: what, and in which unit."""
-    unit = measures.unit(metric)
+    unit = registry.unit(metric)
     return f"{_called(metric)}, in {unit}" if unit else _called(metric)
 
 
@@ -300,4 +300,4 @@ def _title(metric: str) -> str:
 
 def _called(metric: str) -> str:
     """What a metric is called, whichever split it is of."""
-    return measures.label(f"test/{measures.name(metric)}")
+    return registry.label(f"test/{registry.name(metric)}")

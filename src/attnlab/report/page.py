@@ -16,14 +16,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attnlab import __version__
+from attnlab.analysis.collect import Study
+from attnlab.analysis.statistics import Comparison
 from attnlab.report import explorer, svg
-from attnlab.report.collect import Study
 from attnlab.report.explorer import Sentence
 from attnlab.report.figures import Drawing
-from attnlab.report.statistics import Comparison
 from attnlab.report.styles import DASH_LENGTHS, MARKS, Style, styles
 from attnlab.report.tables import Table
-from attnlab.runs import write_atomically
+from attnlab.runs.directory import write_atomically
 
 FOLDER = Path(__file__).parent
 

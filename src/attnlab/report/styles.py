@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.figures import COLOURS, DASHES, Dash
+from attnlab.plotting.figures import COLOURS, DASHES, Dash
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
 """Matplotlib's settings for the figures of a report."""

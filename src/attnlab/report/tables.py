@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 
-from attnlab.report import measures
-from attnlab.report.collect import RunRecord, Study
-from attnlab.report.statistics import Comparison, Estimate, estimate
-from attnlab.runs import write_atomically
+from attnlab.analysis.collect import RunRecord, Study
+from attnlab.analysis.statistics import Comparison, Estimate, estimate
+from attnlab.metrics import registry
+from attnlab.runs.directory import write_atomically
 
 
 @dataclass(frozen=True)
@@ -268,17 +268,17 @@ def _latex_line(texts: Iterable[str]) -> str:
 
 
 def _heading(metric: str) -> str:
-    unit = measures.unit(metric)
-    return f"{measures.label(metric)} [{unit}]" if unit else measures.label(metric)
+    unit = registry.unit(metric)
+    return f"{registry.label(metric)} [{unit}]" if unit else registry.label(metric)
 
 
 def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
     values = [run.scores.get(metric) for run in runs]
-    return _mean(values, scale=measures.scale(metric), digits=measures.digits(metric))
+    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric))
 
 
 def _in_unit(metric: str, value: float | None) -> Cell:
-    return _number(value, scale=measures.scale(metric), digits=measures.digits(metric))
+    return _number(value, scale=registry.scale(metric), digits=registry.digits(metric))
 
 
 def _mean(values: Sequence[float | None], *, digits: int, scale: float = 1) -> Cell:

@@ -42,9 +42,9 @@ class SlotsLauncher(Launcher):
         Returns:
             For each job, in order, what its checkpoints are chosen by; None for one that failed.
         """
-        from attnlab.dispatch import Dispatch
-        from attnlab.jobs import Jobs, score
-        from attnlab.slots import find_slots
+        from attnlab.sweeps.jobs import Jobs, score
+        from attnlab.sweeps.scheduler import Dispatch
+        from attnlab.sweeps.slots import find_slots
 
         assert isinstance(self.jobs, Jobs)
         setup_globals()

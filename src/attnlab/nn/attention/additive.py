@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
-from attnlab.nn.linear import Linear, linear
-from attnlab.nn.recurrence import Scoring, sum_energies
+from attnlab.nn.fused import Scoring, sum_energies
+from attnlab.nn.fused.linear import Linear, linear
 from attnlab.types import Memory
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, Softmax
-from attnlab.nn.recurrence import Scoring
+from attnlab.nn.fused import Scoring
 from attnlab.types import Memory
 
 

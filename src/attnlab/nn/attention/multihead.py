@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
-from attnlab.nn.linear import Linear
+from attnlab.nn.fused.linear import Linear
 from attnlab.types import Memory
 
 

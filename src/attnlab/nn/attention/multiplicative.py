@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
-from attnlab.nn.linear import Linear
-from attnlab.nn.recurrence import Scoring
+from attnlab.nn.fused import Scoring
+from attnlab.nn.fused.linear import Linear
 from attnlab.types import Memory
 
 

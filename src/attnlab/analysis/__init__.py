@@ -1,0 +1,1 @@
+"""Collecting runs, statistics and significance tests."""

@@ -1,0 +1,133 @@
+"""`attnlab bench [OVERRIDE ...]`: how fast a configuration trains and decodes, beside what it could reach."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, median
+
+from hydra.errors import HydraException
+from lightning import seed_everything
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from rich.table import Table
+
+from attnlab.benchmark.timing import (
+    Loss,
+    Row,
+    Settings,
+    fast_loss,
+    measure_search,
+    measure_training,
+    plain_loss,
+    random_corpus,
+    sizes_of,
+    take_batches,
+)
+from attnlab.config import build
+from attnlab.config.compose import compose_run, explain
+from attnlab.errors import UserError
+from attnlab.runs.directory import environment, write_atomically
+from attnlab.types import Batch
+
+
+def main(words: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    options = _parser().parse_intermixed_args(words)
+    build.quieten_lightning()
+    try:
+        config = compose_run(options.overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(explain(error)) from error
+    settings = Settings.of(config)
+    seed_everything(config.seed, verbose=False)
+    if options.lengths:
+        source, target = options.lengths
+        corpus, vocabularies = random_corpus(source, target, options.vocabulary, options.batches, config)
+    else:
+        corpus = build.build_corpus(config)
+        vocabularies = build.build_vocabularies(config, corpus)
+    batches = take_batches(config, corpus, vocabularies, options.batches, settings.device)
+    network = build.build_network(config, vocabularies).to(settings.device)
+    module = build.build_module(config, network, vocabularies, corpus)
+
+    losses: dict[str, Loss] = {"train": fast_loss}
+    if options.against:
+        losses[f"train, {options.against}"] = plain_loss
+    rows = [*measure_training(module, losses, batches, settings, options.rounds)]
+    if not options.no_search:
+        rows += measure_search(module, batches, settings, options.rounds)
+
+    console = Console(soft_wrap=True)
+    console.print(_table(rows, title=f"{config.name} · {config.variant} · {settings}"))
+    console.print(_shape(batches), highlight=False)
+    if options.json:
+        told = {
+            "command": ["attnlab", "bench", *words],
+            "settings": {**asdict(settings), "device": str(settings.device)},
+            "batches": [sizes_of(batch)._asdict() for batch in batches],
+            "rows": [asdict(row) for row in rows],
+            **environment(),
+        }
+        write_atomically(Path(options.json), json.dumps(told, indent=2) + "\n")
+    return 0
+
+
+def _table(rows: Sequence[Row], title: str) -> Table:
+    columns: dict[str, Callable[[Row], str]] = {
+        "median ms": lambda row: f"{1e3 * median(row.seconds):.2f}",
+        "best ms": lambda row: f"{1e3 * min(row.seconds):.2f}",
+        "tokens/s": lambda row: f"{row.tokens / median(row.seconds):,.0f}" if row.tokens else "–",
+        "GFLOP": lambda row: "–" if row.flops is None else f"{row.flops / 1e9:.2f}",
+        "GFLOP/s": lambda row: "–" if row.flops is None else f"{row.flops / median(row.seconds) / 1e9:.0f}",
+        "of peak": lambda row: "–" if row.utilisation is None else f"{row.utilisation:.1%}",
+        "memory MB": lambda row: "–" if row.peak_memory is None else f"{row.peak_memory / 1e6:.1f}",
+        "launches": lambda row: "–" if row.launches is None else f"{row.launches}",
+        "a target step": lambda row: "–" if row.launches is None else f"{row.launches_per_target_step:.1f}",
+    }
+    if all(row.launches is None for row in rows):
+        del columns["launches"], columns["a target step"]
+    table = Table("a batch", title=title)
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(row.work, *(cell(row) for cell in columns.values()))
+    return table
+
+
+def _shape(batches: Sequence[Batch]) -> str:
+    sizes = [sizes_of(batch) for batch in batches]
+    real = sum(size.tokens for size in sizes) / sum(size.padded for size in sizes)
+    longest = (max(size.source for size in sizes), max(size.target for size in sizes))
+    return (
+        f"{len(batches)} batches of {fmean(size.sentences for size in sizes):.1f} sentences, "
+        f"S ≤ {longest[0]}, T ≤ {longest[1]}, {real:.0%} of it no padding"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="attnlab bench", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "overrides", metavar="OVERRIDE", nargs="*", help="settings, as for attnlab train: attention=dot"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds over the batches (default: 5)")
+    parser.add_argument("--batches", type=int, default=10, help="batches a round (default: 10)")
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        nargs=2,
+        metavar=("S", "T"),
+        help="random sentences of these lengths instead of the configured data",
+    )
+    parser.add_argument(
+        "--vocabulary", type=int, default=8004, metavar="V", help="of random sentences (default: 8004)"
+    )
+    parser.add_argument(
+        "--against", choices=("plain",), help="time the straightforward loop over the single step beside it"
+    )
+    parser.add_argument("--no-search", action="store_true", help="time training alone")
+    parser.add_argument("--json", metavar="FILE", help="write everything measured there")
+    return parser

@@ -1,0 +1,206 @@
+"""`attnlab predict RUN`: a source a line on standard input, a target a line on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+
+from attnlab.config.build import build_preparation, build_ranking, encode_pairs, restore_networks
+from attnlab.data.corpus import Pair
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.reranking import rerank
+from attnlab.decoding.search import beam
+from attnlab.errors import UserError
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.plotting import figures, terminal
+from attnlab.report import page
+from attnlab.report.explorer import Output, Sentence
+from attnlab.runs import attention_records
+from attnlab.runs.directory import locate
+from attnlab.types import Batch
+
+BATCH = 64
+"""Sentences searched together."""
+
+FORMATS = (".png", ".svg", ".jsonl", ".html")
+TERMINAL = Path("-")
+
+
+class Prediction(NamedTuple):
+    """One hypothesis for one line."""
+
+    line: int  # from 1
+    source_text: str  # the line
+    rank: int  # from 1, best first
+    score: float  # log-probability, divided by the length to the power of the length penalty
+    source: list[str]  # tokens
+    target: list[str]  # tokens, "<eos>" last
+    text: str
+    weights: np.ndarray  # [T, S]
+
+
+def main(words: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    options = _parser().parse_intermixed_args(words)
+    drawing = None if options.attention is None else Path(options.attention)
+    if drawing not in (None, TERMINAL) and drawing.suffix not in FORMATS:
+        raise UserError(
+            f"--attention {drawing}: end the name in one of {', '.join(FORMATS)}, or give - for the terminal"
+        )
+    for word in options.runs:
+        if "=" in word and not Path(word).exists():
+            raise UserError(
+                f"{word}: settings are for attnlab evaluate; predict has options, such as --beam 5"
+            )
+    checkpoints = [locate(path)[1] for path in options.runs]
+    config, vocabularies, network = restore_networks(checkpoints)
+    prepare = build_preparation(config)
+    beam_size = options.beam or config.search.beam_size
+    if options.nbest > beam_size:
+        raise UserError(f"--nbest {options.nbest} needs a beam at least as wide: add --beam {options.nbest}")
+    if drawing is not None and drawing.suffix == ".jsonl":
+        drawing.parent.mkdir(parents=True, exist_ok=True)
+        drawing.write_text("")
+
+    explored: list[Prediction] = []
+    lines = enumerate((line.rstrip("\r\n") for line in sys.stdin), start=1)
+    while numbered := list(islice(lines, 1 if sys.stdin.isatty() else BATCH)):
+        for number, line in numbered:
+            if not line.strip():
+                raise UserError(f"line {number} of standard input is empty: there is nothing to translate")
+        pairs = [prepare(line) for _, line in numbered]
+        examples = encode_pairs(config, vocabularies, pairs)
+        for prediction in predict(
+            examples[list(range(len(numbered)))],
+            [(number, pair) for (number, _), pair in zip(numbered, pairs, strict=True)],
+            network=network,
+            vocabularies=vocabularies,
+            beam_size=beam_size,
+            nbest=options.nbest,
+            length_penalty=config.search.length_penalty,
+            max_length=config.search.max_length,
+            **build_ranking(config),
+        ):
+            text = prediction.text.replace("\n", "\\n")
+            print(
+                text if options.nbest == 1 else f"{prediction.line}\t{prediction.score:.4f}\t{text}",
+                flush=True,
+            )
+            if drawing is not None and drawing.suffix == ".html":
+                explored.append(prediction)
+            elif drawing is not None:
+                _draw(drawing, prediction)
+    if explored:
+        assert drawing is not None
+        _explore(drawing, explored, config)
+    return 0
+
+
+def predict(
+    batch: Batch,
+    lines: list[tuple[int, Pair]],
+    *,
+    network: Seq2Seq,
+    vocabularies: Vocabularies,
+    beam_size: int,
+    nbest: int,
+    length_penalty: float,
+    max_length: int,
+    **ranking: Any,
+) -> Iterator[Prediction]:
+    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` are their numbers and pairs.
+
+    `ranking` are arguments of `rerank`.
+    """
+    found = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
+    found = rerank(found, [pair for _, pair in lines], write=vocabularies.write, **ranking)
+    for row, (line, pair) in enumerate(lines):
+        source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
+        hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
+        for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
+            yield Prediction(
+                line=line,
+                source_text=pair.source,
+                rank=rank,
+                score=score,
+                source=source,
+                target=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
+                text=vocabularies.write(tokens, pair),
+                weights=weights.numpy(),
+            )
+
+
+def _draw(path: Path, prediction: Prediction) -> None:
+    """Show in the terminal, add to a .jsonl file, or draw a picture named after the line: attention-1.png."""
+    if path == TERMINAL:
+        console = Console(highlight=False)
+        for line in terminal.heatmap(
+            prediction.weights, prediction.source, prediction.target, width=console.width
+        ):
+            console.print(line, soft_wrap=True)
+        return
+    if path.suffix == ".jsonl":
+        with path.open("a", encoding="utf-8") as file:
+            record = {**prediction._asdict(), "weights": prediction.weights.round(4).tolist()}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+        return
+    place = f"{prediction.line}" if prediction.rank == 1 else f"{prediction.line}-{prediction.rank}"
+    figure = figures.heatmap(prediction.weights, prediction.source, prediction.target)
+    figures.save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
+
+
+def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> None:
+    """Write the page of all lines, their hypotheses side by side."""
+    ranks = range(1, max(prediction.rank for prediction in predictions) + 1)
+    found = {(prediction.line, prediction.rank): prediction for prediction in predictions}
+    sentences = []
+    for line in dict.fromkeys(prediction.line for prediction in predictions):
+        outputs = [_output(found.get((line, rank))) for rank in ranks]
+        sentences.append(Sentence(found[line, 1].source_text, None, outputs))
+    names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
+    page.write_sentences(sentences, names, config.name, path)
+
+
+def _output(prediction: Prediction | None) -> Output | None:
+    if prediction is None:
+        return None
+    weights = attention_records.pack(prediction.weights)
+    return Output(prediction.text, prediction.target, prediction.source, weights, prediction.score)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="attnlab predict", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="a run directory or a checkpoint file; several decode together, by their mean probabilities",
+    )
+    parser.add_argument(
+        "--beam", type=_positive, metavar="K", help="hypotheses kept in search (default: the run's)"
+    )
+    parser.add_argument(
+        "--nbest", type=_positive, default=1, metavar="N", help="print N a line, as line number, score, text"
+    )
+    parser.add_argument(
+        "--attention",
+        metavar="FILE",
+        help="write the weights: all lines in a .html page to explore, a .png or .svg picture a line, or "
+        "numbers in a .jsonl file; - shows them in the terminal",
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)

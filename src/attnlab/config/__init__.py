@@ -1,0 +1,1 @@
+"""Composing, checking and building configurations."""

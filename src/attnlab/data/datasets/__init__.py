@@ -1,0 +1,1 @@
+"""Parallel text, CoNaLa and synthetic tasks."""

@@ -1,0 +1,1 @@
+"""Greedy search, beam search and reranking."""

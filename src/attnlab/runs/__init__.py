@@ -1,0 +1,1 @@
+"""Run directories and the processes that train in them."""

@@ -1,0 +1,1 @@
+"""The LightningModule, checkpoints, schedules, loggers and callbacks."""

@@ -1,0 +1,31 @@
+"""What happens beside training: pictures, predictions, throughput, guards, and stopping in good order."""
+
+from attnlab.training.callbacks.attention_weights import AttentionWeights
+from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
+from attnlab.training.callbacks.checkpoint_contents import CheckpointContents
+from attnlab.training.callbacks.epoch_log import EpochLog
+from attnlab.training.callbacks.guard import Guard
+from attnlab.training.callbacks.interruption import Interruption
+from attnlab.training.callbacks.last_checkpoint import LastCheckpoint
+from attnlab.training.callbacks.pictures import Pictures
+from attnlab.training.callbacks.predictions import Predictions
+from attnlab.training.callbacks.progress_bar import ProgressBar
+from attnlab.training.callbacks.reproducible import Reproducible
+from attnlab.training.callbacks.throughput import Throughput
+from attnlab.training.callbacks.weight_averaging import WeightAveraging
+
+__all__ = [
+    "AttentionWeights",
+    "BestCheckpoint",
+    "CheckpointContents",
+    "EpochLog",
+    "Guard",
+    "Interruption",
+    "LastCheckpoint",
+    "Pictures",
+    "Predictions",
+    "ProgressBar",
+    "Reproducible",
+    "Throughput",
+    "WeightAveraging",
+]

@@ -1,0 +1,66 @@
+"""What the decoder looked at, kept as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from attnlab.data.batching import aligned, aligned_output
+from attnlab.runs import attention_records
+from attnlab.runs.attention_records import Attended
+from attnlab.runs.directory import Run
+from attnlab.training.module import Seq2SeqModule, Split
+
+
+class AttentionWeights(Callback):
+    """Writes `predictions/attention.jsonl`, the weights of the first sentences, which the report explores.
+
+    Of the test split as the best model decodes it, or of the validation split where there is no test split.
+
+    Args:
+        run: whose predictions they are.
+        count: sentences, the first of the split.
+    """
+
+    def __init__(self, *, run: Run, count: int = 200) -> None:
+        self.path = run.attention
+        self.count = count
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the validation split, if training is over and no test follows."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        if trainer.state.fn != "fit" and not pl_module.data.pairs("test"):
+            self._write(trainer, pl_module, "val")
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the test split."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        self._write(trainer, pl_module, "test")
+
+    def _write(self, trainer: Trainer, module: Seq2SeqModule, split: Split) -> None:
+        if trainer.is_global_zero:
+            attention_records.write(self.path, self._decode(module, split))
+
+    @torch.no_grad()
+    def _decode(self, module: Seq2SeqModule, split: Split) -> Iterator[Attended]:
+        data, vocabularies = module.data, module.vocabularies
+        pairs = data.pairs(split)[: self.count]
+        for start in range(0, len(pairs), data.evaluation_batch_size):
+            indices = range(start, min(start + data.evaluation_batch_size, len(pairs)))
+            batch = data.examples(split)[list(indices)]
+            gold = aligned(batch, [vocabularies.links(pairs[index]) for index in indices])  # [B, T, S]
+            found = module.search(batch.to(module.device), [pairs[index] for index in indices])
+            for row, index in enumerate(indices):
+                tokens, weights = found.tokens[row][0], found.weights[row][0]
+                source = batch.source[row, : int(batch.source_lengths[row])].tolist()
+                yield Attended(
+                    index,
+                    vocabularies.source.tokens(source),
+                    [*vocabularies.tokens(tokens, pairs[index].source), "<eos>"],
+                    attention_records.pack(weights.numpy()),
+                    None
+                    if vocabularies.links(pairs[index]) is None
+                    else aligned_output(batch, gold, row, tokens).nonzero().tolist(),
+                )

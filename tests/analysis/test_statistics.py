@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlab.analysis.collect import collect
+from attnlab.analysis.statistics import Comparison, compare, estimate, holm
+from attnlab.errors import UserError
+from run_files import Sentence, study, write_run
+
+T_2 = 4.302652729911275  # the 97.5 % quantile of Student's t with 2 degrees of freedom, from any table
+P_VALUES = st.lists(st.floats(0, 1), max_size=12)
+
+
+def test_the_interval_of_three_scores_by_hand() -> None:
+    found = estimate([2.0, 4.0, 6.0])  # mean 4, standard deviation 2
+    assert found.mean == 4
+    assert found.half_width == pytest.approx(T_2 * 2 / sqrt(3))
+    assert found.low == pytest.approx(4 - 4.968, abs=1e-3)
+    assert found.high == pytest.approx(4 + 4.968, abs=1e-3)
+
+
+def test_one_score_has_no_interval() -> None:
+    found = estimate([3.5])
+    assert (found.mean, found.half_width, found.low, found.high, found.count) == (3.5, None, None, None, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_intervals_cover_the_truth_in_95_percent_of_studies(seeds: int) -> None:
+    draw = np.random.default_rng(seeds)
+    studies = [estimate(list(draw.normal(30, 2, seeds))) for _ in range(4000)]
+    covered = np.mean([found.low <= 30 <= found.high for found in studies])  # type: ignore[operator]
+    assert covered == pytest.approx(0.95, abs=0.02)  # chance alone moves it by 0.0034
+
+
+@pytest.mark.slow
+def test_intervals_of_differences_cover_the_truth_in_95_percent_of_studies() -> None:
+    draw = np.random.default_rng(0)
+    covered, claimed = [], []
+    for _ in range(1000):
+        luck = draw.normal(0, 3, 4)  # what a seed does to both
+        found = compare(
+            study(
+                {
+                    "none": list(20 + luck + draw.normal(0, 1, 4)),
+                    "dot": list(22 + luck + draw.normal(0, 1, 4)),
+                }
+            )
+        )[0]
+        assert found.low is not None
+        assert found.high is not None
+        covered.append(found.low <= 2 <= found.high)
+        claimed.append((found.p < 0.05) == (found.low > 0 or found.high < 0))  # type: ignore[operator]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+    assert all(claimed)  # a test at 5 % and a 95 % interval say the same
+
+
+def test_the_paired_test_of_three_seeds_by_hand() -> None:
+    (found,) = compare(study({"additive": [11.0, 22.0, 33.0], "none": [10.0, 20.0, 30.0]}))
+    # Differences 1, 2, 3: mean 2, standard deviation 1, t = 2 √3
+    assert (found.variant, found.reference, found.over, found.seeds) == ("additive", "none", "seeds", 3)
+    assert found.difference == 2
+    assert found.effect == pytest.approx(2)
+    assert found.low == pytest.approx(2 - T_2 / sqrt(3))
+    assert found.high == pytest.approx(2 + T_2 / sqrt(3))
+    assert found.p == pytest.approx(
+        1 - 2 * sqrt(3) / sqrt(14)
+    )  # P(|t| > x) = 1 - x / √(2 + x²) for 2 degrees
+    assert found.corrected == found.p
+    assert found.sentence == (
+        "No difference shown between additive and none: 2.0 BLEU [-0.5, 4.5], p = 0.074, 3 seeds."
+    )
+
+
+def test_holm_by_hand() -> None:
+    # In order 0.005 · 4, 0.01 · 3, 0.03 · 2, 0.04 · 1, and the last may not fall below the one before
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1, 1]
+    assert holm([]) == []
+
+
+@given(P_VALUES, st.floats(0.001, 0.999))
+def test_holm_rejects_what_the_procedure_rejects(p_values: list[float], level: float) -> None:
+    rejected = set()
+    for step, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[place] * (len(p_values) - step) > level:
+            break  # the first that stands lets all larger ones stand
+        rejected.add(place)
+    assert {place for place, p in enumerate(holm(p_values)) if p <= level} == rejected
+
+
+def test_holm_claims_a_difference_that_is_none_in_at_most_5_percent_of_studies() -> None:
+    draw = np.random.default_rng(0)
+    claims = np.mean([min(holm(list(draw.uniform(size=10)))) < 0.05 for _ in range(2000)])
+    assert claims == pytest.approx(1 - (1 - 0.05 / 10) ** 10, abs=0.02)  # 0.049; chance moves it by 0.005
+
+
+def test_every_pair_and_every_metric_are_one_family() -> None:
+    draw = np.random.default_rng(1)
+    metrics = ("test/bleu", "test/chrf")
+    found = study({name: [0.0] * 5 for name in ("none", "dot", "general", "concat")})
+    runs = [replace(run, scores={metric: draw.normal(30, 1) for metric in metrics}) for run in found.runs]
+    comparisons = compare(replace(found, runs=runs, asked=metrics))
+    assert len(comparisons) == 6
+    assert {comparison.family for comparison in comparisons} == {6}
+    assert [comparison.corrected for comparison in comparisons] == holm(
+        [comparison.p for comparison in comparisons if comparison.p is not None]
+    )
+
+
+def test_one_seed_concludes_nothing() -> None:
+    (found,) = compare(study({"additive": [14.1], "none": [10.0]}))
+    assert (found.p, found.low, found.effect) == (None, None, None)
+    assert (
+        found.sentence
+        == "additive beats none by 4.1 BLEU in one seed: nothing can be concluded across seeds."
+    )
+
+
+def test_only_seeds_that_both_have_are_paired() -> None:
+    found = study({"additive": [11.0, 22.0, 33.0, 99.0], "none": [10.0, 20.0, 30.0]})
+    assert compare(found)[0].seeds == 3
+    assert compare(found)[0].difference == 2
+    apart = replace(found, runs=[run for run in found.runs if (run.variant == "none") == (run.seed < 2)])
+    assert compare(apart)[0].sentence == (
+        "additive and none have no seed with BLEU in common: no comparison."
+    )
+
+
+def test_what_a_variant_has_no_score_of_is_no_comparison() -> None:
+    assert compare(study({"additive": [11.0, 22.0], "none": [float("nan"), float("nan")]})) == []
+
+
+def test_a_score_that_is_no_number_is_not_compared() -> None:
+    (found,) = compare(study({"additive": [11.0, float("nan"), 33.0], "none": [10.0, 20.0, 30.0]}))
+    assert found.seeds == 2
+
+
+def test_without_spread_there_is_no_test() -> None:
+    (found,) = compare(study({"additive": [1.0, 1.0], "none": [0.0, 0.0]}, "test/exact_match"))
+    assert found.p is None
+    assert found.sentence == (
+        "additive beats none by 100.0 points of exact match in each of 2 seeds: "
+        "without spread there is no test."
+    )
+    (same,) = compare(study({"additive": [1.0, 0.5], "none": [1.0, 0.5]}, "test/exact_match"))
+    assert same.sentence == (
+        "additive and none have the same exact match in each of 2 seeds: without spread there is no test."
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "start"),
+    [
+        ("test/bleu", 4.1, "additive beats none by 4.1 BLEU [3.2, 5.0]"),
+        ("test/bleu", -4.1, "none beats additive by 4.1 BLEU [3.2, 5.0]"),
+        ("test/exact_match", 0.041, "additive beats none by 4.1 points of exact match [3.2, 5.0]"),
+        ("val/loss", -4.1, "additive beats none by 4.100 nats of loss (val) [3.200, 5.000]"),
+        ("val/loss", 4.1, "none beats additive by 4.100 nats of loss (val) [3.200, 5.000]"),
+        ("test/attention/coverage", 4.1, "additive exceeds none by 4.100 attention coverage [3.200, 5.000]"),
+    ],
+)
+def test_a_finding_in_words(metric: str, difference: float, start: str) -> None:
+    low, high = sorted((difference * 3.2 / 4.1, difference * 5.0 / 4.1))
+    found = Comparison(
+        metric, "additive", "none", "seeds", 5, None, difference, low, high, 3.0, 0.002, 0.002, family=1
+    )
+    assert found.sentence == f"{start}, p = 0.002, 5 seeds."
+
+
+def test_words_for_sentences_small_p_and_small_differences() -> None:
+    found = Comparison(
+        *("test/bleu", "additive", "none", "sentences", 2, 2000, 0.01, -0.01, 0.03, None, 1e-5, 1e-4, 9)
+    )
+    assert found.sentence == (
+        "additive beats none by less than 0.1 BLEU [0.0, 0.0], p < 0.001 (Holm, 9 tests), "
+        "2,000 sentences, 2 seeds."
+    )
+
+
+def test_what_is_compared_with_what() -> None:
+    def pairs(found: list[Comparison]) -> list[tuple[str, str]]:
+        return [(comparison.variant, comparison.reference) for comparison in found]
+
+    with_none = study({"none": [3.0], "dot": [2.0], "general": [1.0]})
+    assert pairs(compare(with_none)) == [("dot", "none"), ("general", "none")]
+    assert pairs(compare(with_none, reference="dot")) == [("none", "dot"), ("general", "dot")]
+    assert pairs(compare(with_none, all_pairs=True)) == [
+        ("dot", "general"),
+        ("dot", "none"),
+        ("general", "none"),
+    ]
+    without = study({"mean": [3.0], "dot": [2.0], "general": [1.0]})
+    assert pairs(compare(without)) == [("mean", "dot"), ("mean", "general"), ("dot", "general")]
+    named = study({"none · optimizer.lr=0.1": [3.0], "dot": [2.0], "general": [1.0]})
+    assert {reference for _, reference in pairs(compare(named))} == {"none · optimizer.lr=0.1"}
+    with pytest.raises(
+        UserError, match="no finished run of 'additive' to compare with: choose from none, dot"
+    ):
+        compare(with_none, reference="additive")
+
+
+def test_sentences_are_compared_over_the_seeds_with_the_same_test_set(tmp_path: Path) -> None:
+    def sentences(right: int, of: str = "s") -> list[Sentence]:
+        return [(f"{of}{n}", f"{of}{n}", f"{of}{n}" if n < right else "wrong") for n in range(20)]
+
+    for seed, (ours, theirs) in enumerate([(15, 5), (17, 6)]):
+        write_run(tmp_path, "dot", seed, scores={"test/exact_match": ours / 20}, sentences=sentences(ours))
+        write_run(
+            tmp_path, "none", seed, scores={"test/exact_match": theirs / 20}, sentences=sentences(theirs)
+        )
+    write_run(tmp_path, "dot", 2, scores={"test/exact_match": 1.0}, sentences=sentences(20, "t"))
+    write_run(tmp_path, "none", 2, scores={"test/exact_match": 0.0}, sentences=sentences(0, "t"))
+    over_seeds, over_sentences = compare(collect([tmp_path]))
+    assert (over_seeds.over, over_seeds.seeds) == ("seeds", 3)
+    assert (over_sentences.over, over_sentences.seeds, over_sentences.sentences) == ("sentences", 2, 20)
+    assert over_sentences.difference == pytest.approx((15 + 17 - 5 - 6) / 40)
+    assert over_sentences.family == 1  # its own: it answers another question
+    # Sentences 5 to 16 differ, all to one side: 2 of the 2^12 ways to swap them are as far off
+    assert over_sentences.p == pytest.approx(2 / 2**12)
+
+
+def test_validation_scores_are_not_tested_on_test_sentences(tmp_path: Path) -> None:
+    for variant in ("dot", "none"):
+        sentences = [("a", "a", "a"), ("b", "b", variant)]
+        write_run(tmp_path, variant, scores={"val/exact_match": 0.5}, sentences=sentences)
+    assert [found.over for found in compare(collect([tmp_path]))] == ["seeds"]

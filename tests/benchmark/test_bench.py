@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from attnlab.benchmark import timing
+from attnlab.config import build
+from attnlab.errors import UserError
+from attnlab.training.module import Seq2SeqModule
+from attnlab.types import Batch
+from commands import TINY_REVERSE, attnlab
+from networks import make_network, random_batch
+
+SMALL = ("embedding.size=5", "encoder.size=3", "decoder.size=7", "attention_size=3", "batching.batch_size=4")
+CPU = torch.device("cpu")
+
+
+def make_module(
+    composed: Callable[..., DictConfig], *words: str, lengths: tuple[int, int] = (3, 4)
+) -> tuple[Seq2SeqModule, list[Batch], DictConfig]:
+    config = composed(*SMALL, "trainer.accelerator=cpu", *words)
+    corpus, vocabularies = timing.random_corpus(*lengths, 11, 2, config)
+    batches = timing.take_batches(config, corpus, vocabularies, 2, CPU)
+    network = build.build_network(config, vocabularies)
+    return build.build_module(config, network, vocabularies, corpus), batches, config
+
+
+def test_random_sentences_have_the_lengths_asked_for(composed: Callable[..., DictConfig]) -> None:
+    _, batches, _ = make_module(composed, lengths=(6, 2))
+    assert [tuple(batch.source.shape) for batch in batches] == [(4, 6), (4, 6)]
+    assert all(batch.labels.shape == (4, 3) for batch in batches)  # EOS
+    assert all(batch.source.min() >= 3 and batch.source.max() < 11 for batch in batches)
+    _, batches, _ = make_module(composed, "batching.source_end=true")
+    assert batches[0].source.shape == (4, 4)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_plain_loss_is_the_loss(composed: Callable[..., DictConfig], smoothing: float) -> None:
+    module, _, _ = make_module(composed, f"loss.label_smoothing={smoothing}")
+    module.network = make_network(layers=2).double()
+    batch = random_batch([3, 7, 5], [4, 2, 6])
+    losses = [timing.fast_loss(module, batch), timing.plain_loss(module, batch)]
+    torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=1e-6)
+    gradients = [torch.autograd.grad(loss, list(module.network.parameters())) for loss in losses]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
+
+
+def test_a_training_step_trains_a_copy(composed: Callable[..., DictConfig]) -> None:
+    module, batches, config = make_module(composed, "optimizer=sgd", "optimizer.lr=0.5")
+    before = {name: weight.clone() for name, weight in module.state_dict().items()}
+    seen: list[float] = []
+
+    def loss(copied: Seq2SeqModule, batch: Batch) -> torch.Tensor:
+        value = timing.fast_loss(copied, batch)
+        seen.append(value.item())
+        return value
+
+    step = timing.training_step(module, loss, timing.Settings.of(config))
+    for _ in range(20):
+        step(batches[0])
+    assert seen[-1] < 0.9 * seen[0]
+    torch.testing.assert_close(dict(module.state_dict()), before, rtol=0, atol=0)
+
+
+def test_works_take_turns_and_the_first_round_does_not_count() -> None:
+    turns: list[tuple[str, Any]] = []
+    works = {name: lambda batch, name=name: turns.append((name, batch)) for name in ("a", "b")}
+    batches: list[Any] = [1, 2]
+    times = timing.take_turns(works, batches, rounds=2, device=CPU)
+    assert turns == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 3
+    assert {name: len(seconds) for name, seconds in times.items()} == {"a": 2, "b": 2}
+
+
+def test_peak_memory_is_the_most_held_at_once() -> None:
+    def work(_: Batch) -> None:
+        first = torch.empty(1000)
+        second = torch.empty(500)
+        del first
+        torch.empty(250)
+        del second
+
+    assert timing.profile_once(work, random_batch([1]), CPU) == (6000, None)
+
+
+def test_in_bf16_the_products_are_bf16(composed: Callable[..., DictConfig]) -> None:
+    settings = timing.Settings.of(composed("trainer.precision=bf16-mixed", "trainer.accelerator=cpu"))
+    with settings.arithmetic():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == settings.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("trainer.precision=16-mixed", "32-true and bf16-mixed"),
+        ("trainer.gradient_clip_algorithm=value", "clips by norm"),
+    ],
+)
+def test_what_cannot_be_measured(composed: Callable[..., DictConfig], word: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        timing.Settings.of(composed(word))
+
+
+def test_rows_say_what_follows_from_their_times(composed: Callable[..., DictConfig]) -> None:
+    module, batches, config = make_module(composed, "search.max_length=3")
+    settings = timing.Settings.of(config)
+    losses = {"train": timing.fast_loss, "train, plain": timing.plain_loss}
+    fast, plain, product = timing.measure_training(module, losses, batches[:1], settings, rounds=1)
+    assert (fast.work, plain.work, product.work) == ("train", "train, plain", "matrix product")
+    assert fast.tokens == plain.tokens == 4 * (3 + 5)
+    assert fast.flops == plain.flops
+    assert (fast.peak_memory or 0) > 4 * 5 * 11 * 4  # the logits are held at least
+    assert product.flops == 2 * 1024**3
+    greedy, beam = timing.measure_search(module, batches, settings, rounds=1)
+    assert (greedy.work, beam.work) == ("greedy", "beam 5")
+    assert 4 <= greedy.tokens <= 4 * 4
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_table_and_writes_it(tmp_path: Path) -> None:
+    words = ["--rounds", "1", "--batches", "2", "--against", "plain", "--json", "speed.json"]
+    done = attnlab("bench", "trainer.precision=bf16-mixed", *words, *TINY_REVERSE, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "bf16-mixed · CPU, 1 threads" in done.stdout
+    told = json.loads((tmp_path / "speed.json").read_text())
+    works = [row["work"] for row in told["rows"]]
+    assert works == ["train", "train, plain", "matrix product", "greedy", "beam 5"]
+    assert all(len(row["seconds"]) == 1 for row in told["rows"])
+    assert len(told["batches"]) == 2
+    assert "outputs" not in [path.name for path in tmp_path.iterdir()]
+    done = attnlab("bench", "attention=additve", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no option 'additve' for attention; did you mean 'additive'?" in done.stderr

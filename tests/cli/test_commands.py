@@ -1,0 +1,507 @@
+"""Whole commands, run as a user would, with what they leave behind read back."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attnlab.cli import main
+from attnlab.metrics.attention import NAMES
+from attnlab.report import workspace
+from attnlab.runs import attention_records
+from attnlab.runs.directory import Run
+from attnlab.training import checkpoints
+from attnlab.training.loggers import flatten, read_metrics
+from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from wandb_files import read_offline, shown
+
+TINY_NETWORK = (
+    "embedding.size=8",
+    "encoder.size=8",
+    "decoder.size=8",
+    "batching.batch_size=8",
+    "search.max_length=8",
+    "trainer.max_epochs=1",
+    "trainer.accelerator=cpu",
+)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("commands")
+
+
+@pytest.fixture(scope="session")
+def trained(folder: Path) -> Run:
+    """A run trained by the command itself."""
+    tags = "logger.wandb.tags=[pilot,tiny]"
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
+    assert done.returncode == 0, done.stderr
+    (directory,) = (folder / "outputs" / "reverse").iterdir()
+    return Run(directory)
+
+
+def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
+    assert trained.directory.name.startswith("additive-seed0-")
+    result = trained.read_result()
+    assert result["status"] == "finished"
+    assert result["metrics"]["test/exact_match"] > 0.9
+    for prefix in ("attention", "test/attention"):
+        assert {f"{prefix}/{name}" for name in NAMES} <= set(result["metrics"])
+        assert result["metrics"][f"{prefix}/alignment_accuracy"] > 0.9
+        assert result["metrics"][f"{prefix}/monotonicity"] < 0.1
+    assert set(result["signatures"]) == {"bleu", "chrf"}
+    assert result["command"].startswith("attnlab train data.symbols=5")
+    assert {"parameters", "seconds", "peak_memory", "python", "packages", "git_commit"} <= set(result)
+    for name in ("attention-1.png", "attention.png", "loss.png", "learning_rate.png", "accuracy.png"):
+        with Image.open(trained.figures / name) as picture:
+            assert min(picture.size) > 100
+        assert (trained.figures / name).with_suffix(".svg").read_text().startswith("<?xml")
+    lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
+    assert [line["index"] for line in lines] == list(range(21))
+    looks = attention_records.read(trained.attention)
+    assert [look.index for look in looks] == list(range(21))
+    for look, line in zip(looks, lines, strict=True):
+        assert look.source == line["source"].split()
+        assert look.output == [*line["hypothesis"].split(), "<eos>"]
+        assert look.weights is not None
+        weights = attention_records.unpack(look.weights, (len(look.output), len(look.source)))
+        assert weights.sum(axis=1) == pytest.approx(np.ones(len(look.output)), abs=0.02)
+        right = [ours == theirs for ours, theirs in zip(look.output, line["reference"].split(), strict=False)]
+        known = [*right, False].index(False)
+        assert look.alignment == [[row, len(look.source) - 1 - row] for row in range(known)]
+    with Image.open(trained.figures / "attention-1.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
+    # The frames of a gold alignment, which is known as far as the output is the reference
+    assert ((213, 94, 0) in colours) == bool(looks[0].alignment)
+    exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
+    assert result["metrics"]["test/exact_match"] == pytest.approx(exact)
+    assert "epoch 12/12" in trained.log.read_text()
+
+
+def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
+    series = read_metrics(trained.metrics)
+    for name in (
+        "val/loss",
+        "val/perplexity",
+        "val/token_accuracy",
+        "val/exact_match",
+        "val/bleu",
+        "val/chrf",
+    ):
+        assert len(series[name]) == 12, name
+    assert {f"attention/{name}" for name in NAMES} <= set(series)
+    assert {"train/loss", "lr-Adam", "throughput/tokens_per_second", "test/exact_match"} <= set(series)
+
+
+def test_wandb_holds_the_same_offline(trained: Run) -> None:
+    told = read_offline(trained.directory)
+    assert told["id"] == trained.hash
+    assert (told["group"], told["job_type"]) == ("reverse", "additive")
+    assert told["tags"] == ["pilot", "tiny"]
+    assert told["exit_code"] == 0
+    assert told["config"].items() >= flatten(trained.read_config()).items()
+    assert told["config"]["encoder/size"] == 16
+    assert told["config"]["attention/_target_"] == "attnlab.nn.attention.Additive"
+
+    history = told["history"]
+    for name, series in read_metrics(trained.metrics).items():
+        assert [(row["trainer/global_step"], row[name]) for row in history if name in row] == series, name
+    assert told["step_metrics"]["*"] == "trainer/global_step"
+    steps = [row["trainer/global_step"] for row in history]
+    assert steps == sorted(steps)
+    # Pictures are kept as attention/1/filenames, tables as predictions/test/path
+    logged = {name for row in history for name in row}
+    for name in shown(workspace.workspace("me", "attnlab", "reverse")):
+        assert logged & {name, f"{name}/filenames", f"{name}/path"}, name
+    assert list(trained.directory.glob("wandb/offline-run-*/files/media/images/attention/*.png"))
+
+
+def test_a_checkpoint_holds_plain_values_alone(trained: Run) -> None:
+    checkpoint = torch.load(trained.best, weights_only=True)
+    config, vocabularies = checkpoints.restore(checkpoint, trained.best)
+    assert config.data.task == "reverse"
+    assert vocabularies.source.encode("3 7") == [3, 7]
+    assert checkpoint["attnlab"]["wandb_id"] == trained.hash
+
+
+def test_a_finished_run_is_not_run_again(trained: Run, folder: Path) -> None:
+    before = trained.result.stat().st_mtime_ns
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
+    assert done.returncode == 0
+    assert "finished already" in done.stdout
+    assert "force=true" in done.stdout
+    assert trained.result.stat().st_mtime_ns == before
+
+
+def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
+    samples = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
+    sources = "".join(f"{sample['source']}\n" for sample in samples)
+    done = attnlab("predict", str(trained.directory), folder=folder, stdin=sources)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [sample["hypothesis"] for sample in samples]
+    assert done.stderr == ""
+
+
+def test_predict_from_a_lone_checkpoint_file(trained: Run, tmp_path: Path) -> None:
+    lone = tmp_path / "model.ckpt"
+    lone.write_bytes(trained.best.read_bytes())
+    assert attnlab("predict", str(lone), folder=tmp_path, stdin="3 4\n").stdout == "4 3\n"
+
+
+def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
+    words = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
+    done = attnlab("predict", str(trained.directory), *words, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert rows[0][2] == "5 4 3"
+    assert float(rows[0][1]) >= float(rows[1][1])
+    records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
+    assert records[0]["source"] == ["3", "4", "5"]
+    assert records[0]["target"] == ["5", "4", "3", "<eos>"]
+    assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
+
+    done = attnlab(
+        "predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
+
+
+@pytest.mark.slow
+def test_predict_shows_attention_in_the_terminal_and_in_a_page(trained: Run, tmp_path: Path) -> None:
+    words = ["predict", str(trained.directory), "--attention"]
+    done = attnlab(*words, "-", folder=tmp_path, stdin="3 4 5\n")
+    said, head, *rows = done.stdout.splitlines()
+    assert said == "5 4 3"
+    assert head.split() == ["3", "4", "5"]
+    assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]
+    assert [row[7:].index(max(row[7:], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
+    assert "\x1b" not in done.stdout  # not a terminal: no colours
+
+    options = ["--beam", "2", "--nbest", "2"]
+    done = attnlab(*words, "own.html", *options, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    assert done.returncode == 0, done.stderr
+    found = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "own.html").read_text()
+    )
+    assert found is not None
+    data = json.loads(found[1])
+    assert [variant["name"] for variant in data["variants"]] == ["additive · 1", "additive · 2"]
+    assert [sentence["source"] for sentence in data["sentences"]] == ["3 4 5", "4 7"]
+    assert data["sentences"][0]["outputs"][0]["tokens"] == ["5", "4", "3", "<eos>"]
+
+
+@pytest.mark.slow
+def test_without_a_test_split_the_validation_split_keeps_its_weights(folder: Path) -> None:
+    words = [
+        "data=pairs",
+        f"data.path={folder / 'pairs.tsv'}",
+        "data.test_fraction=0",
+        *TINY_NETWORK,
+        "callbacks.pictures.count=0",
+    ]
+    (folder / "pairs.tsv").write_text("".join(f"a b {i}\tb a {i}\n" for i in range(30)))
+    done = attnlab("train", *words, "logger=none", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (directory,) = (folder / "outputs" / "pairs").iterdir()
+    assert [look.index for look in attention_records.read(Run(directory).attention)] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    told = json.loads((trained.directory / "evaluations" / "test" / "result.json").read_text())
+    assert told["metrics"] == pytest.approx(
+        {name: value for name, value in trained.read_result()["metrics"].items() if name.startswith("test/")}
+    )
+    longer = attnlab(
+        "evaluate",
+        str(trained.directory),
+        "--split",
+        "test",
+        "data.test_lengths=[5,6]",
+        "search.beam_size=2",
+        folder=folder,
+    )
+    assert longer.returncode == 0, longer.stderr
+    (folder_of_longer,) = (trained.directory / "evaluations").glob("test-*")
+    lines = (folder_of_longer / "test.jsonl").read_text().splitlines()
+    assert {len(json.loads(line)["source"].split()) for line in lines} == {5, 6}
+    rows = json.loads((folder_of_longer / "result.json").read_text())["by_length"]
+    assert [(row["shortest"], row["longest"]) for row in rows] == [(5, 5), (6, 6)]
+    for row in rows:
+        assert re.search(rf"│ +{row['shortest']} │ +{row['sentences']} │", longer.stdout)
+        right = [
+            sample["hypothesis"] == sample["reference"]
+            for sample in map(json.loads, lines)
+            if len(sample["source"].split()) == row["shortest"]
+        ]
+        assert row["sentences"] == len(right)
+        assert row["scores"]["exact_match"] == pytest.approx(sum(right) / len(right))
+    with Image.open(folder_of_longer / "by_length.png") as picture:
+        assert min(picture.size) > 100
+
+
+@pytest.mark.slow
+def test_evaluate_without_the_weights_it_learned(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), "attention_override=all", folder=folder)
+    assert done.returncode == 0, done.stderr
+    told, evaluation = overridden(trained, "attention_override=all")
+    own = trained.read_result()["metrics"]["test/exact_match"]
+    assert told["metrics"]["test/exact_match"] == pytest.approx(own)
+    changed = told["attention_override"]
+    assert list(changed) == ["uniform", "shuffled", "argmax", "previous", "none"]
+    assert changed["argmax"]["drops"]["test/exact_match"] < 0.2  # it looks at one position by itself
+    for how in ("uniform", "shuffled", "previous", "none"):
+        scores, drops = changed[how]["metrics"], changed[how]["drops"]
+        assert drops["test/exact_match"] == pytest.approx(own - scores["test/exact_match"])
+        assert drops["test/exact_match"] > 0.3, how
+        assert f" {scores['test/exact_match']:.4f} " in done.stdout
+        assert f" {drops['test/exact_match']:+.4f} " in done.stdout
+        assert len((evaluation / how / "test.jsonl").read_text().splitlines()) == 21
+
+    alone = attnlab("evaluate", str(trained.directory), "attention_override=shuffled", folder=folder)
+    assert alone.returncode == 0, alone.stderr
+    told, _ = overridden(trained, "attention_override=shuffled")
+    assert told["metrics"] == pytest.approx(changed["shuffled"]["metrics"])
+    assert "attention_override" not in told
+
+
+def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
+    """The result of the one evaluation with that override, and its folder."""
+    results = [
+        (json.loads(path.read_text()), path.parent) for path in run.directory.glob("evaluations/*/*.json")
+    ]
+    (result,) = (result for result in results if result[0]["overrides"] == [override])
+    return result
+
+
+def test_an_evaluation_of_another_checkpoint_has_a_folder_of_its_own(trained: Run, folder: Path) -> None:
+    for word in (str(trained.directory), str(trained.last)):
+        assert attnlab("evaluate", word, "search.max_length=5", folder=folder).returncode == 0
+    found = [json.loads(path.read_text()) for path in trained.directory.glob("evaluations/*/result.json")]
+    told = {result["checkpoint"] for result in found if result["overrides"] == ["search.max_length=5"]}
+    assert told == {str(trained.best), str(trained.last)}
+
+
+REFUSED = {
+    "normaliser.temperature=0.1": "normaliser.temperature belongs to what was trained",
+    "decoder.layers=3": "decoder.layers belongs to what was trained",
+    "batching.copying=true": "batching.copying belongs to what was trained",
+    "data=copy": "data is a group; give single settings of it",
+    "data.test_lengths=13,24": "give one value, as data.test_lengths=…; a list stands in brackets",
+    "search.beam_size=0": "search.beam_size=0: give a whole number from 1 on",
+    "search.beam_size=two": "search.beam_size=two: give a whole number from 1 on",
+    "search.length_penalty=x": "search.length_penalty=x: give a number from 0.0 on",
+    "trainer.precision=17": "Precision 17 is invalid",
+}
+
+
+@pytest.mark.parametrize("word", REFUSED)
+def test_what_an_evaluation_cannot_change_is_refused(
+    trained: Run, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["evaluate", str(trained.directory), word]) == 1
+    told = capsys.readouterr().err
+    assert REFUSED[word] in told
+    assert len(told.splitlines()) == 1
+
+
+def test_sources_seen_in_training_are_counted(trained: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the 25 + 125 + 625 sequences of 5 symbols training saw some, and of lengths from 5 on none."""
+    for lengths, seen in (("[2,4]", True), ("[5,6]", False)):
+        words = [str(trained.directory), f"data.test_lengths={lengths}", "data.test_size=50", "data.seed=1"]
+        assert main.run(["evaluate", *words]) == 0
+        assert ("of these sources were in the training split" in capsys.readouterr().out) == seen
+
+
+@pytest.mark.slow
+def test_a_head_that_never_stops_has_nothing_to_drop(tmp_path: Path) -> None:
+    done = attnlab(
+        "train", *TINY_REVERSE, "attention=monotonic", "attention.offset=-90", "logger=none",
+        "trainer.max_epochs=1", folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    done = attnlab("evaluate", str(directory), "attention_override=all", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told, _ = overridden(Run(directory), "attention_override=all")
+    uniform = told["attention_override"]["uniform"]
+    assert "test/attention/entropy" in uniform["metrics"]
+    assert "test/attention/entropy" not in uniform["drops"]
+
+
+@pytest.mark.slow
+def test_an_intervention_that_does_not_exist(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
+    assert done.returncode == 1
+    assert "attention_override=unifrom: choose from uniform, shuffled," in done.stderr
+
+
+WRONG = {
+    "an intervention in training": (
+        ["train", "attention_override=uniform"],
+        1,
+        "is for a trained run: attnlab evaluate RUN attention_override=uniform",
+    ),
+    "no such command": (["dance"], 2, "no command 'dance': choose from train"),
+    "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
+    "a setting of what is swept over": (
+        ["train", "-m", "experiment=conala,conala_baseline", "data.path=x"],
+        2,
+        "is given as ++key=value",
+    ),
+    "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "leave one of them out"),
+    "a setting of another choice": (
+        ["train", "data=conala", "data.train_size=3"],
+        2,
+        "no setting 'data.train_size' with this choice of data",
+    ),
+    "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
+    "a broken override": (["train", "seed=["], 2, "attnlab: "),
+    "no such run": (
+        ["predict", "nowhere"],
+        1,
+        "nowhere does not exist: give a run directory or a checkpoint file",
+    ),
+    "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
+    "a home that nobody has": (["evaluate", "~search.beam_size"], 1, "~search.beam_size does not exist"),
+    "the same with a value": (["evaluate", "~search.beam_size=3"], 1, "there is no RUN to score"),
+    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "options, such as --beam 5"),
+    "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
+    "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number from 1 on"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_said_in_one_line(case: str, tmp_path: Path) -> None:
+    words, code, message = WRONG[case]
+    done = attnlab(*words, folder=tmp_path)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1 or done.stderr.startswith("usage:")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_tells_its_groups(tmp_path: Path) -> None:
+    done = attnlab("train", "--help", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "study: attention_variants, bottleneck" in done.stdout
+    assert 'eval "$(attnlab train -sc install=bash)"' in done.stdout
+
+
+@pytest.mark.slow
+def test_data_that_is_missing_or_broken(tmp_path: Path) -> None:
+    broken = tmp_path / "conala.json"
+    broken.write_text('[{"intent": "a", ')
+    for path, message in ((tmp_path / "none.json", "no such file"), (broken, "conala.json")):
+        done = attnlab("train", "data=conala", f"data.path={path}", folder=tmp_path)
+        assert done.returncode == 1
+        assert message in done.stderr.replace("\n", "")
+        assert "Traceback" not in done.stderr
+    runs = [Run(path) for path in (tmp_path / "outputs" / "conala").iterdir()]
+    assert [run.read_result()["status"] for run in runs] == ["failed", "failed"]
+    assert all(run.read_result()["error"] for run in runs)
+    assert [read_offline(run.directory)["exit_code"] for run in runs] == [1, 1]
+
+
+@pytest.mark.slow
+def test_the_stack_trace_is_shown_on_request(tmp_path: Path) -> None:
+    done = attnlab("predict", "nowhere", "--traceback", folder=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_token_outside_the_vocabulary_and_an_empty_line(trained: Run, folder: Path) -> None:
+    strange = attnlab("predict", str(trained.directory), folder=folder, stdin="3 99\n")
+    assert strange.returncode == 1
+    assert "token '99' is not in the vocabulary 3 … 7" in strange.stderr
+    empty = attnlab("predict", str(trained.directory), folder=folder, stdin="3 4\n\n")
+    assert empty.returncode == 1
+    assert "line 2 of standard input is empty" in empty.stderr
+
+
+@pytest.mark.slow
+def test_a_checkpoint_cut_short_is_named(trained: Run, tmp_path: Path) -> None:
+    short = tmp_path / "short.ckpt"
+    short.write_bytes(trained.best.read_bytes()[:5000])
+    done = attnlab("predict", str(short), folder=tmp_path, stdin="3\n")
+    assert done.returncode == 1
+    assert "short.ckpt cannot be read, it is cut short" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd", "logger=none"]
+    done = attnlab("train", *words, "trainer.gradient_clip_val=null", "scheduler=constant", folder=tmp_path)
+    assert done.returncode == 1
+    assert "not finite at step" in done.stderr.replace("\n", " ")
+    (path,) = tmp_path.glob("outputs/reverse/*/result.json")
+    assert json.loads(path.read_text())["status"] == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Signals, tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=40", "data.train_size=800", "logger=none"]
+    process = subprocess.Popen([ATTNLAB, "train", *words], cwd=tmp_path, env=clean_environment())
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(60) == 75
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    run = Run(directory)
+    assert run.read_result()["status"] == "interrupted"
+    stopped_at = checkpoints.load(run.last)["global_step"]
+    assert 0 < stopped_at < 40 * 50
+
+    done = attnlab("train", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"going on from step {stopped_at}" in done.stderr.replace("\n", " ")
+    assert run.read_result()["status"] == "finished"
+    series = read_metrics(run.metrics)
+    steps = [step for step, _ in series["train/loss"]]
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer=ddp_cpu", "trainer.max_epochs=2", "logger=none", "data.test_size=23"]
+    done = attnlab("train", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    run = Run(directory)
+    assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
+    for split in ("val", "test"):
+        alone = attnlab("evaluate", str(directory), "--split", split, folder=tmp_path)
+        assert alone.returncode == 0, alone.stderr
+        told = json.loads((directory / "evaluations" / split / "result.json").read_text())["metrics"]
+        own = {"val": ("val/", "attention/"), "test": ("test/",)}[split]
+        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(own)}
+        assert told == pytest.approx(together, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_sweep_trains_every_combination(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "attention=none,dot", "seed=0,1"]
+    done = attnlab("train", "-m", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs" / "reverse").iterdir())
+    assert names == ["dot-seed0", "dot-seed1", "none-seed0", "none-seed1"]

@@ -1,0 +1,119 @@
+"""CoNaLa with slots, by whole commands: train, score a test file by its path, and predict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab.runs.directory import Run
+from commands import attnlab
+
+pytestmark = pytest.mark.slow
+
+VERBS = {"sort": "sorted({})", "count": "len({})", "add up": "sum({})", "reverse": "{}[::-1]"}
+
+
+def example(verb: str, name: str, number: int) -> dict[str, object]:
+    return {
+        "intent": f"how to {verb} things",
+        "rewritten_intent": f"{verb.capitalize()} list `{name}`.",
+        "snippet": VERBS[verb].format(name),
+        "question_id": number,
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("conala")
+    rows = [example(verb, f"x{n}", 10 * n) for n in range(40) for verb in VERBS]
+    (folder / "train.json").write_text(json.dumps(rows))
+    tests = [example(verb, f"never_seen_{n}", n) for n in range(3) for verb in VERBS]
+    (folder / "test.json").write_text(json.dumps(tests))
+    return folder
+
+
+def train(folder: Path, *words: str) -> Run:
+    done = attnlab(
+        *("train", "data=conala_slots", "data.path=train.json", "data.near_duplicates=null", "logger=none"),
+        *("embedding.size=16", "encoder.size=16", "decoder.size=32", "batching.batch_size=8"),
+        *("optimizer.lr=0.01", "trainer.max_epochs=60", "trainer.accelerator=cpu", "search.max_length=12"),
+        *("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max", *words),
+        folder=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("run directory")]
+    return Run(Path(line.removeprefix("run directory").strip()))
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> Run:
+    """A run stopped early by its BLEU."""
+    return train(folder, "callbacks=early_stopping")
+
+
+@pytest.fixture(scope="module")
+def averaged(folder: Path) -> Run:
+    """Another one, of averaged weights."""
+    return train(folder, "callbacks=averaging", "seed=1")
+
+
+def test_it_stops_when_bleu_stops_rising(trained: Run) -> None:
+    result = trained.read_result()
+    assert result["metrics"]["val/conala_bleu"] == pytest.approx(100)
+    assert result["steps"] < 60 * 16
+    assert {"val/conala_exact_match", "val/parses", "val/slot_accuracy"} <= set(result["metrics"])
+
+
+def test_a_test_file_is_scored_by_its_path(trained: Run, folder: Path) -> None:
+    done = attnlab("evaluate", str(trained.directory), "data.test_path=test.json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (path,) = trained.directory.glob("evaluations/test-*/result.json")
+    told = json.loads(path.read_text())
+    assert told["sentences"] == 12
+    for score in ("conala_exact_match", "parses", "slot_accuracy"):
+        assert told["metrics"][f"test/{score}"] == 1.0
+    lines = [json.loads(line) for line in (path.parent / "test.jsonl").read_text().splitlines()]
+    assert lines[0] == {
+        "index": 0,
+        "source": "sort list var_0",
+        "reference": "sorted(never_seen_0)",
+        "hypothesis": "sorted(never_seen_0)",
+        "quoted": ["never_seen_0"],
+    }
+
+
+def test_predict_names_and_puts_back(trained: Run, folder: Path) -> None:
+    typed = "count  list `my_things`?\nReverse list `a.b`\n"
+    done = attnlab("predict", str(trained.directory), folder=folder, stdin=typed)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["len(my_things)", "a.b[::-1]"]
+
+
+def test_averaged_weights_are_what_is_scored_and_kept(averaged: Run, folder: Path) -> None:
+    told = averaged.read_result()["metrics"]
+    assert told["val/conala_bleu"] > 90
+    done = attnlab("evaluate", str(averaged.directory), folder=folder)
+    assert done.returncode == 0, done.stderr
+    again = json.loads((averaged.directory / "evaluations" / "val" / "result.json").read_text())["metrics"]
+    assert {name: again[name] for name in again} == pytest.approx({name: told[name] for name in again})
+
+
+def test_two_runs_speak_with_one_voice(trained: Run, averaged: Run, folder: Path) -> None:
+    runs = [str(trained.directory), str(averaged.directory)]
+    search = ["search.beam_size=3", "search.prefer_python=true", "search.coverage_penalty=0.2"]
+    done = attnlab("evaluate", *runs, *search, folder=folder)
+    assert done.returncode == 0, done.stderr
+    (path,) = trained.directory.glob("evaluations/val-*/result.json")
+    told = json.loads(path.read_text())
+    assert told["ensemble_with"] == [str(averaged.best)]
+    assert told["metrics"]["val/conala_bleu"] > 90
+    assert told["metrics"]["val/parses"] == 1.0
+    single = [run.read_result()["metrics"]["val/loss"] for run in (trained, averaged)]
+    assert told["metrics"]["val/loss"] < max(single)  # the mean of two is never worse than both
+    predicted = attnlab("predict", *runs, folder=folder, stdin="count list `mine`\n")
+    assert predicted.stdout == "len(mine)\n", predicted.stderr
+    refused = attnlab("evaluate", *runs, "attention_override=uniform", folder=folder)
+    assert refused.returncode == 1
+    assert "attention_override=uniform changes one network: give one run" in refused.stderr

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import ast
+import warnings
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from attnlab.data.tokenization.python_code import DEDENT, GLUE, INDENT, cut, join, parse, same_tree, units
+
+MARKS = {INDENT, DEDENT, GLUE}
+PYTHON = [
+    "sum(d * 10 ** i for i, d in enumerate(x[::-1]))",
+    "r = int(''.join(map(str, x)))",
+    "datetime.strptime('2010-11-13 10:33:54.227806', '%Y-%m-%d %H:%M:%S.%f')",
+    "df.loc[df['a'] != -1, ['b', 'c']].values[1:-1]",
+    "max(d, key=lambda x: (-x[1], *x))",
+    "f(*args, **{'a': ~b, 'c': not d})",
+    "x = y if not z else -w",
+    "re.sub(r'(\\w+)\\.', '\\\\1', s)",
+    "for i in x:\n    if i:\n        print(i)\n    else:\n        pass\nprint('end')",
+    "@property\ndef f(self, a: int=3, *, b=None) -> str:\n    return f'{self.a!r:>{b}} {{}}'",
+    "with open('a') as f, open('b') as g:\n    f.write(g.read())  # copy it",
+    "a @ b; c @= d; e = f @ -g",
+    "[x for x in y if x not in (1, 2.5, 1e-05, 0x1F, 3j)]",
+    "'''two\nlines''' \"and\" b'bytes' u'text'",
+    "from . import a\nfrom .. import b\nfrom .c import (d, e)",
+    "x[..., :, (None)]",
+    "async def f():\n    await g()\n    yield (await h(), )",
+    "print((yield))",
+    "if (n := 10) > 5: print(n)",
+    "lambda: 0",
+    "1 .real",
+    "x = {1: 2, **a, 'b': [c, *d]}",
+    "# only words",
+    "",
+]
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_code_written_by_the_book_comes_back_to_the_letter(code: str) -> None:
+    assert join(cut(code)) == code.replace(", )", ",)")
+
+
+@pytest.mark.parametrize(
+    ("code", "written"),
+    [
+        ("print( 'a' )", "print('a')"),
+        ("a=b+c", "a = b + c"),
+        ("f(a = 1,b=2)", "f(a=1, b=2)"),
+        ("x [ 1 : 2 ]", "x[1:2]"),
+        ("if x:\n\ty\n\n\n\tz\n", "if x:\n    y\n    z"),
+        ("f(a,\n  b)", "f(a, b)"),
+        ("f(a,  # why\n  b)", "f(a,  # why\nb)"),
+        ("a = b \\\n    + c", "a = b + c"),
+        ("if x:\n  if y:\n    z\nw", "if x:\n    if y:\n        z\nw"),
+        ("if x:\n    # why\n    y", "if x:\n# why\n    y"),
+        ("'a'  'b'", "'a' 'b'"),
+        ("s = '''a\n  b'''", "s = '''a\n  b'''"),
+    ],
+)
+def test_python_is_written_by_the_book_and_means_the_same(code: str, written: str) -> None:
+    assert join(cut(code)) == written
+    assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(written))
+
+
+def test_strings_are_cut_into_words_and_names_are_whole() -> None:
+    assert cut("print(r'two  words\\n')") == ("print", "(", "r'", "two", "  ", "words", "\\n", "'", ")")
+    assert cut("my_list.sort()") == ("my_list", ".", "sort", "(", ")")
+    assert cut("x = 1  # a b") == ("x", "=", "1", "#", " ", "a", " ", "b")
+
+
+def test_indents_are_pieces() -> None:
+    code = "for i in x:\n  if i:\n    y\nz"
+    assert cut(code) == (
+        *("for", "i", "in", "x", ":", "\n", INDENT, "if", "i", ":", "\n", INDENT, "y", "\n", DEDENT, DEDENT),
+        "z",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print 'hello  world' % x",
+        "print >>f, 'a', `b`, 0777, ur'c'",
+        "exec 'x'",
+        "raise E, 'x'",
+        "for i in x:\n\tprint i\n\n    print   j\n",
+        "print'it''s'",
+        "if x",
+        "  x = [1,2",
+        "$ pip install  --user 'x y'   ",
+        "it's {{ car.date | datetime }}\r\n",
+        '"""never closed',
+        "a\0b",
+        "\ufeffx y",
+        "x  y # done ",
+        "日本 語",
+    ],
+)
+def test_what_is_no_python_comes_back_as_text(text: str) -> None:
+    assert parse(text) is None
+    assert join(cut(text)) == text
+
+
+def test_python_2_is_cut_like_python_with_marks_where_blanks_are_unusual() -> None:
+    assert cut("print 'a'") == ("print", "'", "a", "'")
+    assert cut("print'a',b") == ("print", GLUE, "'", "a", "'", ",", GLUE, "b")
+
+
+SCRAPS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "x",
+                "y1",
+                "f(",
+                "(",
+                ")",
+                "[",
+                "]",
+                "{",
+                "}",
+                ":",
+                "\n",
+                "    ",
+                "\t",
+                " ",
+                ",",
+                ".",
+                ";",
+                "`",
+            ),
+            *(
+                "'",
+                '"',
+                "'''",
+                "r'",
+                "f'",
+                '\\"',
+                "#",
+                "\\",
+                "\\\n",
+                "=",
+                "==",
+                "-",
+                "*",
+                "**",
+                "@",
+                ":=",
+                "->",
+            ),
+            *("1", "2.5", ".5", "1e-5", "0777", "lambda ", "if ", "else ", "return ", "not ", "in ", "for "),
+            *("def ", "class ", "pass", "print ", "None", "import ", "from ", "ü", "…", "\r\n", "\x0c", "\0"),
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> str:
+    """Code that parses, spaced oddly."""
+    names = st.sampled_from(
+        ["x", "item", "df.a", "f(x)", "'a b'", 'r"\\d"', "[1, 2]", "{k: v}", "-1", "(x, )"]
+    )
+    values = st.recursive(
+        names,
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["+", "-", " in ", "**", "  if x else ", ",", "@"]), inner).map(
+                "".join
+            ),
+            inner.map("({})".format),
+            inner.map("x[{}:]".format),
+            inner.map("f(*{0},a = {0})".format),
+            inner.map("(lambda  y:{})".format),
+            inner.map("not {}".format),
+        ),
+        max_leaves=5,
+    )
+    lines = draw(st.lists(values, min_size=1, max_size=4))
+    starts = draw(
+        st.lists(st.sampled_from(["x=", "", "if  y :\n   z = ", "for i in x :\n\t"]), min_size=4, max_size=4)
+    )
+    return "\n\n".join(f"{start}{line}" for start, line in zip(starts, lines, strict=False))
+
+
+@given(programs().filter(lambda code: parse(code) is not None))
+@settings(max_examples=12, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+def test_any_python_keeps_its_tree_and_its_pieces(code: str) -> None:
+    pieces = cut(code)
+    assert ast.dump(ast.parse(join(pieces))) == ast.dump(ast.parse(code))
+    assert cut(join(pieces)) == pieces
+
+
+@given(SCRAPS)
+@example("\\\n\nx")
+@example("    \\\n\r\n")
+@example("\\\r\n")
+def test_scraps_keep_their_tree_or_their_text(text: str) -> None:
+    written = join(cut(text))
+    if parse(text) is None:
+        assert written == text
+    else:
+        assert same_tree(text, written)
+        assert join(cut(written)) == written
+
+
+@given(st.text(max_size=20).filter(lambda text: not MARKS & set(text)))
+@settings(max_examples=50)
+def test_any_text_at_all_comes_back(text: str) -> None:
+    written = join(cut(text))
+    assert written == text or same_tree(text, written)
+
+
+@given(st.lists(st.sampled_from([*MARKS, "\n", "'", "#", "(", "]", "x", "=", "<unk>", " "]), max_size=12))
+@settings(max_examples=50)
+def test_whatever_a_network_says_is_a_text_of_its_pieces(pieces: list[str]) -> None:
+    def bare(text: str) -> str:
+        return "".join(character for character in text if character not in {*MARKS, " ", "\n"})
+
+    assert bare(join(pieces)) == bare("".join(pieces))
+
+
+def test_units_hold_strings_together() -> None:
+    assert units("f(r'a b', \"\")  # c") == [
+        *(("f",), ("(",), ("r'", "a b", "'"), (",",), ('"', "", '"'), (")",), ("#", " c")),
+    ]
+    assert units("'never closed") == [("'", "never closed")]
+
+
+def test_reading_odd_code_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse("'\\d' is 'x'") is not None

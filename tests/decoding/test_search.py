@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attnlab.decoding.search import beam, greedy
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.types import EOS, SOS, Batch, Hypotheses
+from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, make_network, random_batch, stepwise
+
+WORDS = 5  # SOS, EOS, PAD, UNK and one more: an untrained network may say any of them
+MAX_LENGTH = 3
+EVERY = [
+    tokens for n in range(MAX_LENGTH + 1) for tokens in product([0, 1, 3, 4], repeat=n)
+]  # 1 + 4 + 16 + 64
+SEEDS = st.integers(0, 10_000)
+LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
+
+
+def make(seed: int, *, ends: float = 0.0, **options: Any) -> Seq2Seq:
+    """A network with the odds of EOS at every step raised by e^ends."""
+    network = make_network(seed=seed, **options)
+    with torch.no_grad():
+        network.readout.output.bias[EOS] += ends
+    return network
+
+
+def single(batch: Batch, row: int, padding: int = 0) -> Batch:
+    """One sentence, by itself."""
+    return make_batch([batch.source[row, : batch.source_lengths[row]].tolist()], padding=padding)
+
+
+@torch.no_grad()
+def next_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> list[float]:
+    """log p(y | tokens), by a teacher-forced pass over what was said so far."""
+    inputs = torch.tensor([[SOS, *tokens, EOS]])
+    logits = forced_logits(network, sentence._replace(target=inputs))
+    return logits[0, -1].log_softmax(dim=-1).tolist()  # type: ignore[no-any-return]
+
+
+def plain_greedy(network: Seq2Seq, sentence: Batch, max_length: int) -> tuple[list[int], float]:
+    tokens: list[int] = []
+    total = 0.0
+    while True:
+        scores = next_log_probabilities(network, sentence, tokens)
+        best = max(range(len(scores)), key=scores.__getitem__) if len(tokens) < max_length else EOS
+        total += scores[best]
+        if best == EOS:
+            return tokens, total / (len(tokens) + 1)
+        tokens = [*tokens, best]
+
+
+def plain_beam(
+    network: Seq2Seq, sentence: Batch, size: int, max_length: int, length_penalty: float
+) -> list[tuple[float, list[int]]]:
+    still_open: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    for n in range(1, max_length + 2):
+        candidates = [
+            (total + score, tokens, token)
+            for total, tokens in still_open
+            for token, score in enumerate(next_log_probabilities(network, sentence, tokens))
+            if token == EOS or n <= max_length
+        ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        ended = [
+            (total / n**length_penalty, tokens) for total, tokens, token in candidates[:size] if token == EOS
+        ]
+        finished += ended[: size - len(finished)]
+        still_open = [(total, [*tokens, token]) for total, tokens, token in candidates if token != EOS][:size]
+        if len(finished) == size:
+            break
+    return sorted(finished, key=lambda hypothesis: -hypothesis[0])
+
+
+def same(one: Hypotheses, two: Hypotheses) -> None:
+    assert one.tokens == two.tokens
+    for scores, expected in zip(one.scores, two.scores, strict=True):
+        assert scores == pytest.approx(expected, abs=1e-4)
+    for weights, others in zip(one.weights, two.weights, strict=True):
+        for rows, expected_rows in zip(weights, others, strict=True):
+            torch.testing.assert_close(rows, expected_rows, rtol=0, atol=1e-5)
+
+
+def forced_weights(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> Tensor:
+    """[length + 1, S]."""
+    with torch.no_grad():
+        return stepwise(network, sentence._replace(target=torch.tensor([[SOS, *tokens, EOS]])))[1][0]
+
+
+# ---------------------------------------------------------------------------------------------- greedy
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
+@settings(max_examples=10)
+def test_greedy_is_the_plain_loop(order: str, seed: int, lengths: list[int], ends: float) -> None:
+    network = make(seed, ends=ends, order=order)
+    batch = random_batch(lengths)
+    found = greedy(network, batch, max_length=5)
+    for row, ([tokens], [score], [weights]) in enumerate(zip(*found, strict=True)):
+        sentence = single(batch, row)
+        expected, expected_score = plain_greedy(network, sentence, 5)
+        assert tokens == expected
+        assert score == pytest.approx(expected_score, abs=1e-4)
+        expected_weights = forced_weights(network, sentence, tokens)
+        torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ beam
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
+@settings(max_examples=20)
+def test_beam_of_one_is_greedy(order: str, seed: int, lengths: list[int], ends: float) -> None:
+    network = make(seed, ends=ends, order=order, cell="gru", layers=2)
+    batch = random_batch(lengths)
+    same(beam(network, batch, size=1, max_length=5), greedy(network, batch, max_length=5))
+
+
+@given(
+    seed=SEEDS,
+    lengths=LENGTHS,
+    size=st.sampled_from([1, 2, 3, 7]),  # 7 is more than there are words
+    ends=st.sampled_from([-2.0, 0.0, 2.0]),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
+)
+@settings(max_examples=30)
+def test_beam_is_the_plain_loop(
+    seed: int, lengths: list[int], size: int, ends: float, length_penalty: float
+) -> None:
+    network = make(seed, ends=ends, words=WORDS)
+    batch = random_batch(lengths)
+    found = beam(network, batch, size=size, max_length=4, length_penalty=length_penalty)
+    for row, (tokens, scores) in enumerate(zip(found.tokens, found.scores, strict=True)):
+        expected = plain_beam(network, single(batch, row), size, 4, length_penalty)
+        assert tokens == [hypothesis for _, hypothesis in expected]
+        assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_sentences_that_finish_before_others_wait_for_them(
+    order: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = make(seed, ends=1.0, order=order, spread=1.0)
+    batch = random_batch([1 + i % 7 for i in range(20)])
+    for search in (greedy, partial(beam, size=3)):
+        monkeypatch.setattr("attnlab.decoding.search.LEAVE", 0.8)
+        waiting = search(network, batch, max_length=6)
+        alone = [search(network, single(batch, row), max_length=6) for row in range(20)]
+        same(waiting, Hypotheses(*([part for [part] in parts] for parts in zip(*alone, strict=True))))
+        monkeypatch.setattr("attnlab.decoding.search.LEAVE", 0.0)
+        same(waiting, search(network, batch, max_length=6))
+
+
+def score_all(network: Seq2Seq, sentence: Batch) -> dict[tuple[int, ...], float]:
+    """The mean log-probability of each sequence there is, its EOS counted."""
+    [source] = sentence.source.tolist()
+    batch = make_batch([source] * len(EVERY), [list(tokens) for tokens in EVERY])
+    with torch.no_grad():
+        logs = forced_logits(network, batch).log_softmax(dim=-1)  # [N, T, V]
+    chosen = logs.gather(-1, batch.labels[..., None])[..., 0]  # [N, T]
+    return {
+        tokens: float(chosen[i, : len(tokens) + 1].sum()) / (len(tokens) + 1)
+        for i, tokens in enumerate(EVERY)
+    }
+
+
+@given(seed=SEEDS)
+@settings(max_examples=10)
+def test_a_beam_as_wide_as_the_tree_ranks_every_sequence(seed: int) -> None:
+    network = make(seed, words=WORDS)
+    sentence = random_batch([5])
+    truth = score_all(network, sentence)
+    found = beam(network, sentence, size=len(EVERY), max_length=MAX_LENGTH)
+    [tokens], [scores] = found.tokens, found.scores
+    assert {tuple(ids) for ids in tokens} == set(EVERY)
+    assert scores == pytest.approx(sorted(truth.values(), reverse=True), abs=1e-4)
+    assert scores == pytest.approx([truth[tuple(ids)] for ids in tokens], abs=1e-4)
+
+
+@given(seed=SEEDS, size=st.integers(1, 12))
+@settings(max_examples=20)
+def test_scores_are_those_of_the_sequences_and_never_above_the_best(seed: int, size: int) -> None:
+    network = make(seed, words=WORDS)
+    sentence = random_batch([5])
+    truth = score_all(network, sentence)
+    found = beam(network, sentence, size=size, max_length=MAX_LENGTH)
+    [tokens], [scores] = found.tokens, found.scores
+    assert scores == pytest.approx([truth[tuple(ids)] for ids in tokens], abs=1e-4)
+    assert scores[0] <= max(truth.values()) + 1e-4
+
+
+@given(seed=SEEDS, size=st.integers(1, 9), ends=st.sampled_from([-5.0, 0.0, 2.0]))
+@settings(max_examples=20)
+def test_n_best_are_sorted_and_distinct(seed: int, size: int, ends: float) -> None:
+    found = beam(make(seed, ends=ends, words=WORDS), random_batch([3, 7]), size=size, max_length=5)
+    for tokens, scores, weights in zip(*found, strict=True):
+        assert 1 <= len(tokens) == len(scores) == len(weights) <= size
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(ids) for ids in tokens}) == len(tokens)
+        assert all(len(ids) <= 5 and EOS not in ids for ids in tokens)
+
+
+# ------------------------------------------------------------------------------------------------ both
+
+
+def searches(size: int) -> Any:
+    return greedy if size == 1 else partial(beam, size=size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@given(seed=SEEDS, lengths=LENGTHS, padding=st.integers(0, 3))
+@settings(max_examples=10)
+def test_batch_mates_and_padding_change_nothing(
+    size: int, seed: int, lengths: list[int], padding: int
+) -> None:
+    network = make(seed, ends=1.0)
+    batch = random_batch(lengths)
+    together = searches(size)(network, batch, max_length=6)
+    for row in range(len(lengths)):
+        alone = searches(size)(network, single(batch, row, padding), max_length=6)
+        same(Hypotheses(*([part[row]] for part in together)), alone)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("size", [1, 3])
+def test_weights_are_those_of_the_tokens_found(order: str, attention: str, size: int) -> None:
+    network = make(7, ends=1.0, order=order, attention=attention)
+    batch = random_batch([3, 7, 5])
+    found = searches(size)(network, batch, max_length=6)
+    for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
+        for ids, rows in zip(tokens, weights, strict=True):
+            assert rows.shape == (len(ids) + 1, int(batch.source_lengths[row]))
+            torch.testing.assert_close(
+                rows, forced_weights(network, single(batch, row), ids), rtol=0, atol=1e-5
+            )
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_sentences_end_on_their_own(size: int) -> None:
+    network = make(11, ends=1.0)
+    found = searches(size)(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
+    lengths = [len(tokens[0]) for tokens in found.tokens]
+    assert len(set(lengths)) > 2
+    assert max(lengths) < 20
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("max_length", [0, 1, 4])
+def test_a_network_that_never_ends_is_stopped(size: int, max_length: int) -> None:
+    found = searches(size)(make(0, ends=-50.0), random_batch([3, 7]), max_length=max_length)
+    for tokens, weights in zip(found.tokens, found.weights, strict=True):
+        assert all(len(ids) == max_length for ids in tokens)
+        assert all(len(rows) == max_length + 1 for rows in weights)
+        assert len(tokens) == (1 if max_length == 0 else size)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_network_that_ends_at_once(size: int) -> None:
+    found = searches(size)(make(0, ends=50.0), random_batch([3, 7]), max_length=4)
+    for tokens, scores, weights in zip(*found, strict=True):
+        assert tokens[0] == []
+        assert scores[0] == pytest.approx(0, abs=1e-4)
+        assert weights[0].shape[0] == 1
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_search_reads_no_target(size: int) -> None:
+    network = make(0)
+    batch = random_batch([3, 7], [4, 2])
+    other = batch._replace(target=batch.target.flip(0))
+    same(searches(size)(network, batch, max_length=5), searches(size)(network, other, max_length=5))
+
+
+def count_steps(network: Seq2Seq) -> list[int]:
+    """How many sentences take part in each step from now on."""
+    rows: list[int] = []
+    network.decoder.attention.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
+    return rows
+
+
+@pytest.mark.parametrize("search", [greedy, partial(beam, size=1)])
+def test_no_step_is_taken_for_a_sentence_that_is_done(search: Any) -> None:
+    network = make(11, ends=1.0)
+    rows = count_steps(network)
+    found = search(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
+    assert sum(rows) == sum(len(tokens[0]) + 1 for tokens in found.tokens)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_no_sentence_waits_for_another(size: int) -> None:
+    network = make(11, ends=1.0)
+    batch = random_batch([7, 1, 3, 5, 2, 4])
+    rows = count_steps(network)
+    searches(size)(network, batch, max_length=20)
+    together = sum(rows)
+    rows.clear()
+    for row in range(6):
+        searches(size)(network, single(batch, row), max_length=20)
+    assert set(rows) == {1}
+    assert together == sum(rows)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import DictConfig
+from test_conf import SYNTHETIC, TINY, build_all
+from test_module import training_loss
+from torch import nn
+
+from attnlab.nn.attention import CoverageSee, CoverageTu
+from attnlab.nn.attention.coverage import coverage_loss
+from attnlab.types import PAD, Memory
+from networks import randomise, walk
+
+LN3 = math.log(3)
+
+
+def blank(attention: CoverageSee | CoverageTu, past: float) -> None:
+    """All weights 0 but v = 2 ln 3 and that of the coverage: an energy of tanh(½ ln 3) = ½ scores ln 3."""
+    for parameter in attention.parameters():
+        nn.init.zeros_(parameter)
+    nn.init.constant_(attention.past.weight, past)
+    nn.init.constant_(attention.energy.weight, 2 * LN3)
+
+
+def weigh(attention: CoverageSee | CoverageTu, covered: list[float]) -> tuple[list[float], list[float]]:
+    """Weights of a step after `covered`, and the state after it; the last position is padding."""
+    width = len(covered)
+    memory = Memory(torch.ones(1, width, 1), (torch.arange(width) < width - 1)[None])
+    keys, state = attention.project(memory), torch.tensor([[covered]])
+    _, weights, after = attention(torch.zeros(1, 1, 1), memory, keys, state)
+    return weights.flatten().tolist(), after.flatten().tolist()
+
+
+def test_see_by_hand() -> None:
+    """w_c = -½ ln 3: what was covered once scores -ln 3."""
+    attention = CoverageSee(query_size=1, memory_size=1, size=1)
+    blank(attention, -LN3 / 2)
+    weights, after = weigh(attention, [1.0, 0.0, 0.0])
+    assert weights == pytest.approx([1 / 4, 3 / 4, 0])
+    assert after == pytest.approx([5 / 4, 3 / 4, 0])
+    nn.init.constant_(attention.past.bias, LN3 / 2)  # b: energies 0 and ½
+    assert weigh(attention, [1.0, 0.0, 0.0])[0] == pytest.approx([1 / 4, 3 / 4, 0])
+    nn.init.constant_(attention.past.bias, 50.0)  # both energies at the end of tanh
+    assert weigh(attention, [1.0, 0.0, 0.0])[0] == pytest.approx([1 / 2, 1 / 2, 0])
+
+
+def test_tu_by_hand() -> None:
+    """N = 3 and u h = -ln 2, so a fertility of 3 · 1/3 = 1; with N = 6 it is 2, and 1 counts half."""
+    for most, covered in [(3.0, 1.0), (6.0, 2.0)]:
+        attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=most)
+        blank(attention, LN3 / 2)
+        nn.init.constant_(attention.fertility.weight, -math.log(2))
+        weights, after = weigh(attention, [covered, 0.0, 0.0])
+        assert weights == pytest.approx([3 / 4, 1 / 4, 0])
+        assert after == pytest.approx([covered + 3 / 4, 1 / 4, 0])
+
+
+def test_each_word_has_its_own_fertility() -> None:
+    """Covered alike, h = 0 and h = ln 3 have made 2/1 and 2/1.5 of what they can."""
+    attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0)
+    blank(attention, 0.1)
+    nn.init.ones_(attention.fertility.weight)
+    memory = Memory(torch.tensor([[[0.0], [LN3]]]), torch.ones(1, 2, dtype=torch.bool))
+    scores = attention.score(torch.zeros(1, 1, 1), attention.project(memory), torch.full((1, 1, 2), 2.0))
+    expected = [2 * LN3 * math.tanh(0.1 * 2 / 1), 2 * LN3 * math.tanh(0.1 * 2 / 1.5)]
+    assert scores.flatten().tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_a_fertility_of_nothing_stays_finite(dtype: torch.dtype) -> None:
+    attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0).to(dtype)
+    nn.init.ones_(attention.fertility.weight)
+    states = torch.tensor([[[-1e4], [1e4]]], dtype=dtype, requires_grad=True)
+    memory = Memory(states, torch.ones(1, 2, dtype=torch.bool))
+    contexts, weights = walk(attention, torch.ones(1, 100, 1, dtype=dtype), memory)
+    assert weights.isfinite().all()
+    (contexts.float() * 1e-4).square().sum().backward()
+    assert states.grad is not None
+    assert states.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("variant", ["see", "tu"])
+def test_from_the_equations(variant: str) -> None:
+    sizes = {"query_size": 3, "memory_size": 2, "size": 5}
+    attention = CoverageSee(**sizes) if variant == "see" else CoverageTu(**sizes, max_fertility=1.5)
+    randomise(attention)
+    states, queries = torch.randn(1, 4, 2), torch.randn(1, 6, 3)
+    W, U, v = attention.query.weight, attention.key.weight, attention.energy.weight[0]
+    V = attention.past.weight[:, 0]
+    b = attention.past.bias if attention.past.bias is not None else 0.0
+    coverage, expected = torch.zeros(4), []
+    for s in queries[0]:
+        scores = [v @ torch.tanh(W @ s + U @ h + V * c + b) for h, c in zip(states[0], coverage, strict=True)]
+        alpha = torch.stack(scores).softmax(dim=0)
+        expected.append(alpha)
+        if isinstance(attention, CoverageTu):
+            coverage = coverage + alpha / (1.5 * torch.sigmoid(states[0] @ attention.fertility.weight[0]))
+        else:
+            coverage = coverage + alpha
+    memory = Memory(states, torch.ones(1, 4, dtype=torch.bool))
+    torch.testing.assert_close(walk(attention, queries, memory)[1][0], torch.stack(expected))
+
+
+# --------------------------------------------------------------------------------------- coverage loss
+
+
+def test_coverage_loss_by_hand() -> None:
+    """Σ min(α, c) over three steps: 0, then min(½, 1) + 0, then min(¼, 3/2) + min(3/4, ½)."""
+    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]])
+    assert coverage_loss(weights, torch.tensor([[True, True, True]])).item() == pytest.approx(
+        (0.5 + 0.75) / 3
+    )
+    assert coverage_loss(weights, torch.tensor([[True, True, False]])).item() == pytest.approx(0.5 / 2)
+    assert coverage_loss(weights, torch.tensor([[True, False, False]])).item() == 0
+    assert coverage_loss(weights, torch.tensor([[False, False, False]])).item() == 0
+
+
+@given(steps=st.integers(1, 6), width=st.integers(1, 6))
+def test_looking_at_each_position_once_costs_nothing(steps: int, width: int) -> None:
+    real = torch.ones(1, steps, dtype=torch.bool)
+    once = torch.eye(max(steps, width))[None, :steps]
+    assert coverage_loss(once, real).item() == 0
+    again = torch.zeros(1, steps, width)
+    again[..., 0] = 1  # every step but the first is repeated whole
+    assert coverage_loss(again, real).item() == pytest.approx((steps - 1) / steps)
+
+
+def test_coverage_loss_is_a_mean_over_tokens() -> None:
+    weights = torch.rand(3, 5, 4).softmax(dim=-1)
+    lengths = torch.tensor([5, 1, 3])
+    real = torch.arange(5) < lengths[:, None]
+    alone = [
+        coverage_loss(weights[row : row + 1, :n], real[row : row + 1, :n]) for row, n in enumerate(lengths)
+    ]
+    torch.testing.assert_close(coverage_loss(weights, real), (torch.stack(alone) * lengths).sum() / 9)
+
+
+def test_coverage_loss_has_gradients() -> None:
+    weights = torch.rand(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    real = torch.tensor([[True] * 4, [True, True, False, False]])
+    assert torch.autograd.gradcheck(lambda w: coverage_loss(w, real), weights)
+
+
+@pytest.mark.parametrize("mechanism", ["additive", "coverage_see"])
+def test_training_adds_its_share(composed: Callable[..., DictConfig], mechanism: str) -> None:
+    words = (*TINY, *SYNTHETIC, f"attention={mechanism}")
+    module, data = build_all(composed(*words, "loss.coverage=0.5"))
+    assert module.coverage_weight == 0.5
+    assert build_all(composed(*words))[0].coverage_weight == 0
+    batch = data.examples("train")[[0, 1, 2]]
+    repeated = coverage_loss(module.decode(batch)[0].weights, batch.labels != PAD)
+    assert repeated > 0
+    with_coverage = training_loss(module, batch)
+    module.coverage_weight = 0.0
+    torch.testing.assert_close(with_coverage - training_loss(module, batch), 0.5 * repeated)

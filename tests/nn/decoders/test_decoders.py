@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.decoders.recurrent import GNMTDecoder
+from attnlab.nn.seq2seq import Seq2Seq, select
+from networks import (
+    ATTENTIONS,
+    ORDERS,
+    forced_logits,
+    make_attention,
+    make_network,
+    random_batch,
+    stepwise,
+)
+
+every_decoder = pytest.mark.parametrize(
+    ("order", "cell", "layers", "attention"), list(product(ORDERS, ["lstm", "gru"], [1, 2], ATTENTIONS))
+)
+
+
+@every_decoder
+@torch.no_grad()
+def test_forced_is_stepwise(order: str, cell: str, layers: int, attention: str) -> None:
+    network = make_network(order=order, cell=cell, layers=layers, attention=attention)
+    batch = random_batch([3, 7, 1], [4, 2, 5])
+    decoded = network(batch)
+    logits, weights = stepwise(network, batch)
+    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
+
+
+@every_decoder
+@torch.no_grad()
+def test_hypotheses_of_a_sentence_do_not_meet(order: str, cell: str, layers: int, attention: str) -> None:
+    """Q hypotheses in one step are Q steps of one, also once their states differ."""
+    network = make_network(order=order, cell=cell, layers=layers, attention=attention)
+    batch = random_batch([3, 5])
+    encoded, first = network.encode(batch)
+    Q = 3
+    tokens = torch.randint(4, 19, (2, Q, 2))  # two tokens for each hypothesis
+    beams = torch.zeros(2, Q, dtype=torch.int64)
+    state = select(first, torch.arange(2)[:, None], beams)  # each hypothesis starts as the first
+    for i in range(2):
+        logits, weights, state = network.step(tokens[..., i], state, encoded)
+    for q in range(Q):
+        alone = first
+        for i in range(2):
+            logits_q, weights_q, alone = network.step(tokens[:, q : q + 1, i], alone, encoded)
+        torch.testing.assert_close(logits[:, q : q + 1], logits_q, rtol=0, atol=1e-5)
+        torch.testing.assert_close(weights[:, q : q + 1], weights_q, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("order", ORDERS)
+@torch.no_grad()
+def test_permuting_a_batch_permutes_the_results(order: str, attention: str) -> None:
+    network = make_network(order=order, attention=attention, layers=2)
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 0])
+    permutation = torch.tensor([2, 0, 3, 1])
+    permuted = select(batch, permutation)
+    torch.testing.assert_close(
+        forced_logits(network, permuted), forced_logits(network, batch)[permutation], rtol=0, atol=1e-5
+    )
+
+
+# ------------------------------------------------------------------ Bahdanau's order, Luong's and GNMT's
+
+
+def first_weights(network: Seq2Seq, token: int) -> Tensor:
+    batch = random_batch([5])
+    encoded, state = network.encode(batch._replace(source=torch.full_like(batch.source, 7)))
+    return network.step(torch.tensor([[token]]), state, encoded)[1]
+
+
+@torch.no_grad()
+def test_bahdanau_attends_before_it_reads_the_token() -> None:
+    network = make_network(order="bahdanau")
+    assert torch.equal(first_weights(network, 4), first_weights(network, 5))
+
+
+@pytest.mark.parametrize("order", ["luong", "luong with input feeding", "gnmt"])
+@torch.no_grad()
+def test_the_others_attend_after_they_have_read_the_token(order: str) -> None:
+    network = make_network(order=order)
+    assert not torch.allclose(first_weights(network, 4), first_weights(network, 5))
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+@torch.no_grad()
+def test_luong_from_his_equations(feeding: bool) -> None:
+    """Section 3, "general": h_t = LSTM([y; h̃]), c_t = Σ α h̄, h̃_t = tanh(W_c [c_t; h_t]), W_s h̃_t."""
+    network = make_network(
+        order="luong with input feeding" if feeding else "luong", attention="General", parts=("state",)
+    )
+    decoder: Any = network.decoder
+    batch = random_batch([5], [4])
+    encoded, state = network.encode(batch)
+    h_bar = encoded.memory.states[0]  # [S, D]
+    h, c = (part[0] for part in state.layers[0])  # [1, H]
+    W_a, W_c, W_s = decoder.attention.key.weight, decoder.combine.weight, network.readout.output
+
+    cell = nn.LSTMCell(decoder.cells.cells[0].input_size, h.size(1))
+    cell.load_state_dict(decoder.cells.cells[0].state_dict())
+    h_tilde, expected = torch.zeros_like(h), []
+    for y in batch.inputs[0]:
+        x = network.target_embedding.table.weight[y][None]
+        h, c = cell(torch.cat([x, h_tilde], dim=1) if feeding else x, (h, c))
+        alpha = torch.softmax(h_bar @ W_a.T @ h[0], dim=0)
+        h_tilde = torch.tanh(torch.cat([alpha @ h_bar, h[0]]) @ W_c.T)[None]
+        expected.append(W_s(h_tilde[0]))
+    torch.testing.assert_close(forced_logits(network, batch)[0], torch.stack(expected), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("residual", [False, True])
+@torch.no_grad()
+def test_gnmt_is_torch_s_own_layers_over_whole_targets(cell: str, residual: bool) -> None:
+    """NVIDIA's loop: x = rnn¹(y), c = attend(x), x = rnnˡ([x; c]), from the third on residual."""
+    layers, T = 4, 6
+    network = make_network(order="gnmt", cell=cell, layers=layers - 1, parts=("state",))
+    decoder: Any = network.decoder
+    decoder.residual = residual
+    batch = random_batch([5, 3], [T - 1, T - 1])
+    encoded, state = network.encode(batch)
+    x = network.target_embedding(batch.inputs)
+    for layer in range(layers):
+        ours = decoder.cells[layer].state_dict()
+        theirs = (nn.LSTM if cell == "lstm" else nn.GRU)(x.size(2), decoder.output_size, batch_first=True)
+        theirs.load_state_dict({f"{name}_l0": parameter for name, parameter in ours.items()})
+        first = tuple(part.transpose(0, 1) for part in state.layers[layer])  # [1, B, H]
+        read = x[..., : decoder.output_size]
+        x, _ = theirs(x, first if cell == "lstm" else first[0])
+        if layer == 0:
+            contexts, _, _ = decoder.attention(x, encoded.memory, encoded.keys)
+        if residual and layer >= 2:
+            x = x + read
+        top, x = x, torch.cat([x, contexts], dim=-1)
+    expected = network.readout.output(top)
+    torch.testing.assert_close(forced_logits(network, batch), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("attention", "calls"), [("Additive", [(2, 5)]), ("Coverage", [(2, 1)] * 5)])
+@torch.no_grad()
+def test_gnmt_attends_once_where_no_state_forbids_it(attention: str, calls: list[tuple[int, int]]) -> None:
+    network = make_network(order="gnmt", attention=attention)
+    seen: list[tuple[int, ...]] = []
+    network.decoder.attention.register_forward_pre_hook(
+        lambda _, inputs: seen.append(tuple(inputs[0].shape[:2]))
+    )
+    forced_logits(network, random_batch([5, 3], [4, 4]))
+    assert seen == calls
+
+
+def test_gnmt_needs_two_layers() -> None:
+    attention = make_attention("Additive", 7, 5)
+    with pytest.raises(ValueError, match=r"layers 2 and up, and decoder\.layers is 1: set decoder\.layers=2"):
+        GNMTDecoder(input_size=3, attention=attention, size=7, layers=1)
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "gnmt"])
+def test_dropout_goes_between_layers_and_only_in_training(order: str) -> None:
+    network = make_network(layers=2, order=order)
+    [dropout] = [part for part in network.decoder.modules() if isinstance(part, nn.Dropout)]
+    dropout.p = 0.5
+    batch = random_batch([5], [4])
+    assert torch.equal(forced_logits(network, batch), forced_logits(network, batch))
+    network.train()
+    assert not torch.equal(forced_logits(network, batch), forced_logits(network, batch))
+
+
+@pytest.mark.parametrize("attention", ["Additive", "Mean", "Coverage"])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("order", ORDERS)
+@torch.no_grad()
+def test_forced_is_stepwise_with_norms_and_dropout(order: str, cell: str, attention: str) -> None:
+    network = make_network(
+        attention=attention, order=order, cell=cell, layers=2, layer_norm=True, recurrent_dropout=0.5
+    ).train()
+    batch = random_batch([4, 2], [5, 3])
+    encoded, state = network.encode(batch)
+    assert len(state.dropout) == len(state.layers)
+    embedded = network.target_embedding(batch.inputs)
+    forced = network.decoder(embedded, state, encoded.memory, encoded.keys)
+    for i in range(embedded.size(1)):
+        output, state = network.decoder.step(embedded[:, i : i + 1], state, encoded.memory, encoded.keys)
+        for one, whole in zip(output, forced, strict=True):
+            torch.testing.assert_close(one[:, 0], whole[:, i], rtol=0, atol=1e-5)
+    network.eval()
+    assert network.encode(batch)[1].dropout == ()

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab.nn.encoders.recurrent import Encoder
+from attnlab.types import Memory
+from networks import randomise
+
+E, UNITS, WIDEST = 3, 5, 7
+kinds = pytest.mark.parametrize(
+    ("cell", "layers", "bidirectional"),
+    [(cell, layers, both) for cell in ("lstm", "gru") for layers in (1, 2) for both in (False, True)],
+)
+
+
+def read(encoder: Encoder, embedded: torch.Tensor, lengths: list[int]) -> Memory:
+    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
+    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
+    assert memory.mask is mask
+    return memory
+
+
+def make(cell: Any, layers: int, bidirectional: bool) -> Encoder:
+    encoder = Encoder(input_size=E, cell=cell, size=UNITS, layers=layers, bidirectional=bidirectional)
+    randomise(encoder)
+    return encoder
+
+
+@kinds
+@torch.no_grad()
+def test_shapes(cell: str, layers: int, bidirectional: bool) -> None:
+    encoder = make(cell, layers, bidirectional)
+    D = UNITS * 2 if bidirectional else UNITS
+    assert encoder.memory_size == D
+    assert encoder.layers == layers
+    memory = read(encoder, torch.randn(2, 4, E), [4, 1])
+    assert memory.states.shape == (2, 4, D)
+    assert memory.hidden is not None
+    assert memory.hidden.shape == (2, layers, D)
+    if cell == "lstm":
+        assert memory.cell is not None
+        assert memory.cell.shape == (2, layers, D)
+    else:
+        assert memory.cell is None
+
+
+@kinds
+@given(lengths=st.lists(st.integers(1, WIDEST), min_size=1, max_size=4), extra=st.integers(0, 3))
+@settings(max_examples=20)
+@torch.no_grad()
+def test_each_sentence_is_read_as_if_alone(
+    cell: str, layers: int, bidirectional: bool, lengths: list[int], extra: int
+) -> None:
+    encoder = make(cell, layers, bidirectional)
+    embedded = torch.randn(len(lengths), max(lengths) + extra, E)  # rubbish at padding
+    together = read(encoder, embedded, lengths)
+    assert together.hidden is not None
+    for row, length in enumerate(lengths):
+        states, final = encoder.network(embedded[row : row + 1, :length])  # without padding or packing
+        torch.testing.assert_close(together.states[row, :length], states[0], rtol=0, atol=1e-6)
+        assert not together.states[row, length:].any()
+        hidden = (final if cell == "gru" else final[0])[:, 0]  # [L * directions, units]
+        torch.testing.assert_close(together.hidden[row], hidden.reshape(layers, -1), rtol=0, atol=1e-6)
+        if cell == "lstm":
+            assert together.cell is not None
+            torch.testing.assert_close(
+                together.cell[row], final[1][:, 0].reshape(layers, -1), rtol=0, atol=1e-6
+            )
+
+
+@torch.no_grad()
+def test_final_state_is_the_last_forward_and_the_first_backward_output() -> None:
+    lengths = [4, 2, 6]
+    memory = read(make("lstm", 2, True), torch.randn(3, 6, E), lengths)
+    assert memory.hidden is not None
+    for row, length in enumerate(lengths):
+        top = memory.hidden[row, -1]
+        assert torch.equal(top[:UNITS], memory.states[row, length - 1, :UNITS])
+        assert torch.equal(top[UNITS:], memory.states[row, 0, UNITS:])
+
+
+def test_dropout_goes_between_layers_and_only_in_training() -> None:
+    encoder = Encoder(input_size=E, size=UNITS, layers=2, dropout=0.5)
+    embedded = torch.randn(2, 4, E)
+
+    def states() -> torch.Tensor:
+        return read(encoder, embedded, [4, 3]).states
+
+    assert not torch.equal(states(), states())
+    encoder.eval()
+    assert torch.equal(states(), states())
+
+
+def test_dropout_with_one_layer_has_nowhere_to_go() -> None:
+    encoder = Encoder(input_size=E, size=UNITS, layers=1, dropout=0.5)  # torch would warn
+    embedded = torch.randn(2, 4, E)
+    assert torch.equal(read(encoder, embedded, [4, 3]).states, read(encoder, embedded, [4, 3]).states)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@torch.no_grad()
+def test_normalised_sentences_are_read_as_if_alone_and_one_after_the_other(cell: Any) -> None:
+    encoder = Encoder(input_size=E, cell=cell, size=UNITS, layers=2, layer_norm=True)
+    randomise(encoder)
+    lengths = [2, 4, 1]
+    embedded = torch.randn(3, 5, E)
+    together = read(encoder, embedded, lengths)
+    assert together.hidden is not None
+    for row, length in enumerate(lengths):
+        alone = read(encoder, embedded[row : row + 1, :length], [length])
+        torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-6)
+        torch.testing.assert_close(together.hidden[row], alone.hidden[0], rtol=0, atol=1e-6)
+    plain = Encoder(input_size=E, cell=cell, size=UNITS, layers=2)
+    plain.network.load_state_dict(encoder.network.state_dict())
+    assert not torch.allclose(read(plain, embedded, lengths).states, together.states, atol=1e-2)
+
+
+def test_recurrent_dropout_only_in_training() -> None:
+    encoder = Encoder(input_size=E, size=UNITS, recurrent_dropout=0.5)
+    embedded = torch.randn(2, 4, E)
+
+    def states() -> torch.Tensor:
+        return read(encoder, embedded, [4, 3]).states
+
+    one, two = states(), states()
+    assert torch.equal(one[:, 0, :UNITS], two[:, 0, :UNITS])  # before the first token there is no state
+    assert not torch.equal(one[:, 1, :UNITS], two[:, 1, :UNITS])
+    encoder.eval()
+    assert torch.equal(states(), states())

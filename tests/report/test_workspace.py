@@ -1,0 +1,43 @@
+"""The dashboard of a study, built without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from wandb_workspaces import expr
+
+from attnlab.errors import UserError
+from attnlab.metrics.attention import NAMES
+from attnlab.metrics.scores import EVERY
+from attnlab.report import workspace
+from wandb_files import shown
+
+
+def test_it_shows_every_score_by_variant() -> None:
+    board = workspace.workspace("me", "attnlab", "bottleneck")
+    assert (board.entity, board.project, board.name) == ("me", "attnlab", "attnlab bottleneck")
+    names = shown(board)
+    assert {f"{split}/{name}" for split in ("val", "test") for name in EVERY} <= names
+    assert {f"{prefix}/{name}" for prefix in ("attention", "test/attention") for name in NAMES} <= names
+    assert {"train/loss", "predictions/test", "attention/1"} <= names
+    for section in board.sections:
+        assert section.panels
+        for panel in section.panels:
+            assert getattr(panel, "groupby", workspace.VARIANT) == workspace.VARIANT
+            assert getattr(panel, "x", workspace.STEP) == workspace.STEP
+
+
+def test_it_shows_the_runs_of_the_study_alone() -> None:
+    board = workspace.workspace("me", "attnlab", "bottleneck")
+    board._to_model()  # what would be sent
+    settings = board.runset_settings
+    assert settings.filters == "Metric(\"Group\") == 'bottleneck'"
+    assert settings.groupby == [expr.Config("variant")]
+
+
+def test_without_a_key_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(UserError, match=r"no dashboard: .*wandb login"):
+        workspace.publish("bottleneck", project="attnlab")

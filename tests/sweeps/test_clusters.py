@@ -1,0 +1,60 @@
+"""Sweeps through other launchers than ours, in the forms of them that need no cluster."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from attnlab.runs.directory import Run
+from commands import TINY_REVERSE, attnlab
+
+LAUNCHERS = [
+    pytest.param(
+        "submitit_local",
+        marks=pytest.mark.skipif(find_spec("submitit") is None, reason="pip install 'attnlab[slurm]'"),
+    ),
+    pytest.param(
+        "ray",
+        marks=[
+            pytest.mark.ray,
+            pytest.mark.skipif(find_spec("ray") is None, reason="pip install 'attnlab[ray]'"),
+        ],
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_sweep_through_another_launcher(launcher: str, tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", f"hydra/launcher={launcher}"]
+    broken = attnlab("train", "-m", *words, "optimizer.lr=-1,0.01", folder=tmp_path)
+    assert broken.returncode == 1, broken.stderr
+    assert "attnlab: failed " in broken.stderr
+    assert "Invalid learning rate: -1" in broken.stderr
+    assert "Traceback" not in broken.stderr
+    assert statuses(tmp_path) == {-1: "failed", 0.01: "finished"}  # the other job was not held up
+
+    whole = attnlab("train", "-m", *words, "optimizer.lr=0.02,0.01", folder=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    assert "UserWarning" not in whole.stderr
+    assert statuses(tmp_path) == {-1: "failed", 0.01: "finished", 0.02: "finished"}
+    for run in runs(tmp_path):
+        assert run.read_result()["command"].startswith("attnlab train -m data.symbols=5")
+
+
+def runs(folder: Path) -> list[Run]:
+    return [Run(path) for path in (folder / "outputs" / "reverse").iterdir()]
+
+
+def statuses(folder: Path) -> dict[float, str]:
+    return {run.read_config().optimizer.lr: run.read_result()["status"] for run in runs(folder)}
+
+
+def test_a_launcher_that_is_not_installed(tmp_path: Path) -> None:
+    absent = "hydra.launcher._target_=hydra_plugins.absent_launcher.AbsentLauncher"
+    done = attnlab("train", "-m", *TINY_REVERSE, "seed=0,1", absent, folder=tmp_path)
+    assert done.returncode == 1
+    assert "this launcher needs a package: pip install 'attnlab[slurm,ray]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,252 @@
+"""Searching: what is drawn, what is stopped, and what a search that was killed does next."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
+
+from attnlab.errors import UserError
+from attnlab.runs.directory import Run
+from attnlab.sweeps import hyperparameter_search
+from attnlab.training.loggers import read_metrics
+from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+
+DRAWN = {
+    "optimizer.lr=interval(0.001,0.1)": FloatDistribution(0.001, 0.1),
+    "optimizer.lr=tag(log,interval(1e-4,1e-1))": FloatDistribution(1e-4, 1e-1, log=True),
+    "encoder.size=int(interval(8,64))": IntDistribution(8, 64),
+    "encoder.size=tag(log,int(interval(8,64)))": IntDistribution(8, 64, log=True),
+    "decoder.layers=range(1,4)": IntDistribution(1, 3),
+    "encoder.size=range(64,8,-8)": IntDistribution(16, 64, step=8),
+    "embedding.dropout=range(0.0,0.5,0.1)": FloatDistribution(0.0, 0.4, step=0.1),
+    "attention=none,dot": CategoricalDistribution(["none", "dot"]),
+    "variant=choice(a b,true,3)": CategoricalDistribution(["a\\ b", "True", "3"]),
+}
+
+
+def sweep(word: str) -> tuple[str, Override]:
+    (override,) = OverridesParser.create().parse_overrides([word])
+    return override.get_key_element(), override
+
+
+@pytest.mark.parametrize("word", DRAWN)
+def test_what_a_sweep_is_drawn_from(word: str) -> None:
+    trial = optuna.create_study().ask()
+    value = hyperparameter_search.suggest(trial, *sweep(word))
+    (distribution,) = trial.distributions.values()
+    assert distribution == DRAWN[word]
+    assert value in trial.params.values()
+
+
+@pytest.mark.parametrize(
+    "word", ["encoder.size=interval(64,8)", "encoder.size=range(3,3)", "attention=glob(*)"]
+)
+def test_a_sweep_that_nothing_can_be_drawn_from_is_named(word: str) -> None:
+    with pytest.raises(UserError, match=re.escape(word)):
+        hyperparameter_search.suggest(optuna.create_study().ask(), *sweep(word))
+
+
+def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Path) -> None:
+    words = [
+        "tune=recipe",
+        "tune.trials=7",
+        "attention=none,dot",
+        "embedding.dropout=0.0,0.5",
+        "seed=3",
+    ]
+    plan = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}"])
+    assert plan.words == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
+    assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size", "attention"]
+    assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"  # the command's, not the file's
+    assert plan.tune.trials == 7
+    assert plan.database == tmp_path / "reverse-tune" / "hyperparameter_search.db"
+    assert plan.words_of({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
+        "optimizer.lr=1e-05",
+        "attention=dot",
+    ]
+    longer = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}", "tune.trials=9"])
+    other = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}", "optimizer.lr=0.1,0.2"])
+    assert longer.identity == plan.identity != other.identity
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["seed=1"], 1, "nothing to search"),
+        (["-m", "seed=1,2"], 1, "no option -m"),
+        (["seed=1,2", "hyperparameter_search.trails=3"], 2, "did you mean 'tune.trials'?"),
+        (["seed=1,2", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
+        (["seed=1,2", "tune=recipee"], 2, "did you mean 'recipe'?"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_line(
+    words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        ended = hyperparameter_search.main(words)
+        said = capsys.readouterr().err
+    except UserError as error:
+        ended, said = 1, str(error)
+    assert ended == code
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_growing_file_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    assert hyperparameter_search.read_series(path, "val/loss") == []
+    path.write_text(
+        "epoch,step,metric,value\r\n0,9,val/loss,2.5\r\n0,9,val/bleu,7.0\r\n1,19,val/loss,1.5\r\n2,29,val/loss,1"
+    )
+    assert hyperparameter_search.read_series(path, "val/loss") == [2.5, 1.5]
+
+
+WORKER = """
+import sys, time
+with open(sys.argv[1], "w") as file:
+    print("epoch,step,metric,value", file=file)
+    for epoch in range(1000):
+        print(f"{epoch},{epoch},val/loss,{epoch}.0", file=file, flush=True)
+        time.sleep(0.02)
+"""
+"""Something that gets worse and worse for 20 seconds."""
+
+
+def test_a_worker_is_stopped_when_the_pruner_says_so(tmp_path: Path) -> None:
+    pruner = optuna.pruners.ThresholdPruner(upper=2.5)
+    trial = optuna.create_study(pruner=pruner).ask()
+    run = Run(tmp_path)
+    watch = hyperparameter_search.Watch(trial, run, "val/loss", interval=0.05)
+    with subprocess.Popen([sys.executable, "-c", WORKER, str(run.metrics)]) as worker:
+        assert watch(worker) == -signal.SIGTERM
+    assert watch.pruned
+    assert trial.study.trials[0].intermediate_values == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
+    assert watch.seen == 4
+
+
+def answers(plan: hyperparameter_search.Plan, *, stop_after: int | None = None) -> list[dict[str, Any]]:
+    """Search a formula instead of training; `stop_after` breaks off in that trial, unanswered."""
+    study = hyperparameter_search.open_study(plan)
+    for trial in hyperparameter_search.remaining_trials(study, plan):
+        parameters = {
+            key: hyperparameter_search.suggest(trial, key, override) for key, override in plan.space.items()
+        }
+        if trial.number == stop_after:
+            break
+        study.tell(trial, parameters["optimizer.lr"] - (parameters["attention"] == "dot"))
+    return [trial.params for trial in study.trials]
+
+
+@pytest.mark.slow
+def test_a_search_that_was_killed_asks_what_it_would_have_asked(tmp_path: Path) -> None:
+    words = [
+        "optimizer.lr=interval(0.0,1.0)",
+        "attention=none,dot",
+        "tune.trials=6",
+        "+hyperparameter_search.sampler.n_startup_trials=2",
+    ]
+    whole = answers(hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}/whole"]))
+    assert len(whole) == 6
+    assert len({tuple(parameters.values()) for parameters in whole}) == 6
+    plan = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}/killed"])
+    for stop in (0, 3, 3, 5):
+        assert answers(plan, stop_after=stop) == whole[: stop + 1]
+    assert answers(plan) == whole
+    assert answers(plan) == whole  # nothing is left to do
+    assert {trial.state for trial in hyperparameter_search.open_study(plan).trials} == {TrialState.COMPLETE}
+
+
+@pytest.mark.slow
+def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
+    words = [
+        *TINY_REVERSE,
+        "logger=none",
+        "data.train_size=1600",
+        "trainer.max_epochs=4",
+        "scheduler=constant",
+        "optimizer.lr=choice(0.01,1e-6)",
+        "tune.trials=4",
+        "hyperparameter_search.seed=1",
+        "hyperparameter_search.pruner._target_=optuna.pruners.ThresholdPruner",
+        "+hyperparameter_search.pruner.upper=2.0",
+        "~hyperparameter_search.pruner.n_startup_trials",
+        "hyperparameter_search.pruner.n_warmup_steps=1",
+    ]
+    folder = tmp_path / "outputs" / "reverse-tune"
+    search = subprocess.Popen(
+        [ATTNLAB, "tune", *words], cwd=tmp_path, env=clean_environment(), start_new_session=True
+    )
+    wait_for(lambda: list(folder.glob("*/checkpoints/last.ckpt")))
+    os.killpg(search.pid, signal.SIGKILL)
+    search.wait()
+
+    done = attnlab("tune", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/hyperparameter_search.db")
+    trials = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/hyperparameter_search.db").trials
+    assert len(trials) == 4
+    states = {trial.params["optimizer.lr"]: trial.state for trial in trials}
+    assert states == {"0.01": TrialState.COMPLETE, "1e-06": TrialState.PRUNED}
+
+    runs = {run.read_config().optimizer.lr: run for run in map(Run, folder.glob("*-seed0-*"))}
+    assert set(runs) == {0.01, 1e-6}
+    assert runs[0.01].read_result()["status"] == "finished"
+    pruned = runs[1e-6].read_result()
+    assert pruned["status"] == "interrupted"
+    assert pruned["error"].startswith("pruned after 2 validations")
+    assert len(read_metrics(runs[1e-6].metrics)["val/loss"]) < 4
+    # The run that was under way went on, and no run was started from nothing twice
+    logs = [run.log.read_text() for run in runs.values()]
+    went_on = [log.count("going on from step") for log in logs]
+    assert sum(went_on) >= 1
+    assert [log.count(" training, ") for log in logs] == [1 + times for times in went_on]
+    for run in runs.values():
+        assert run.read_result()["command"].startswith("attnlab train data.symbols=5 ")
+        steps = [step for step, _ in read_metrics(run.metrics)["train/loss"]]
+        assert steps == sorted(set(steps))
+
+    (command,) = [
+        line.strip() for line in done.stdout.splitlines() if line.strip().startswith("attnlab train")
+    ]
+    again = subprocess.run(
+        f"{Path(ATTNLAB).parent}/{command}",
+        shell=True,
+        cwd=tmp_path,
+        env=clean_environment(),
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert "finished already" in again.stdout
+    assert str(runs[0.01].directory) in again.stdout
+    predicted = attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")
+    assert predicted.returncode == 0, predicted.stderr
+
+
+def wait_for(condition: Any, seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_search_in_which_all_fail(tmp_path: Path) -> None:
+    words = [*TINY_REVERSE, "logger=none", "optimizer.lr=-1,-2", "tune.trials=1"]
+    done = attnlab("tune", *words, folder=tmp_path)
+    assert done.returncode == 1
+    assert "1 trials: 0 finished, 0 pruned, 1 failed" in done.stderr
+    assert "Invalid learning rate: -" in done.stdout

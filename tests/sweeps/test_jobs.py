@@ -1,0 +1,81 @@
+"""What a sweep tells at its end."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from attnlab.runs.directory import Run, write_atomically
+from attnlab.sweeps.jobs import Jobs
+
+
+def job(jobs: Jobs, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
+    run = Run(folder / name)
+    write_atomically(run.config, f"checkpoint: {{monitor: {monitor}}}")
+    if result:
+        run.write_result(**result)
+    jobs.runs[run.directory] = run
+    return run
+
+
+def told(jobs: Jobs) -> list[str]:
+    console = Console(file=StringIO(), width=160, soft_wrap=True)
+    jobs.print_table(console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return [" ".join(line.replace("│", " ").split()) for line in lines]
+
+
+def test_the_table_has_every_job_and_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    jobs = Jobs()
+    study = tmp_path / "outputs" / "a study"
+    metrics = {"val/loss": 0.25, "val/bleu": 31.0}
+    job(jobs, study, "none-seed0", status="failed", error="no such file: [x].tsv")
+    finished = job(jobs, study, "dot-seed0", status="finished", metrics=metrics, seconds=3725.2)
+    job(
+        jobs,
+        tmp_path / "outputs" / "another",
+        "dot-seed1",
+        "val/bleu",
+        status="finished",
+        metrics=metrics,
+        seconds=61.6,
+    )
+    job(jobs, study, "dot-seed2", status="running")
+    job(jobs, study, "[3]-seed3", status="interrupted")
+    (finished.directory / "wandb" / "offline-run-1").mkdir(parents=True)
+    lines = told(jobs)
+    folder = "outputs/a study"
+    assert lines[0] == "outputs"
+    assert [line for line in lines if line.startswith(("a study/", "another/"))] == [
+        "a study/dot-seed0 finished 0.2500 1:02:05",
+        "another/dot-seed1 finished 31.0000 1:02",
+        "a study/none-seed0 failed",
+        "a study/[3]-seed3 interrupted",
+        "a study/dot-seed2 waiting",
+    ]
+    assert f"failed {folder}/none-seed0: no such file: [x].tsv" in lines
+    assert lines[-1] == f"wandb sync '{folder}'/*/wandb/offline-run-*"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        ([], 0),
+        (["finished"], 0),
+        (["finished", "failed", "interrupted"], 1),
+        (["finished", "interrupted"], 75),
+        (["finished", None], 75),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_job(
+    statuses: list[str | None], code: int, tmp_path: Path
+) -> None:
+    jobs = Jobs()
+    for number, status in enumerate(statuses):
+        job(jobs, tmp_path, str(number), **({"status": status} if status else {}))
+    assert jobs.exit_code() == code

@@ -1,0 +1,142 @@
+"""Weights & Biases that is missing, refuses, hangs or dies: training goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+
+from attnlab.runs.directory import Run, prepare
+from attnlab.training.loggers import finish_wandb, read_metrics, wandb_logger
+from commands import TINY_REVERSE, attnlab
+from wandb_files import read_offline
+
+SETTINGS: dict[str, Any] = {"mode": "offline", "tags": (), "timeout": 30}
+
+
+def test_without_the_package(
+    composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as Python does for what cannot be imported
+    config = composed()
+    assert wandb_logger(run=prepare(config), config=config, project="attnlab", **SETTINGS) is None
+    assert "going on without Weights & Biases" in caplog.text
+
+
+def test_what_it_refuses(composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture) -> None:
+    config = composed()
+    assert wandb_logger(run=prepare(config), config=config, project="a/b", **SETTINGS) is None
+    assert "going on without Weights & Biases" in caplog.text
+    assert "a/b" in caplog.text
+
+
+def test_a_run_that_was_closed_behind_its_back(
+    composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = composed()
+    run = prepare(config)
+    logger = wandb_logger(run=run, config=config, project="attnlab", **SETTINGS)
+    assert logger is not None
+    logger.log_metrics({"val/loss": 2.0}, step=1)
+    finish_wandb(3)
+    for step in (2, 3):
+        logger.log_metrics({"val/loss": 1.0}, step=step)
+    logger.log_text("predictions", columns=["a"], data=[["b"]])
+    assert caplog.text.count("going on without numbers in Weights & Biases") == 1
+    assert caplog.text.count("going on without predictions in Weights & Biases") == 1
+    told = read_offline(run.directory)
+    assert [row["val/loss"] for row in told["history"]] == [2.0]
+    assert told["exit_code"] == 3
+
+
+class Hanging(BaseHTTPRequestHandler):
+    """Answers nothing; or what beginning a run asks for, and nothing after it."""
+
+    answers: dict[str, Any]
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode(errors="replace")
+        (answer,) = [data for name, data in self.answers.items() if name in asked] or [None]
+        if answer is None:
+            time.sleep(600)
+        body = json.dumps({"data": answer}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+BEGINNING = {
+    "query RunResumeStatus": {"model": {"id": "p", "name": "attnlab", "bucket": None}},
+    "mutation UpsertBucket": {
+        "upsertBucket": {
+            "bucket": {
+                "id": "r",
+                "name": "r",
+                "displayName": "r",
+                "sweepName": None,
+                "historyLineCount": 0,
+                "project": {"id": "p", "name": "attnlab", "entity": {"id": "e", "name": "e"}},
+            },
+            "inserted": True,
+        }
+    },
+}
+
+
+@contextmanager
+def serving(answers: dict[str, Any]) -> Iterator[str]:
+    """A server that gives these answers, and hangs at any other question; gives its address."""
+    handler = type("Handler", (Hanging,), {"answers": answers})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.socket.close()
+
+
+def train_online(folder: Path, address: str) -> tuple[Run, str]:
+    words = ["logger.wandb.mode=online", "logger.wandb.timeout=6", "trainer.max_epochs=1"]
+    logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
+    done = attnlab("train", *TINY_REVERSE, *words, folder=folder, **logged_in)
+    ended = time.time()
+    assert done.returncode == 0, done.stderr
+    (directory,) = (folder / "outputs" / "reverse").iterdir()
+    run = Run(directory)
+    assert run.read_result()["status"] == "finished"
+    assert ended - run.result.stat().st_mtime < 60  # closing takes 6 seconds, and a little more at the end
+    assert len(read_metrics(run.metrics)["val/loss"]) == 1
+    return run, run.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers(tmp_path: Path) -> None:
+    with serving({}) as address:
+        run, log = train_online(tmp_path, address)
+    assert "going on with Weights & Biases offline" in log
+    told = read_offline(run.directory)
+    assert told["exit_code"] == 0
+    assert any("test/exact_match" in row for row in told["history"])
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_answering(tmp_path: Path) -> None:
+    with serving(BEGINNING) as address:
+        run, log = train_online(tmp_path, address)
+    assert "offline" not in log
+    told = read_offline(run.directory, "run-*")  # what could not be sent, for `wandb sync`
+    assert any("test/exact_match" in row for row in told["history"])

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import Callback, Trainer
+from omegaconf import DictConfig
+
+from attnlab.config import build
+from attnlab.training.callbacks import WeightAveraging
+from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*your dataloader is not resumable"),
+]
+TINY = (
+    *("data.train_size=40", "data.val_size=4", "data.test_size=4", "embedding.size=8", "encoder.size=4"),
+    *("decoder.size=8", "attention_size=5", "batching.batch_size=4", "optimizer.lr=0.05"),
+)
+DECAY = 0.7
+
+
+class Recorder(Callback):
+    """The weights after each step, and those that are there when each validation begins and ends."""
+
+    def __init__(self) -> None:
+        self.steps: list[torch.Tensor] = []
+        self.validated: list[torch.Tensor] = []
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        self.steps.append(flat(pl_module))
+
+    def on_validation_batch_start(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
+        self.validated.append(flat(pl_module))
+
+
+def flat(module: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+
+
+def test_the_average_is_validated_saved_and_kept(composed: Callable[..., DictConfig], tmp_path: Path) -> None:
+    config = composed(*TINY)
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    data = build.build_data(config, corpus, vocabularies)
+    network = build.build_network(config, vocabularies)
+    module = build.build_module(config, network, vocabularies, corpus)
+    recorder = Recorder()
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    trainer = Trainer(
+        max_epochs=3,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[
+            recorder,
+            WeightAveraging(decay=DECAY),
+            BestCheckpoint(best, monitor="val/loss", mode="max"),  # the first epoch's is the highest
+        ],
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(module, datamodule=data)
+
+    averages = [recorder.steps[0]]
+    for weights in recorder.steps[1:]:
+        averages.append(DECAY * averages[-1] + (1 - DECAY) * weights)
+    epoch = len(averages) // 3
+    for n, validated in enumerate(recorder.validated[:3], start=1):
+        torch.testing.assert_close(validated, averages[n * epoch - 1])
+    torch.testing.assert_close(flat(module), averages[-1])
+
+    saved = torch.load(best, weights_only=True)
+    assert saved["global_step"] == epoch
+    trainer.validate(module, datamodule=data, ckpt_path=best, verbose=False)
+    torch.testing.assert_close(recorder.validated[-1], averages[epoch - 1])
+    torch.testing.assert_close(flat(module), averages[epoch - 1])
