@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from attnlab.nn.attention import Additive, Mean
+from attnlab.nn.attention import Additive, Mean, is_constant
 from attnlab.nn.attention.normalisers import Softmax, Sparsemax
 from attnlab.nn.decoders.recurrent import BahdanauDecoder
 from attnlab.nn.decoders.unroll import DecoderOutput, ReadingByHand
 from attnlab.nn.encoders.recurrent import Encoder
-from attnlab.nn.fused import Loop, Rows, Scoring, Weights, recur, sum_energies
+from attnlab.nn.fused import Loop, Rows, Scores, Weights, recur, sum_energies
+from attnlab.nn.fused.scores import fused_scores
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Batch
 from networks import ORDERS, make_network, random_batch, randomise
@@ -159,7 +160,7 @@ def test_dropout_is_drawn_anew_for_every_number() -> None:
 def test_only_softmax_is_written_by_hand() -> None:
     network = make_network()
     network.decoder.attention.normaliser = Sparsemax()
-    assert network.decoder.attention.scoring() is None
+    assert fused_scores(network.decoder.attention) is None
     assert_same(network, random_batch([3, 7, 1], [4, 2, 5]))
 
 
@@ -172,9 +173,9 @@ def test_a_variant_with_scores_of_its_own_is_not_taken_for_its_parent() -> None:
         def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
             return query.sum(dim=-1, keepdim=True) * keys.sum(dim=-1)[:, None]
 
-    assert Additive(query_size=H, memory_size=D, size=A).scoring() is not None
-    assert Doubled(query_size=H, memory_size=D, size=A).scoring() is None
-    assert not Heavier(query_size=H, memory_size=D).constant
+    assert fused_scores(Additive(query_size=H, memory_size=D, size=A)) is not None
+    assert fused_scores(Doubled(query_size=H, memory_size=D, size=A)) is None
+    assert not is_constant(Heavier(query_size=H, memory_size=D))
 
 
 # -------------------------------------------------------------------------------- against torch's own
@@ -245,7 +246,7 @@ def test_gradients_of_the_attentional_loop(
             kind,
             stack,
             states,
-            Scoring(0.7, *take(len(scoring))),
+            Scores(0.7, *take(len(scoring))),
             memory,
             keys,
             mask,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
-from attnlab.nn.fused import Scoring, sum_energies
+from attnlab.nn.fused import sum_energies
 from attnlab.nn.fused.linear import Linear, linear
 from attnlab.types import Memory
 
@@ -58,10 +58,6 @@ class Additive(Attention):
         """[B, Q, S]."""
         return additive_energy(self.query(query), keys[:, None], self.energy)
 
-    def scoring(self) -> Scoring | None:
-        """Sums."""
-        return self.scored(self.energy.weight[0], self.query.weight, self.query.bias)
-
 
 class Concat(Attention):
     """e_j = vᵀ tanh(W [s; h_j]): Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "concat".
@@ -99,7 +95,3 @@ class Concat(Attention):
         """[B, Q, S]."""
         mapped = linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
         return additive_energy(mapped, keys[:, None], self.energy)
-
-    def scoring(self) -> Scoring | None:
-        """Sums."""
-        return self.scored(self.energy.weight[0], self.pair.weight[:, : self.query_size], None)

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, Softmax
-from attnlab.nn.fused import Scoring
+from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
 
 
@@ -28,12 +27,10 @@ class Attention(nn.Module):
     A query is [B, Q, H]: Q queries to the same memory at once, which may be target positions or the
     hypotheses of a beam. State, where a variant has one, is a tensor or tuple of tensors [B, Q, …], made by
     `begin` and handed in and out; nothing is kept on the module. A variant with state sets
-    `stateful = True`, and is then asked one target position at a time. One whose context and weights are the
-    same for every query sets `constant = True`, and may then be asked once for all positions.
+    `stateful = True`, and is then asked one target position at a time.
 
     A variant of your own overrides `project` if it maps the memory, and `score`; `weigh` only if its weights
-    are more than normalised scores, and `attend` only if its context is more than a weighted sum. Where its
-    scores are sums or products, `scoring` may say so, which makes training faster.
+    are more than normalised scores, and `attend` only if its context is more than a weighted sum.
 
     What a variant's docstring says it costs is for one sentence, each query and the forward pass: operations,
     a multiply-add being two and a tanh, exp or root one; and numbers of memory, most of them kept for the way
@@ -46,16 +43,6 @@ class Attention(nn.Module):
     """
 
     stateful = False
-    constant = False
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        """What a parent says of its scores does not hold for a variant with scores of its own."""
-        super().__init_subclass__(**arguments)
-        changed = {"score", "weigh", "advance", "begin", "attend", "forward"} & vars(cls).keys()
-        if changed and "scoring" not in vars(cls):
-            cls.scoring = Attention.scoring  # type: ignore[method-assign]
-        if changed and "constant" not in vars(cls):
-            cls.constant = False
 
     def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
         super().__init__()
@@ -71,16 +58,6 @@ class Attention(nn.Module):
     def project(self, memory: Memory) -> Tensor:
         """Whatever of the score depends on the memory alone: keys [B, S, …]."""
         return memory.states
-
-    def scoring(self) -> Scoring | None:
-        """What the scores are made of, if they are one of the kinds whose loops are written by hand."""
-        return None
-
-    def scored(self, energy: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> Scoring | None:
-        """That scoring, if it is a softmax that normalises the scores."""
-        if type(self.normaliser) is not Softmax:
-            return None
-        return Scoring(self.normaliser.temperature, energy, weight, bias)
 
     def begin(self, memory: Memory) -> Any:
         """The state before the first target position, tensors [B, 1, …]; None if the variant has none."""

@@ -18,8 +18,6 @@ class NoAttention(Attention):
     (arXiv 1409.3215). Costs nothing, not even the weighted sum.
     """
 
-    constant = True
-
     @property
     def context_size(self) -> int:
         """0."""
@@ -37,8 +35,6 @@ class Mean(Attention):
     Costs nothing but the weighted sum.
     """
 
-    constant = True
-
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S] of zeros."""
         return keys.new_zeros(query.size(0), query.size(1), keys.size(1))
@@ -53,8 +49,6 @@ class Final(Attention):
     once a sentence.
     """
 
-    constant = True
-
     def project(self, memory: Memory) -> Tensor:
         """The fixed vector, as keys [B, 1, D]."""
         if memory.hidden is not None:
@@ -67,3 +61,11 @@ class Final(Attention):
         """Context [B, Q, D], weights [B, Q, S] of zeros."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return keys.expand(-1, query.size(1), -1), weights, state
+
+
+def is_constant(attention: Attention) -> bool:
+    """Return whether context and weights are the same for every query, so that one call serves all positions.
+
+    Types are compared exactly: a subclass may have a score that depends on the query.
+    """
+    return type(attention) in (NoAttention, Mean, Final)

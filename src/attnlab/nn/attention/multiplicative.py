@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
-from attnlab.nn.fused import Scoring
 from attnlab.nn.fused.linear import Linear
 from attnlab.types import Memory
 
@@ -36,10 +35,6 @@ class Dot(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
-
-    def scoring(self) -> Scoring | None:
-        """Products."""
-        return self.scored(None, None, None)
 
 
 class ScaledDot(Dot):
@@ -71,10 +66,6 @@ class General(Attention):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """[B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
-
-    def scoring(self) -> Scoring | None:
-        """Products."""
-        return self.scored(None, None, None)
 
 
 class Cosine(Attention):

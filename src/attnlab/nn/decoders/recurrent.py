@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Attention
+from attnlab.nn.attention import Attention, is_constant
 from attnlab.nn.cells import Cells, CellStack, CellState, Kind, read
 from attnlab.nn.decoders.unroll import DecoderOutput, DecoderState, Reading, ReadingByHand
 from attnlab.nn.fused import tanh
 from attnlab.nn.fused.linear import Linear, linear
+from attnlab.nn.fused.scores import fused_scores
 from attnlab.types import Memory
 
 
@@ -85,7 +86,7 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Read a whole target [B, T, E]; outputs are [B, T, …]."""
-        if self.attention.constant:
+        if is_constant(self.attention):
             contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys)  # [B, 1, …]
             tops = self.cells.read(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
             T = embedded.size(1)
@@ -103,8 +104,8 @@ class BahdanauDecoder(nn.Module):
         self, state: DecoderState, memory: Memory, keys: Tensor, counts: Sequence[int]
     ) -> Reading | ReadingByHand:
         """To read targets whose tokens are found on the way; of step i those of the first counts[i] alone."""
-        scoring = self.attention.scoring()
-        if scoring is None or self.attention.constant or not self.cells.plain:
+        scoring = fused_scores(self.attention)
+        if scoring is None or is_constant(self.attention) or not self.cells.plain:
             return Reading(self, state, memory, keys)
         return ReadingByHand(self.cells, scoring, state, memory, keys, counts)
 
@@ -203,7 +204,7 @@ class LuongDecoder(nn.Module):
         self, state: DecoderState, memory: Memory, keys: Tensor, counts: Sequence[int]
     ) -> Reading | ReadingByHand:
         """To read targets whose tokens are found on the way; of step i those of the first counts[i] alone."""
-        scoring = self.attention.scoring()
+        scoring = fused_scores(self.attention)
         if scoring is None or not self.feed_size or not self.cells.plain:
             return Reading(self, state, memory, keys)
         return ReadingByHand(self.cells, scoring, state, memory, keys, counts, self.combine.weight)

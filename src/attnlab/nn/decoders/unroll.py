@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.cells import CellStack, CellState
-from attnlab.nn.fused import Loop, Rows, Scoring, Weights
+from attnlab.nn.fused import Loop, Rows, Scores, Weights
 from attnlab.nn.fused.linear import linear
 from attnlab.types import Memory
 
@@ -88,7 +88,7 @@ class ReadingByHand:
     def __init__(
         self,
         cells: CellStack,
-        scoring: Scoring,
+        scoring: Scores,
         state: DecoderState,
         memory: Memory,
         keys: Tensor,

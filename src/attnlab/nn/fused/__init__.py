@@ -6,9 +6,9 @@ its backward follows the equations in the docstrings, and what sums over steps i
 The decoders and the encoder say where this is used; the numbers are those of their single steps.
 """
 
-from attnlab.nn.fused.attend import Scoring, sum_energies
+from attnlab.nn.fused.attend import Scores, sum_energies
 from attnlab.nn.fused.layer import advance, recur, tanh
 from attnlab.nn.fused.loop import Loop, Weights
 from attnlab.nn.fused.rows import Rows
 
-__all__ = ["Loop", "Rows", "Scoring", "Weights", "advance", "recur", "sum_energies", "tanh"]
+__all__ = ["Loop", "Rows", "Scores", "Weights", "advance", "recur", "sum_energies", "tanh"]

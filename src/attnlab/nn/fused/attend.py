@@ -33,8 +33,8 @@ from attnlab.nn.fused.linear import outer, prepare
 from attnlab.nn.fused.rows import Rows
 
 
-class Scoring(NamedTuple):
-    """What an attention's scores are made of, where they are one of the two kinds."""
+class Scores(NamedTuple):
+    """Parameters of additive scores (with `energy`) or of dot-product scores (without)."""
 
     temperature: float
     energy: Tensor | None = None  # v [A]; None: products
@@ -55,7 +55,7 @@ class Attend:
     """
 
     def __init__(
-        self, scoring: Scoring, memory: Tensor, keys: Tensor, mask: Tensor, steps: int, dtype: torch.dtype
+        self, scoring: Scores, memory: Tensor, keys: Tensor, mask: Tensor, steps: int, dtype: torch.dtype
     ) -> None:
         B, S, D = memory.shape
         wide = widest(dtype)
@@ -102,7 +102,7 @@ class AttendBack:
 
     def __init__(
         self,
-        scoring: Scoring,
+        scoring: Scores,
         memory: Tensor,
         keys: Tensor,
         queries: Tensor,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.nn.fused.attend import Attend, AttendBack, Scoring
+from attnlab.nn.fused.attend import Attend, AttendBack, Scores
 from attnlab.nn.fused.layer import Layer, LayerBack, tanh_, widest
 from attnlab.nn.fused.linear import outer, prepare
 from attnlab.nn.fused.rows import Rows
@@ -56,7 +56,7 @@ class _Inputs(NamedTuple):
 
     @property
     def scoring_tensors(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """As in `Scoring`."""
+        """As in `Scores`."""
         return self.energy, self.query, self.query_bias
 
 
@@ -88,7 +88,7 @@ class Loop:
         kind: str,
         layers: Sequence[Weights],
         state: Sequence[Sequence[Tensor]],
-        scoring: Scoring,
+        scoring: Scores,
         memory: Tensor,
         keys: Tensor,
         mask: Tensor,
@@ -214,7 +214,7 @@ class _Walk:
         self.rows = plan.rows
         with torch.autocast(inputs.memory.device.type, enabled=False):
             self.stack = _Stack(plan, inputs, dtype)
-            scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
+            scoring = Scores(plan.temperature, *inputs.scoring_tensors)
             steps = len(plan.rows.counts)
             self.attend = Attend(scoring, inputs.memory, inputs.keys, inputs.mask, steps, dtype)
             if inputs.combine is None:
@@ -283,7 +283,7 @@ class _Loop(torch.autograd.Function):
         queries, weights, contexts, own, *layers = ctx.saved_tensors[ctx.count :]
         with torch.autocast(weights.device.type, enabled=False):
             stack = _StackBack(plan, inputs, layers)
-            scoring = Scoring(plan.temperature, *inputs.scoring_tensors)
+            scoring = Scores(plan.temperature, *inputs.scoring_tensors)
             attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
             walk = _bahdanau_back if inputs.combine is None else _luong_back
             late, asked, d_combine = walk(
