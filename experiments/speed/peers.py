@@ -84,7 +84,7 @@ def write_batches(words: list[str], batches: int, sentences: int, folder: Path) 
     print(f"vocabularies {vocabularies.source.size} and {vocabularies.target.size}")
     count = 0
     for order in ORDERS:
-        config.batching.like_length = order == "like-length"
+        config.batching.bucket_by_length = order == "like-length"
         loaded = build.build_data(config, corpus, vocabularies)
         loaded.setup("fit")
         taken = list(islice(loaded.train_dataloader(), batches))

@@ -1,7 +1,7 @@
 """R4's and R1's training loops as they were published, beside ours, over the same data.
 
     python published.py conala data.path=conala-train.json
-    python published.py reverse_published batching.like_length=true
+    python published.py reverse_published batching.bucket_by_length=true
 
 Takes turns step by step, and prints and writes (--csv) the median seconds an epoch of each, their ratios, and
 how much of the GEMM peak was put to use. The published loops take random batches, ours those of the settings.
@@ -142,7 +142,7 @@ def main() -> None:
     build.quieten_lightning()
     words = [f"experiment={options.system}", "trainer.accelerator=cpu", *options.overrides]
     config = compose_run(words)
-    at_random = compose_run([*words, "batching.like_length=false"])
+    at_random = compose_run([*words, "batching.bucket_by_length=false"])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     settings = timing.Settings.of(config)

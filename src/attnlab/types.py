@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     source_lengths: Tensor  # [B] int64, always on the CPU: packing a padded sequence demands it
     target: Tensor  # [B, T + 1] int64: SOS, the tokens, EOS, padding
     indices: Tensor  # [B] int64: the place of each pair in its split
-    copies: Tensor | None = None  # [B, S] int64: what copying each source token would write; see `nn.readout`
+    copy_ids: Tensor | None = None  # [B, S] int64: target id of each source token if copied; see `nn.readout`
 
     @property
     def source_mask(self) -> Tensor:
@@ -81,7 +81,7 @@ class Batch(NamedTuple):
             source_lengths=self.source_lengths,
             target=self.target.to(device, **options),
             indices=self.indices.to(device, **options),
-            copies=None if self.copies is None else self.copies.to(device, **options),
+            copy_ids=None if self.copy_ids is None else self.copy_ids.to(device, **options),
         )
 
     def pin_memory(self) -> Batch:

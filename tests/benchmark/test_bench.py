@@ -36,7 +36,7 @@ def test_random_sentences_have_the_lengths_asked_for(composed: Callable[..., Dic
     assert [tuple(batch.source.shape) for batch in batches] == [(4, 6), (4, 6)]
     assert all(batch.labels.shape == (4, 3) for batch in batches)  # EOS
     assert all(batch.source.min() >= 3 and batch.source.max() < 11 for batch in batches)
-    _, batches, _ = make_module(composed, "batching.source_end=true")
+    _, batches, _ = make_module(composed, "batching.source_eos=true")
     assert batches[0].source.shape == (4, 4)
 
 

@@ -26,7 +26,7 @@ from attnlab.types import EOS, PAD, SOS, Batch
 digits = symbols(["3"], count=7)
 DIGITS = Vocabularies(digits, digits)
 PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", "6 6 6 6"), Pair("7 8", "")]
-uncut = partial(encode, source_end=False, max_source_length=None, max_target_length=None)
+uncut = partial(encode, source_eos=False, max_source_length=None, max_target_length=None)
 
 
 # Encoding and collation
@@ -39,7 +39,7 @@ def test_a_batch_is_padded_to_its_longest() -> None:
     assert batch.source_lengths.tolist() == [2, 3]
     assert batch.target.tolist() == [[SOS, EOS, PAD, PAD, PAD], [SOS, 5, 4, 3, EOS]]
     assert batch.indices.tolist() == [2, 0]
-    assert batch.copies is None
+    assert batch.copy_ids is None
     assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
 
 
@@ -60,14 +60,14 @@ def test_lengths_count_what_is_read_and_what_is_predicted() -> None:
 
 
 def test_sources_may_end_with_a_mark() -> None:
-    examples = uncut(PAIRS, DIGITS, source_end=True)
+    examples = uncut(PAIRS, DIGITS, source_eos=True)
     assert examples[[0, 1]].source.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
     assert examples.source_lengths.tolist() == [4, 2, 3]
 
 
-@pytest.mark.parametrize(("source_end", "source"), [(False, [3, 4]), (True, [3, EOS])])
-def test_bounds_count_the_end_mark_which_is_kept(source_end: bool, source: list[int]) -> None:
-    examples = encode(PAIRS, DIGITS, source_end=source_end, max_source_length=2, max_target_length=3)
+@pytest.mark.parametrize(("source_eos", "source"), [(False, [3, 4]), (True, [3, EOS])])
+def test_bounds_count_the_end_mark_which_is_kept(source_eos: bool, source: list[int]) -> None:
+    examples = encode(PAIRS, DIGITS, source_eos=source_eos, max_source_length=2, max_target_length=3)
     assert examples[[0]].source.tolist() == [source]
     assert examples[[0, 1]].target.tolist() == [[SOS, 5, 4, EOS], [SOS, 6, 6, EOS]]
     assert examples.target_lengths.tolist() == [3, 3, 1]
@@ -75,9 +75,9 @@ def test_bounds_count_the_end_mark_which_is_kept(source_end: bool, source: list[
 
 def test_a_bound_without_room_for_text() -> None:
     with pytest.raises(UserError, match=r"max_source_length=1 .* at least 2"):
-        encode(PAIRS, DIGITS, source_end=True, max_source_length=1, max_target_length=None)
+        encode(PAIRS, DIGITS, source_eos=True, max_source_length=1, max_target_length=None)
     with pytest.raises(UserError, match=r"max_target_length=1 .* at least 2"):
-        encode(PAIRS, DIGITS, source_end=False, max_source_length=1, max_target_length=1)
+        encode(PAIRS, DIGITS, source_eos=False, max_source_length=1, max_target_length=1)
 
 
 ALIGNMENTS = [((2, 0), (1, 1), (0, 2)), ((0, 0), (0, 3)), None]
@@ -112,11 +112,11 @@ def test_links_of_an_output_are_known_as_far_as_it_is_the_reference(
     assert found.nonzero().tolist() == links
 
 
-@pytest.mark.parametrize("source_end", [False, True])
-def test_links_to_what_was_cut_off_are_dropped(source_end: bool) -> None:
+@pytest.mark.parametrize("source_eos", [False, True])
+def test_links_to_what_was_cut_off_are_dropped(source_eos: bool) -> None:
     # 3 4 (EOS) → 5 4 EOS: the links of 3 and 5 to what is gone must not reach the marks or another row
     examples = encode(
-        PAIRS, DIGITS, source_end=source_end, max_source_length=2 + source_end, max_target_length=3
+        PAIRS, DIGITS, source_eos=source_eos, max_source_length=2 + source_eos, max_target_length=3
     )
     gold = aligned(examples[[0, 1]], ALIGNMENTS[:2])
     assert gold.nonzero().tolist() == [[0, 1, 1], [1, 0, 0]]
@@ -144,7 +144,7 @@ def test_links_of_words_are_no_links_of_characters() -> None:
 
 def test_a_source_without_tokens_is_numbered_and_quoted() -> None:
     with pytest.raises(UserError, match=r"pair 2 of 2: .* ' ' \(target '4'\)"):
-        uncut([Pair("3", "4"), Pair(" ", "4")], DIGITS, source_end=True)
+        uncut([Pair("3", "4"), Pair(" ", "4")], DIGITS, source_eos=True)
 
 
 def test_each_side_is_encoded_with_its_own_vocabulary() -> None:
@@ -188,14 +188,14 @@ def ranks(world: int, lengths: Sequence[int], epoch: int = 0, **settings: object
     size=st.integers(1, 9),
     world=st.integers(1, 3),
     pool=st.integers(1, 4),
-    like_length=st.booleans(),
+    bucket_by_length=st.booleans(),
     seed=st.integers(0, 3),
     epoch=st.integers(0, 3),
 )
 def test_every_pair_once_an_epoch_in_even_batches(
-    lengths: list[int], size: int, world: int, pool: int, like_length: bool, seed: int, epoch: int
+    lengths: list[int], size: int, world: int, pool: int, bucket_by_length: bool, seed: int, epoch: int
 ) -> None:
-    shares = ranks(world, lengths, epoch, size=size, pool=pool, like_length=like_length, seed=seed)
+    shares = ranks(world, lengths, epoch, size=size, pool=pool, bucket_by_length=bucket_by_length, seed=seed)
     batches = [batch for share in shares for batch in share]
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     assert len({len(share) for share in shares}) == 1
@@ -216,7 +216,7 @@ def test_every_pair_once_an_epoch_in_even_batches(
 def test_every_pair_once_an_epoch_within_the_tokens(
     lengths: list[int], size: int, world: int, epoch: int
 ) -> None:
-    shares = ranks(world, lengths, epoch, size=size, by="tokens")
+    shares = ranks(world, lengths, epoch, size=size, batch_type="tokens")
     batches = [batch for share in shares for batch in share]
     assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
     assert len({len(share) for share in shares}) == 1
@@ -226,26 +226,27 @@ def test_every_pair_once_an_epoch_within_the_tokens(
 
 def test_token_batches_by_hand() -> None:
     sources, targets = np.array([1, 1, 1, 2, 2, 9]), np.array([1, 3, 1, 2, 4, 9])
-    order = BatchOrder(sources, targets, size=8, by="tokens")
+    order = BatchOrder(sources, targets, size=8, batch_type="tokens")
     # Sorted: (1,1) (1,1) | (1,3) (2,2) would take 2 · (2+3) = 10: alone | (2,2) | (2,4) | (9,9)
     assert sorted(map(sorted, order)) == [[0, 2], [1], [3], [4], [5]]
     # (1,6) | (2,1) (2,1): a long target does not weigh on the batches after its own
-    order = BatchOrder(np.array([2, 1, 2]), np.array([1, 6, 1]), size=8, by="tokens")
+    order = BatchOrder(np.array([2, 1, 2]), np.array([1, 6, 1]), size=8, batch_type="tokens")
     assert sorted(map(sorted, order)) == [[0, 2], [1]]
 
 
 def test_token_batches_are_as_many_in_every_epoch() -> None:
     lengths = np.random.default_rng(0).integers(1, 40, 500)
-    order = BatchOrder(lengths, lengths[::-1].copy(), size=300, by="tokens")
+    order = BatchOrder(lengths, lengths[::-1].copy(), size=300, batch_type="tokens")
     sizes = [sorted(map(len, visits(order, epoch))) for epoch in range(4)]
     assert len(sizes[0]) == len(order)
     assert sizes == [sizes[0]] * 4
 
 
 def test_the_largest_batch_is_split_to_come_out_even() -> None:
-    shares = ranks(2, [1] * 8 + [2] * 4, size=16, by="tokens")  # 8 of length 1, 4 of length 2; both full
+    # 8 of length 1, 4 of length 2; both full
+    shares = ranks(2, [1] * 8 + [2] * 4, size=16, batch_type="tokens")
     assert [sorted(map(len, share)) for share in shares] in ([[8], [4]], [[4], [8]])
-    three = ranks(3, [1] * 8 + [2] * 4, size=16, by="tokens")
+    three = ranks(3, [1] * 8 + [2] * 4, size=16, batch_type="tokens")
     assert sorted(len(batch) for share in three for batch in share) == [4, 4, 4]
 
 
@@ -265,7 +266,7 @@ def test_batches_of_one_pool_hold_neighbours_in_length() -> None:
         assert found == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]]
 
 
-def test_ranks_meet_batches_of_like_length() -> None:
+def test_ranks_get_batches_of_similar_length() -> None:
     lengths = list(range(1, 13))
     for one, other in zip(*ranks(2, lengths, size=3, pool=2), strict=True):
         assert sorted(one + other) in ([0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11])
@@ -275,14 +276,14 @@ def sets(order: BatchOrder) -> list[set[int]]:
     return [set(batch) for batch in visits(order)]
 
 
-def test_without_like_length_the_order_takes_no_notice_of_it() -> None:
+def test_without_bucket_by_length_the_order_takes_no_notice_of_it() -> None:
     short, long = np.full(20, 1), np.arange(20)
-    one = BatchOrder(short, short, size=4, like_length=False)
-    other = BatchOrder(long, long, size=4, like_length=False)
+    one = BatchOrder(short, short, size=4, bucket_by_length=False)
+    other = BatchOrder(long, long, size=4, bucket_by_length=False)
     assert sets(one) == sets(other) != sets(BatchOrder(long, long, size=4))
 
 
-@pytest.mark.parametrize("options", [{}, {"like_length": False}, {"by": "tokens", "size": 60}])
+@pytest.mark.parametrize("options", [{}, {"bucket_by_length": False}, {"batch_type": "tokens", "size": 60}])
 def test_the_longest_target_of_a_batch_comes_first(options: dict[str, Any]) -> None:
     sources, targets = np.random.default_rng(0).integers(1, 9, (2, 40))
     for batch in visits(BatchOrder(sources, targets, **{"size": 8, **options})):
@@ -308,10 +309,10 @@ def test_orders_that_cannot_be() -> None:
         BatchOrder(lengths, lengths, size=0)
     with pytest.raises(UserError, match="pool=0"):
         BatchOrder(lengths, lengths, size=1, pool=0)
-    with pytest.raises(UserError, match="like_length=true"):
-        BatchOrder(lengths, lengths, size=9, by="tokens", like_length=False)
+    with pytest.raises(UserError, match="bucket_by_length=true"):
+        BatchOrder(lengths, lengths, size=9, batch_type="tokens", bucket_by_length=False)
     with pytest.raises(UserError, match="batch_size=1 tokens makes 3 batches of one pair"):
-        BatchOrder(lengths, lengths, size=1, by="tokens", world=2)
+        BatchOrder(lengths, lengths, size=1, batch_type="tokens", world=2)
 
 
 # Evaluation order

@@ -21,7 +21,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabular
 from attnlab.errors import UserError
 
 PAIRS = [Pair("a b c", "c b a"), Pair("b", "b b é"), Pair("c\nd", "d")]
-SETTINGS: dict[str, Any] = {"source_end": True, "max_source_length": None, "max_target_length": None}
+SETTINGS: dict[str, Any] = {"source_eos": True, "max_source_length": None, "max_target_length": None}
 
 
 def vocabularies(pairs: list[Pair] = PAIRS) -> Vocabularies:
@@ -69,7 +69,7 @@ def test_whatever_encoding_depends_on_makes_another_entry(tmp_path: Path) -> Non
         (PAIRS[::-1], vocabularies(), SETTINGS),
         (PAIRS, longer, SETTINGS),
         (PAIRS, vocabularies()._replace(target=longer.target), SETTINGS),
-        (PAIRS, vocabularies(), {**SETTINGS, "source_end": False}),
+        (PAIRS, vocabularies(), {**SETTINGS, "source_eos": False}),
         (PAIRS, vocabularies(), {**SETTINGS, "max_target_length": 2}),
     ):
         examples = encode_once(tmp_path, pairs, vocabulary, **settings)

@@ -118,7 +118,7 @@ def test_testing_and_predicting_read_the_test_split(tmp_path: Path) -> None:
 
 
 def test_loaders_work_without_a_trainer() -> None:
-    seq2seq = data(batch_size=10, source_end=True)
+    seq2seq = data(batch_size=10, source_eos=True)
     seq2seq.setup("fit")
     (batch,) = seq2seq.train_dataloader()
     assert batch.source.shape == (10, 8)
@@ -130,7 +130,7 @@ def test_loaders_work_without_a_trainer() -> None:
 
 
 def test_a_limit_on_tokens_is_not_one_on_evaluation() -> None:
-    seq2seq = data(batch_size=20, by="tokens")
+    seq2seq = data(batch_size=20, batch_type="tokens")
     seq2seq.setup("fit")
     for batch in seq2seq.train_dataloader():
         assert len(batch.indices) * (batch.source.size(1) + batch.labels.size(1)) <= 20

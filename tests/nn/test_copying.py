@@ -23,14 +23,14 @@ A, B, V = 4, 5, 6
 
 def encoded(*pairs: Pair):  # type: ignore[no-untyped-def]
     return encode(
-        pairs, VOCABULARIES, source_end=True, max_source_length=None, max_target_length=None, copying=True
+        pairs, VOCABULARIES, source_eos=True, max_source_length=None, max_target_length=None, copying=True
     )
 
 
-def test_strangers_are_counted_from_v_in_each_sentence() -> None:
+def test_oov_tokens_are_counted_from_v_in_each_sentence() -> None:
     batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b q y"))[[0, 1]]
-    assert batch.copies is not None
-    assert batch.copies.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
+    assert batch.copy_ids is not None
+    assert batch.copy_ids.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
     # c is in the source's vocabulary but not in the target's; q stands in no source and stays unknown
     assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
 
@@ -42,14 +42,14 @@ def test_subwords_spelt_alike_are_copied() -> None:
     batch = encode(
         [Pair("low blows", "lows(low)")],
         vocabularies,
-        source_end=False,
+        source_eos=False,
         max_source_length=None,
         max_target_length=None,
         copying=True,
     )[[0]]
     assert source.spell("low blows") == ["low", "<unk>", "<unk>", "##ow", "##s"]
-    assert batch.copies is not None
-    assert target.tokens(batch.copies[0].tolist()) == ["low", "<unk>", "<unk>", "##ow", "##s"]
+    assert batch.copy_ids is not None
+    assert target.tokens(batch.copy_ids[0].tolist()) == ["low", "<unk>", "<unk>", "##ow", "##s"]
     assert target.tokens(batch.target[0].tolist()) == ["<sos>", "lows", "(", "low", ")", "<eos>"]
 
 
@@ -58,18 +58,18 @@ def test_what_is_cut_off_a_source_cannot_be_copied() -> None:
     batch = encode(
         [Pair("x a y", "y x a")],
         VOCABULARIES,
-        source_end=False,
+        source_eos=False,
         max_source_length=2,
         max_target_length=None,
         copying=True,
     )[[0]]
-    assert batch.copies is not None
-    assert batch.copies.tolist() == [[V, A]]
+    assert batch.copy_ids is not None
+    assert batch.copy_ids.tolist() == [[V, A]]
     assert batch.target.tolist() == [[SOS, UNK, V, A, EOS]]
 
 
 def test_copied_words_are_printed() -> None:
-    assert VOCABULARIES.strangers("a x c x") == ["x", "c"]
+    assert VOCABULARIES.oov_tokens("a x c x") == ["x", "c"]
     assert VOCABULARIES.decode([V + 1, A, V], "a x c x") == "c a x"
     assert VOCABULARIES.tokens([V, B], "y b") == ["y", "b"]
 
@@ -118,15 +118,15 @@ def pointing_network():  # type: ignore[no-untyped-def]
 def copying_batch(network):  # type: ignore[no-untyped-def]
     vocabulary = network.target_embedding.table.num_embeddings
     batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b y"))[[0, 1]]
-    copies = batch.copies.where(batch.copies < V, batch.copies - V + vocabulary)
+    copy_ids = batch.copy_ids.where(batch.copy_ids < V, batch.copy_ids - V + vocabulary)
     target = batch.target.where(batch.target < V, batch.target - V + vocabulary)
-    return batch._replace(copies=copies, target=target)
+    return batch._replace(copy_ids=copy_ids, target=target)
 
 
 def test_search_says_words_outside_the_vocabulary() -> None:
     network = pointing_network()
     batch = copying_batch(network)
-    sayable = [set(row[row != 0].tolist()) for row in batch.copies]
+    sayable = [set(row[row != 0].tolist()) for row in batch.copy_ids]
     for found in (greedy(network, batch, max_length=5), beam(network, batch, size=3, max_length=5)):
         for row, hypotheses in enumerate(found.tokens):
             assert set(hypotheses[0]) <= sayable[row]
@@ -145,7 +145,7 @@ def test_forced_is_stepwise_with_copying() -> None:
     network = pointing_network()
     torch.nn.init.constant_(network.readout.switch.bias, 0.0)
     batch = copying_batch(network)
-    forced = network.read_out(network(batch), batch.copies)
+    forced = network.read_out(network(batch), batch.copy_ids)
     memory, state = network.encode(batch)
     for step in range(batch.inputs.size(1)):
         logits, _, state = network.step(batch.inputs[:, step : step + 1], state, memory)

@@ -67,8 +67,8 @@ def test_smoothing_of_a_readout_that_copies_takes_no_notice_of_batch_mates(compo
     words = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.label_smoothing=0.1")
     module, data = build_all(composed(*words))
     batch = data.examples("train")[[0, 1, 2]]
-    assert batch.copies is not None
-    padded = wider(batch, 100)._replace(copies=F.pad(batch.copies, (0, 100)))
+    assert batch.copy_ids is not None
+    padded = wider(batch, 100)._replace(copy_ids=F.pad(batch.copy_ids, (0, 100)))
     torch.testing.assert_close(training_loss(module, batch), training_loss(module, padded))
     _, log_p, labels = module.decode(batch)
     even = log_p[:, : module.vocabularies.target.size].mean(dim=-1)

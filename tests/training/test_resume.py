@@ -47,7 +47,7 @@ SETTINGS = {
     ),
     "loader workers and a limit of steps": (
         "batching.workers=2",
-        "batching.by=tokens",
+        "batching.batch_type=tokens",
         "batching.batch_size=150",
         "scheduler=plateau",
         "trainer.max_steps=40",  # inside the last epoch

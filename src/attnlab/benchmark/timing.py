@@ -260,8 +260,8 @@ def random_corpus(
     source_length: int, target_length: int, vocabulary: int, batches: int, config: DictConfig
 ) -> tuple[Corpus, Vocabularies]:
     """Sentences of random tokens, all of the same two lengths, enough to fill the batches asked for."""
-    if config.batching.by != "sentences":
-        raise UserError("--lengths fills batches of sentences: set batching.by=sentences")
+    if config.batching.batch_type != "sentences":
+        raise UserError("--lengths fills batches of sentences: set batching.batch_type=sentences")
     if source_length < 1 or target_length < 1 or vocabulary < 4:
         raise UserError("--lengths takes two numbers from 1 on, and --vocabulary one from 4 on")
     draw = random.Random(config.seed)

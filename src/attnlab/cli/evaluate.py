@@ -27,7 +27,7 @@ from attnlab.training.module import Seq2SeqModule, Split
 
 CHANGEABLE = ("attention_override", "batching", "data", "paths", "search", "seed", "trainer")
 """The settings and groups that make a difference to a network that is trained already …"""
-KEPT = ("batching.copying", "batching.source_end")
+KEPT = ("batching.copying", "batching.source_eos")
 """… and those in them that it was trained for."""
 
 
@@ -165,7 +165,7 @@ def _plain(score: float, sign: str = "") -> str:
 
 def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
     """The scores of what was decoded, by the tokens of the source's text as the network read it."""
-    lengths = module.data.examples(split).source_lengths - module.data.source_end
+    lengths = module.data.examples(split).source_lengths - module.data.source_eos
     return by_length(module.outputs, [int(lengths[sample.index]) for sample in module.outputs], module.scores)
 
 

@@ -112,7 +112,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
     return encode(
         pairs,
         vocabularies,
-        source_end=batching.source_end,
+        source_eos=batching.source_eos,
         max_source_length=batching.max_source_length,
         max_target_length=batching.max_target_length,
         copying=batching.copying,
@@ -335,7 +335,7 @@ def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, S
         other, others, network = restore_network(path)
         if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
             raise UserError(f"{path} has other vocabularies than {paths[0]}: an ensemble shares them")
-        for setting in ("copying", "source_end"):
+        for setting in ("copying", "source_eos"):
             if other.batching[setting] != config.batching[setting]:
                 raise UserError(
                     f"{path} was trained with batching.{setting}={other.batching[setting]}, {paths[0]} was "

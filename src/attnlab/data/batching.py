@@ -57,10 +57,10 @@ class Sequences:
 class Examples(Dataset[Batch]):
     """The encoded pairs of a split. Indexed with a list of places, it gives a whole batch."""
 
-    def __init__(self, sources: Sequences, targets: Sequences, copies: Sequences | None = None) -> None:
+    def __init__(self, sources: Sequences, targets: Sequences, copy_ids: Sequences | None = None) -> None:
         self._sources = sources
         self._targets = targets
-        self._copies = copies
+        self._copy_ids = copy_ids
 
     def __len__(self) -> int:
         return len(self._sources.lengths)
@@ -68,14 +68,14 @@ class Examples(Dataset[Batch]):
     @property
     def sides(self) -> dict[str, Sequences]:
         """What this was made of, by the names of the arguments."""
-        sides = {"sources": self._sources, "targets": self._targets, "copies": self._copies}
+        sides = {"sources": self._sources, "targets": self._targets, "copy_ids": self._copy_ids}
         return {name: sequences for name, sequences in sides.items() if sequences is not None}
 
     def __getitem__(self, indices: list[int]) -> Batch:
         source, source_lengths = self._sources.padded(indices)
         target, _ = self._targets.padded(indices)
-        copies = None if self._copies is None else self._copies.padded(indices)[0]
-        return Batch(source, source_lengths, target, torch.tensor(indices), copies)
+        copy_ids = None if self._copy_ids is None else self._copy_ids.padded(indices)[0]
+        return Batch(source, source_lengths, target, torch.tensor(indices), copy_ids)
 
     @property
     def source_lengths(self) -> Lengths:
@@ -92,12 +92,12 @@ def encode(
     pairs: Sequence[Pair],
     vocabularies: Vocabularies,
     *,
-    source_end: bool,
+    source_eos: bool,
     max_source_length: int | None,
     max_target_length: int | None,
     copying: bool = False,
 ) -> Examples:
-    """Turn raw pairs into token ids: sources end with EOS if `source_end`, targets are SOS … EOS.
+    """Turn raw pairs into token ids: sources end with EOS if `source_eos`, targets are SOS … EOS.
 
     A longer source is cut to S = `max_source_length` and a longer target to T = `max_target_length`
     (None: never). Each bound counts the EOS, which a cut sequence keeps, and not the SOS. Raises
@@ -107,7 +107,7 @@ def encode(
     vocabulary that stands in the source has the id it would be copied as. What is spelt alike is alike: both
     sides' tokenizers must cut a text into the same words or subwords.
     """
-    end = [EOS] if source_end else []
+    end = [EOS] if source_eos else []
     source_room = _room("batching.max_source_length", max_source_length, marks=len(end))
     target_room = _room("batching.max_target_length", max_target_length, marks=1)
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
@@ -125,13 +125,13 @@ def encode(
                 f"pair {number} of {len(pairs)}: the tokenizer leaves nothing of the source {pair.source!r} "
                 f"(target {pair.target!r}): mend or remove that pair, or drop less (tokenizer.drop)"
             )
-    copies: list[list[int]] = []
+    copy_ids: list[list[int]] = []
     if copying:
-        copies, targets = _as_copied(pairs, vocabularies, targets, source_room)
+        copy_ids, targets = _as_copied(pairs, vocabularies, targets, source_room)
     return Examples(
         Sequences.of([source[:source_room] + end for source in sources]),
         Sequences.of([[SOS, *target[:target_room], EOS] for target in targets]),
-        Sequences.of([copy + end for copy in copies]) if copying else None,
+        Sequences.of([copy + end for copy in copy_ids]) if copying else None,
     )
 
 
@@ -146,18 +146,18 @@ def _as_copied(
     Of a source that is cut, only what is left can be copied.
     """
     tokenizer = vocabularies.target
-    copies, copied_targets = [], []
+    copy_ids, copied_targets = [], []
     for pair, target in zip(pairs, targets, strict=True):
         words = vocabularies.source.spell(pair.source)[:source_room]
-        strangers = {
+        oov_tokens = {
             word: tokenizer.size + i
-            for i, word in enumerate(vocabularies.strangers(pair.source))
+            for i, word in enumerate(vocabularies.oov_tokens(pair.source))
             if word in words
         }
-        copies.append([strangers[word] if (id := tokenizer.id_of(word)) is None else id for word in words])
+        copy_ids.append([oov_tokens[word] if (id := tokenizer.id_of(word)) is None else id for word in words])
         words = tokenizer.spell(pair.target)
-        copied_targets.append([strangers.get(word, id) for word, id in zip(words, target, strict=True)])
-    return copies, copied_targets
+        copied_targets.append([oov_tokens.get(word, id) for word, id in zip(words, target, strict=True)])
+    return copy_ids, copied_targets
 
 
 def aligned(batch: Batch, alignments: Sequence[Alignment | None]) -> Tensor:
@@ -206,15 +206,14 @@ class BatchOrder(Sampler[list[int]]):
 
     It depends on the seed and the epoch alone. The number of batches is the same in every epoch and on
     every rank, and equals `len`; at each step, all ranks get batches of about the same length if
-    `like_length`. The longest target of a batch comes first, so that a decoder passes over those that have
-    ended (`Batch.counts`).
+    `bucket_by_length`. The longest target of a batch comes first, so that a decoder can skip finished rows.
 
-    by="sentences"
+    batch_type="sentences"
         A batch holds at most `size` pairs, and batches differ by at most one; there are as few as come out
-        even among `world` ranks. (Only where `size` is 1 may some hold 2, for that.) With `like_length`,
+        even among `world` ranks. (Only where `size` is 1 may some hold 2, for that.) With `bucket_by_length`,
         pairs are shuffled and dealt to pools of `pool` steps (a step is a batch a rank), sorted by length
         inside each pool, and cut into batches.
-    by="tokens"
+    batch_type="tokens"
         The padded tokens of a batch, (longest source + longest target) · B, are at most `size`; a longer
         pair makes a batch by itself. The whole split is sorted, equal lengths in random order, so that the
         batches have the same sizes in every epoch. This is always of like length.
@@ -228,8 +227,8 @@ class BatchOrder(Sampler[list[int]]):
         target_lengths: Lengths,  # [N]
         *,
         size: int,
-        by: Literal["sentences", "tokens"] = "sentences",
-        like_length: bool = True,
+        batch_type: Literal["sentences", "tokens"] = "sentences",
+        bucket_by_length: bool = True,
         pool: int = 50,
         seed: int = 0,
         rank: int = 0,
@@ -237,15 +236,15 @@ class BatchOrder(Sampler[list[int]]):
     ) -> None:
         self._source_lengths = source_lengths
         self._target_lengths = target_lengths
-        self._like_length = like_length
+        self._bucket_by_length = bucket_by_length
         self._seed = seed
         self._rank = rank
         self._world = world
-        if by == "tokens":
-            if not like_length:
+        if batch_type == "tokens":
+            if not bucket_by_length:
                 raise UserError(
-                    "batching.by=tokens sorts by length: set batching.like_length=true, or "
-                    "batching.by=sentences"
+                    "batching.batch_type=tokens sorts by length: set batching.bucket_by_length=true, or "
+                    "batching.batch_type=sentences"
                 )
             sizes = _token_sizes(source_lengths, target_lengths, size=size, world=world)
             pools = np.zeros(len(sizes), dtype=np.int64)
@@ -276,7 +275,7 @@ class BatchOrder(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self._seed, self._epoch))
         order = random.permutation(len(self._pools))  # [N]
-        if self._like_length:
+        if self._bucket_by_length:
             order = order[np.lexsort((self._target_lengths[order], self._source_lengths[order], self._pools))]
         batches = np.split(order, self._bounds)
         steps = random.permutation(len(self))

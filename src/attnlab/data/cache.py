@@ -24,7 +24,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 
 log = logging.getLogger(__name__)
 
-FORM = 2
+FORMAT_VERSION = 3
 """Format version of an entry: increase it when `encode`, the Python tokenizer or the stored arrays change."""
 DIGESTS = "digests.json"
 
@@ -53,7 +53,7 @@ def encode_once(folder: Path, pairs: Sequence[Pair], vocabularies: Vocabularies,
 
 def _key(pairs: Sequence[Pair], vocabularies: Vocabularies, settings: dict[str, Any]) -> str:
     digest = hashlib.sha256()
-    for part in (FORM, settings, [tokenizer.to_json() for tokenizer in vocabularies]):
+    for part in (FORMAT_VERSION, settings, [tokenizer.to_json() for tokenizer in vocabularies]):
         digest.update(json.dumps(part, sort_keys=True).encode() + b"\n")
     for pair in pairs:
         digest.update(json.dumps((pair.source, pair.target, pair.alignment)).encode() + b"\n")

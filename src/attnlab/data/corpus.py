@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from attnlab.data.datasets.placeholders import Slots
+from attnlab.data.datasets.placeholders import Placeholders
 from attnlab.errors import UserError
 
 Alignment = tuple[tuple[int, int], ...]
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
     """Which source tokens each target token comes from, where that is known."""
     reference: str | None = None
     """What outputs are scored against, where it is not what the tokenizer leaves of the target."""
-    slots: Slots = ()
+    slots: Placeholders = ()
     """Names in both texts and what they stand for: put back into outputs before they are scored or shown."""
     quoted: tuple[str, ...] = ()
     """What the source quotes and an output may have to repeat."""

@@ -32,8 +32,8 @@ class Seq2SeqData(LightningDataModule):
     """Batches of a corpus, in an order that is the same whenever it is asked for.
 
     The orders know about processes, so the Trainer needs `use_distributed_sampler=False`. Batching is by
-    `by`, `like_length` and `pool` as `BatchOrder` has it, and encoding as by `encode`. Validation and test
-    take `evaluation_batch_size` pairs at a time, by default `batch_size` of them, or 64 if that counts
+    `batch_type`, `bucket_by_length` and `pool` as in `BatchOrder`, and encoding as by `encode`. Validation
+    and test take `evaluation_batch_size` pairs at a time, by default `batch_size`, or 64 if that counts
     tokens. Prediction reads the test split. `cache` is the folder that keeps what was encoded; without one
     nothing is kept.
 
@@ -47,11 +47,11 @@ class Seq2SeqData(LightningDataModule):
         vocabularies: Vocabularies,
         *,
         batch_size: int,
-        by: Literal["sentences", "tokens"] = "sentences",
-        like_length: bool = True,
+        batch_type: Literal["sentences", "tokens"] = "sentences",
+        bucket_by_length: bool = True,
         pool: int = 50,
         evaluation_batch_size: int | None = None,
-        source_end: bool = False,
+        source_eos: bool = False,
         max_source_length: int | None = None,
         max_target_length: int | None = None,
         copying: bool = False,
@@ -63,11 +63,13 @@ class Seq2SeqData(LightningDataModule):
         self.corpus = corpus
         self.vocabularies = vocabularies
         self.batch_size = batch_size
-        self.by = by
-        self.like_length = like_length
+        self.batch_type = batch_type
+        self.bucket_by_length = bucket_by_length
         self.pool = pool
-        self.evaluation_batch_size = evaluation_batch_size or (batch_size if by == "sentences" else 64)
-        self.source_end = source_end
+        self.evaluation_batch_size = evaluation_batch_size or (
+            batch_size if batch_type == "sentences" else 64
+        )
+        self.source_eos = source_eos
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
         self.copying = copying
@@ -103,7 +105,7 @@ class Seq2SeqData(LightningDataModule):
                 self._examples[split] = self.encode(
                     self.pairs(split),
                     self.vocabularies,
-                    source_end=self.source_end,
+                    source_eos=self.source_eos,
                     max_source_length=self.max_source_length,
                     max_target_length=self.max_target_length,
                     copying=self.copying,
@@ -117,8 +119,8 @@ class Seq2SeqData(LightningDataModule):
             examples.source_lengths,
             examples.target_lengths,
             size=self.batch_size,
-            by=self.by,
-            like_length=self.like_length,
+            batch_type=self.batch_type,
+            bucket_by_length=self.bucket_by_length,
             pool=self.pool,
             seed=self.seed,
             rank=rank,

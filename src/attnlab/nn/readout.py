@@ -83,7 +83,7 @@ class Readout(nn.Module):
         return self.resize(features)  # type: ignore[no-any-return]
 
     def forward(
-        self, features: Tensor, weights: Tensor | None = None, copies: Tensor | None = None
+        self, features: Tensor, weights: Tensor | None = None, copy_ids: Tensor | None = None
     ) -> Tensor:
         """Logits [..., V] of features [..., F]; what was attended to is not looked at."""
         return self.output(features)  # type: ignore[no-any-return]
@@ -98,7 +98,7 @@ class PointerGenerator(nn.Module):
         p(v) = g · softmax(logits)_v + (1 - g) · Σ_{j: x_j = v} α_j
 
     A source word outside the vocabulary has an id of its own within its sentence: V for the first such word,
-    V + 1 for the second, …; `Batch.copies` holds what copying each source token would write. So p is over
+    V + 1 for the second, …; `Batch.copy_ids` holds what copying each source token would write. So p is over
     V + S entries, the most there can be. Beside the inner readout it costs 2·T·(H + D + E) operations and
     B·T·(V + S) numbers of memory.
 
@@ -120,16 +120,16 @@ class PointerGenerator(nn.Module):
         seen = torch.cat([decoded.states, decoded.contexts, embedded], dim=-1)
         return torch.cat([self.generator.features(decoded, embedded), self.switch(seen)], dim=-1)
 
-    def forward(self, features: Tensor, weights: Tensor, copies: Tensor | None) -> Tensor:
-        """Log-probabilities [..., V + S] of features [..., F + 1], weights [..., S] and copies [..., S].
+    def forward(self, features: Tensor, weights: Tensor, copy_ids: Tensor | None) -> Tensor:
+        """Log-probabilities [..., V + S] of features [..., F + 1], weights [..., S] and copy_ids [..., S].
 
         Raises:
-            ValueError: without copies.
+            ValueError: without copy_ids.
         """
-        if copies is None:
+        if copy_ids is None:
             raise ValueError("copying needs batches that say what can be copied: batching.copying=true")
         generate = torch.sigmoid(features[..., -1:].float())  # [..., 1]
         generated = generate * self.generator(features[..., :-1]).float().softmax(dim=-1)  # [..., V]
         p = F.pad(generated, (0, weights.size(-1)))  # [..., V + S]
-        p = p.scatter_add(-1, copies, (1 - generate) * weights.float())
+        p = p.scatter_add(-1, copy_ids, (1 - generate) * weights.float())
         return (p + self.FLOOR).log()

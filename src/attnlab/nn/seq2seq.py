@@ -20,7 +20,7 @@ class Encoded(NamedTuple):
 
     memory: Memory
     keys: Tensor  # [B, S, …]: what the attention projected
-    copies: Tensor | None  # [B, S]: as in the batch
+    copy_ids: Tensor | None  # [B, S]: as in the batch
 
 
 class Decoded(NamedTuple):
@@ -69,7 +69,7 @@ class Seq2Seq(nn.Module):
         """Read the sources of a batch, and make ready to decode."""
         embedded = self.source_embedding(batch.source)  # [B, S, E]
         memory = self.encoder(embedded, batch.source_lengths, batch.source_mask)
-        encoded = Encoded(memory, self.decoder.attention.project(memory), batch.copies)
+        encoded = Encoded(memory, self.decoder.attention.project(memory), batch.copy_ids)
         return encoded, self.decoder.begin(self.bridge(memory), memory)
 
     def step(
@@ -88,17 +88,17 @@ class Seq2Seq(nn.Module):
         embedded = self.target_embedding(tokens)  # [B, Q, E]
         output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
         decoded = Decoded(self.readout.features(output, embedded), output.weights)
-        return self.read_out(decoded, encoded.copies), output.weights, state
+        return self.read_out(decoded, encoded.copy_ids), output.weights, state
 
-    def read_out(self, decoded: Decoded, copies: Tensor | None, where: Tensor | None = None) -> Tensor:
+    def read_out(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         """Logits of what was decoded: [B, T, V], or [N, V] of the N positions that `where` [B, T] picks."""
         features, weights = decoded
-        if copies is not None:
-            copies = copies[:, None].expand_as(weights)  # [B, T, S]
+        if copy_ids is not None:
+            copy_ids = copy_ids[:, None].expand_as(weights)  # [B, T, S]
         if where is not None:
             features, weights = features[where], weights[where]  # [N, F], [N, S]
-            copies = None if copies is None else copies[where]  # [N, S]
-        return self.readout(features, weights, copies)  # type: ignore[no-any-return]
+            copy_ids = None if copy_ids is None else copy_ids[where]  # [N, S]
+        return self.readout(features, weights, copy_ids)  # type: ignore[no-any-return]
 
     def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode targets whose tokens are known.
@@ -144,8 +144,8 @@ class Seq2Seq(nn.Module):
             if guessed[i + 1]:
                 n = len(output.states)  # the sentences that go on, or all
                 decoded = Decoded(self.readout.features(output, embedded[:n]), output.weights)
-                copies = None if encoded.copies is None else encoded.copies[:n]
-                guess = self.read_out(decoded, copies).argmax(dim=-1)[:, 0]  # [n]
+                copy_ids = None if encoded.copy_ids is None else encoded.copy_ids[:n]
+                guess = self.read_out(decoded, copy_ids).argmax(dim=-1)[:, 0]  # [n]
                 tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], guess)
         torch.clear_autocast_cache()  # of weights cast where no gradient is asked for, which would have none
         return tokens

@@ -58,7 +58,7 @@ def test_a_line_of_any_length_is_read_and_may_be_cut_later(write):
     pairs = everything(load(path=path))
     assert Pair(long, long) in pairs
     vocabularies = train_vocabularies(pairs, source=partial(whitespace, max_size=None))
-    examples = encode(pairs, vocabularies, source_end=True, max_source_length=50, max_target_length=40)
+    examples = encode(pairs, vocabularies, source_eos=True, max_source_length=50, max_target_length=40)
     assert (max(examples.source_lengths), max(examples.target_lengths)) == (50, 40)
 
 

@@ -18,7 +18,7 @@ from itertools import chain
 
 from attnlab.data.tokenization.python_code import OPENING, cut, join, parse, units
 
-Slots = tuple[tuple[str, str], ...]
+Placeholders = tuple[tuple[str, str], ...]
 """Names and the texts they stand for."""
 
 SPAN = re.compile(
@@ -34,7 +34,7 @@ def quoted(intent: str) -> list[str]:
     return list(dict.fromkeys(text for _, text in _spans(intent)))
 
 
-def name(intent: str) -> tuple[str, Slots]:
+def name(intent: str) -> tuple[str, Placeholders]:
     """The intent with names in place of what it quotes, and what they stand for.
 
     Python's keywords stay, and a name that the intent uses itself is not given.
@@ -56,7 +56,7 @@ def name(intent: str) -> tuple[str, Slots]:
     return SPAN.sub(replaced, intent), tuple((slot, text) for text, slot in names.items())
 
 
-def take_out(code: str, slots: Slots) -> str:
+def take_out(code: str, slots: Placeholders) -> str:
     """The code with names in place of what they stand for.
 
     Python stays Python: runs of tokens are left where a name would not do, such as the `(1, 2)` of `f(1, 2)`.
@@ -70,7 +70,7 @@ def take_out(code: str, slots: Slots) -> str:
     return named if cut(put_back(named, slots)) == cut(code) else code
 
 
-def put_back(code: str, slots: Slots) -> str:
+def put_back(code: str, slots: Placeholders) -> str:
     """The code with what its names stand for.
 
     Where a text would end the string it comes into, that is written with other quotation marks, or else with

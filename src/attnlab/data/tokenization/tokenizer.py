@@ -59,20 +59,20 @@ class Tokenizer:
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, faster than one by one."""
         if self._pipeline.token_to_id(UNKNOWN) is None:
-            self._refuse_strangers(texts)
+            self._reject_oov_tokens(texts)
         return [[id + len(MARKS) for id in encoding.ids] for encoding in self._encodings(texts)]
 
-    def decode(self, ids: Iterable[int], strangers: Sequence[str] = ()) -> str:
+    def decode(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> str:
         """The text of these ids, without PAD, SOS and EOS; an unknown piece reads `<unk>`.
 
         What was encoded comes back as `clean` gives it, unknown pieces apart. Ids from V on are the
-        `strangers` of a sentence, words outside the vocabulary that a network has copied from its source.
+        `oov_tokens` of a sentence, words outside the vocabulary that a network has copied from its source.
         """
-        return self._join([self._spelling(id, strangers) for id in ids if id not in MARKS])
+        return self._join([self._spelling(id, oov_tokens) for id in ids if id not in MARKS])
 
-    def tokens(self, ids: Iterable[int], strangers: Sequence[str] = ()) -> list[str]:
+    def tokens(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> list[str]:
         """A readable label for each id; a token of nothing but white space is shown as `␣`."""
-        spellings = (MARKS.get(id) or self._spelling(id, strangers) for id in ids)
+        spellings = (MARKS.get(id) or self._spelling(id, oov_tokens) for id in ids)
         return [self._blank_label(spelling) if spelling.isspace() else spelling for spelling in spellings]
 
     def clean(self, text: str) -> str:
@@ -117,9 +117,9 @@ class Tokenizer:
     def _blank_label(self, blanks: str) -> str:
         return "␣"
 
-    def _spelling(self, id: int, strangers: Sequence[str] = ()) -> str:
-        if id >= self.size and strangers:
-            return strangers[id - self.size]
+    def _spelling(self, id: int, oov_tokens: Sequence[str] = ()) -> str:
+        if id >= self.size and oov_tokens:
+            return oov_tokens[id - self.size]
         spelling = self._pipeline.id_to_token(id - len(MARKS))
         if spelling is None:
             raise IndexError(f"id {id} in a vocabulary of {self.size}")
@@ -129,7 +129,7 @@ class Tokenizer:
         decoder = self._pipeline.decoder
         return decoder.decode(pieces) if decoder else " ".join(pieces)
 
-    def _refuse_strangers(self, texts: Sequence[str]) -> None:
+    def _reject_oov_tokens(self, texts: Sequence[str]) -> None:
         """Raise `UserError` at the first piece outside a closed vocabulary; white space parts its pieces."""
         known = self._pipeline.get_vocab()
         for piece in dict.fromkeys(chain.from_iterable(map(str.split, texts))):

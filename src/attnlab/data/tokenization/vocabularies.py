@@ -18,7 +18,7 @@ class Vocabularies(NamedTuple):
     source: Tokenizer
     target: Tokenizer
 
-    def strangers(self, source: str) -> list[str]:
+    def oov_tokens(self, source: str) -> list[str]:
         """The tokens of a source text that the target's vocabulary lacks, each once, in their order.
 
         To a network that copies, they are the ids V, V + 1, … of this sentence.
@@ -43,8 +43,8 @@ class Vocabularies(NamedTuple):
         return self.target.tokens(ids, self._copied(ids, source))
 
     def _copied(self, ids: Sequence[int], source: str) -> list[str]:
-        """The sentence's strangers, where any of the ids is one."""
-        return self.strangers(source) if max(ids, default=0) >= self.target.size else []
+        """The sentence's oov_tokens, where any of the ids is one."""
+        return self.oov_tokens(source) if max(ids, default=0) >= self.target.size else []
 
 
 Training = Callable[[Iterable[str]], Tokenizer]
