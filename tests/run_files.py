@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from attnlab.analysis.collect import RunRecord, Study
-from attnlab.runs.directory import Run, identify
+from attnlab.runs.directory import Run
+from attnlab.runs.identity import identify
 
 Sentence = tuple[str, str, str]
 """Source, reference, hypothesis."""

@@ -1,4 +1,4 @@
-"""Imports run one way, and the side that composes stays light."""
+"""The order of imports between packages, and which modules start without torch."""
 
 from __future__ import annotations
 
@@ -12,66 +12,68 @@ import pytest
 import attnlab
 
 SOURCE = Path(attnlab.__file__).parent
-MAY_IMPORT = {
-    "errors": set(),
-    "types": set(),
-    "runs": {"errors"},
-    "data": {"errors", "types"},
-    "nn": {"types"},
-    "decoding": {"data", "nn", "types"},
-    "metrics": {"data", "errors", "types"},
-    "plotting": set(),
-    "training": {"data", "decoding", "errors", "metrics", "nn", "plotting", "runs", "types"},
-    "config": {"data", "errors", "metrics", "nn", "runs", "training"},
-    "sweeps": {"config", "data", "errors", "runs"},
-    "analysis": {"errors", "metrics", "runs"},
-    "report": {"analysis", "errors", "metrics", "plotting", "runs"},
-    "benchmark": {"config", "data", "decoding", "errors", "nn", "training", "types"},
-    "cli": {
-        "analysis",
-        "benchmark",
+MODULES = {"__init__", "errors", "types"}
+"""The only modules beside the packages."""
+
+ORDER = (
+    {"errors", "types"},
+    {"runs"},
+    {"data", "nn"},
+    {"decoding"},
+    {"metrics"},
+    {"plotting"},
+    {"training"},
+    {"config"},
+    {"sweeps", "analysis"},
+    {"benchmark", "report"},
+    {"cli"},
+)
+"""A package may import itself and the packages of earlier rows."""
+
+NOT_IMPORTED = {
+    "nn": {"errors", "runs"},  # plain torch
+    "sweeps": {"training", "plotting", "metrics", "decoding", "nn"},  # starts workers
+    "analysis": {
         "config",
-        "data",
-        "decoding",
-        "errors",
-        "metrics",
-        "nn",
-        "plotting",
-        "report",
-        "runs",
-        "sweeps",
         "training",
-        "types",
-    },
+        "plotting",
+        "decoding",
+        "nn",
+        "data",
+    },  # knows run directories, no models
+    "report": {"config", "training", "decoding", "nn", "data", "sweeps"},
 }
-"""What each part of the package may import of the others; each may import itself."""
+"""Earlier packages that a package must not import all the same."""
 
 
-def part(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_run_one_way(path: Path) -> None:
-    if path == SOURCE / "__init__.py":
-        return
-    imported = set()
+def imported_packages(path: Path) -> set[str]:
+    """Return the packages of attnlab that a module imports, also inside functions."""
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "attnlab":
             imported |= {alias.name for alias in node.names} - {"__version__"}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnlab."):
             imported.add(str(node.module).split(".")[1])
-    assert imported <= MAY_IMPORT[part(path)] | {part(path)}
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            imported |= {parts[1] for parts in names if parts[0] == "attnlab" and len(parts) > 1}
+    return imported
 
 
-def test_there_are_no_circles() -> None:
-    seen: set[str] = set()
-    waiting = dict(MAY_IMPORT)
-    while waiting:
-        ready = {name for name, needs in waiting.items() if needs <= seen}
-        assert ready, waiting
-        seen |= ready
-        waiting = {name: needs for name, needs in waiting.items() if name not in ready}
+@pytest.mark.parametrize("row", range(len(ORDER)), ids=lambda row: "-".join(sorted(ORDER[row])))
+def test_packages_import_earlier_packages_only(row: int) -> None:
+    earlier = set().union(*ORDER[:row])
+    for package in ORDER[row]:
+        allowed = (earlier | {package}) - NOT_IMPORTED.get(package, set())
+        folder = SOURCE / package
+        for path in folder.rglob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
+            assert imported_packages(path) <= allowed, path
+
+
+def test_every_module_belongs_to_a_package() -> None:
+    assert {path.stem for path in SOURCE.glob("*.py")} == MODULES
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages | MODULES == set().union(*ORDER) | {"__init__"}
 
 
 @pytest.mark.parametrize(
@@ -79,24 +81,24 @@ def test_there_are_no_circles() -> None:
     [
         "attnlab",
         "attnlab.cli.main",
-        "attnlab.config.compose",
-        "attnlab.runs.directory",
         "attnlab.cli.report",
-        "attnlab.sweeps.scheduler",
-        "attnlab.sweeps.hyperparameter_search",
+        "attnlab.config.compose",
         "attnlab.report.workspace",
+        "attnlab.runs.directory",
+        "attnlab.sweeps.hyperparameter_search",
+        "attnlab.sweeps.scheduler",
         "hydra_plugins.attnlab_slots_launcher",
     ],
 )
-def test_the_composing_side_imports_no_torch(module: str) -> None:
+def test_module_imports_without_torch(module: str) -> None:
     code = f"import sys, {module}; assert 'torch' not in sys.modules and 'lightning' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow
-def test_a_worker_starts_without_what_its_run_may_not_need() -> None:
+def test_worker_imports_optional_packages_late() -> None:
     code = "import sys, attnlab.cli.recipe; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     late = {
         "wandb",
         "tensorboard",
@@ -106,4 +108,4 @@ def test_a_worker_starts_without_what_its_run_may_not_need() -> None:
         "attnlab.cli.bench",
         "attnlab.benchmark.timing",
     }
-    assert not late & set(done.stdout.split())
+    assert not late & set(completed.stdout.split())

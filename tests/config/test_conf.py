@@ -16,7 +16,8 @@ from attnlab.config import build
 from attnlab.config.compose import CONF, all_keys, apply_overrides, suggest
 from attnlab.data.corpus import Corpus
 from attnlab.errors import UserError
-from attnlab.runs.directory import identify, prepare
+from attnlab.runs.directory import prepare
+from attnlab.runs.identity import identify
 from attnlab.training.loggers import MetricsFile, finish_wandb
 
 TINY = (

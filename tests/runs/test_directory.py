@@ -15,7 +15,8 @@ import pytest
 from omegaconf import DictConfig
 
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run, identify, prepare
+from attnlab.runs.directory import Run, prepare
+from attnlab.runs.identity import identify
 
 HOLD = """
 import os, sys, time
@@ -45,7 +46,7 @@ def test_a_directory_is_held_by_one_process_until_it_is_gone(tmp_path: Path) -> 
     assert holder.stdout is not None
     try:
         pid = int(holder.stdout.readline())
-        message = f"is in use by process {pid} on {socket.gethostname()}: wait for it, or stop it"
+        message = f"is in use by process {pid} on {socket.gethostname()}: wait until it ends, or stop it"
         with pytest.raises(UserError, match=message), Run(tmp_path).lock():
             pass
         os.kill(pid, signal.SIGKILL)
@@ -102,5 +103,5 @@ def test_half_written_files_are_removed(tmp_path: Path) -> None:
     kept = run.last
     for path in (kept, run.checkpoints / ".last.ckpt.tmp", tmp_path / ".result.json.7.tmp"):
         path.write_bytes(b"")
-    run.tidy()
+    run.remove_temporary_files()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from attnlab.runs.directory import Run, write_atomically
+from attnlab.runs.directory import Run
+from attnlab.runs.files import write_atomically
 from attnlab.sweeps.jobs import Jobs
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.runs import launcher
-from attnlab.runs.directory import Run, write_atomically
+from attnlab.runs.directory import Run
+from attnlab.runs.files import write_atomically
 from attnlab.sweeps.jobs import state
 from attnlab.sweeps.scheduler import Dispatch
 from attnlab.sweeps.slots import Slots

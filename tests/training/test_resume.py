@@ -248,7 +248,9 @@ def test_the_second_of_two_is_told_who_is_at_work(tmp_path: Path) -> None:
     assert [second.returncode for second in said] == [1, 1]
     for second in said:
         line = second.stderr.splitlines()[-1]
-        assert re.search(r"^attnlab: .* is in use by process \d+ on \S+: wait for it, or stop it$", line)
+        assert re.search(
+            r"^attnlab: .* is in use by process \d+ on \S+: wait until it ends, or stop it$", line
+        )
     assert (status, first.returncode) == ("running", 75)
 
 

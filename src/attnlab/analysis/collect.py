@@ -21,7 +21,8 @@ from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
 from attnlab.metrics.registry import MAIN, better
-from attnlab.runs.directory import Run, identity
+from attnlab.runs.directory import Run
+from attnlab.runs.identity import identity
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 SEPARATOR = " · "

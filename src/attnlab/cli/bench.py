@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +29,8 @@ from attnlab.benchmark.timing import (
 from attnlab.config import build
 from attnlab.config.compose import compose_run, explain
 from attnlab.errors import UserError
-from attnlab.runs.directory import environment, write_atomically
+from attnlab.runs.environment import environment
+from attnlab.runs.files import write_json
 from attnlab.types import Batch
 
 
@@ -72,7 +72,7 @@ def main(words: list[str]) -> int:
             "rows": [asdict(row) for row in rows],
             **environment(),
         }
-        write_atomically(Path(options.json), json.dumps(told, indent=2) + "\n")
+        write_json(Path(options.json), told)
     return 0
 
 

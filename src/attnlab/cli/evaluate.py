@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +20,8 @@ from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
 from attnlab.metrics.scores import OUT_OF_100, LengthScores, by_length, signatures
 from attnlab.plotting import figures
-from attnlab.runs.directory import locate, write_atomically
+from attnlab.runs.directory import locate
+from attnlab.runs.files import write_json
 from attnlab.training.callbacks import Predictions
 from attnlab.training.module import Seq2SeqModule, Split
 
@@ -86,7 +86,7 @@ def main(words: list[str]) -> int:
             }
             for how, changed in overridden.items()
         }
-    write_atomically(folder / "result.json", json.dumps(told, indent=2) + "\n")
+    write_json(folder / "result.json", told)
     figures.save_both(_curves(lengths), folder / "by_length")
     console = Console(soft_wrap=True)
     console.print(_summary(scores, overridden, title=f"{split} · {len(data.pairs(split))} sentences"))

@@ -21,7 +21,8 @@ from rich.logging import RichHandler
 from rich.table import Table
 
 from attnlab.errors import InterruptedRunError, UserError
-from attnlab.runs.directory import Run, environment
+from attnlab.runs.directory import Run
+from attnlab.runs.environment import environment
 from attnlab.runs.launcher import INTERRUPTED, die_with_parent
 
 log = logging.getLogger("attnlab")
@@ -49,7 +50,7 @@ def _work(run: Run, *, leads: bool) -> int:
     for number in SIGNALS:
         signal.signal(number, _stop)
     if leads:
-        run.tidy()
+        run.remove_temporary_files()
         run.write_result(
             "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
         )

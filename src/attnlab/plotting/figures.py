@@ -8,7 +8,6 @@ that cannot be seen, or that no installed font holds, is shown as its code point
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -27,6 +26,8 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
+
+from attnlab.runs.files import open_atomically
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours without their yellow: told apart by colour-blind readers too."""
@@ -136,15 +137,9 @@ def curves(
 
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG or SVG, as the name ends, in one piece, so that nobody reads half a picture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     told = {"Date": None} if path.suffix == ".svg" else {}  # the same picture is the same file
-    try:
-        with mpl.rc_context({"svg.hashsalt": "attnlab"}):
-            figure.savefig(unfinished, format=path.suffix[1:], dpi=150, bbox_inches="tight", metadata=told)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with mpl.rc_context({"svg.hashsalt": "attnlab"}), open_atomically(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150, bbox_inches="tight", metadata=told)
 
 
 def save_both(figure: Figure, path: Path) -> Path:

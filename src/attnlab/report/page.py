@@ -23,7 +23,7 @@ from attnlab.report.explorer import Sentence
 from attnlab.report.figures import Drawing
 from attnlab.report.styles import DASH_LENGTHS, MARKS, Style, styles
 from attnlab.report.tables import Table
-from attnlab.runs.directory import write_atomically
+from attnlab.runs.files import write_atomically
 
 FOLDER = Path(__file__).parent
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from attnlab.analysis.collect import RunRecord, Study
 from attnlab.analysis.statistics import Comparison, Estimate, estimate
 from attnlab.metrics import registry
-from attnlab.runs.directory import write_atomically
+from attnlab.runs.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.runs.directory import write_atomically
+from attnlab.runs.files import write_atomically
 
 STEPS = 255
 """A weight is kept as the nearest of so many equal steps from 0 to 1."""

@@ -7,8 +7,6 @@ way, and does the trials that remain.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shlex
 import subprocess
@@ -35,7 +33,8 @@ from rich.table import Table
 from attnlab.config.compose import compose_run, explain
 from attnlab.errors import UserError
 from attnlab.runs import launcher
-from attnlab.runs.directory import Run, identify, prepare, run_of
+from attnlab.runs.directory import Run, prepare, run_of
+from attnlab.runs.identity import identify, short_hash
 from attnlab.runs.launcher import INTERRUPTED, Worker
 from attnlab.sweeps.jobs import describe, score, state
 
@@ -80,7 +79,7 @@ class Plan(NamedTuple):
             "space": {key: sweep.get_value_string() for key, sweep in self.space.items()},
             "how": {key: value for key, value in OmegaConf.to_object(self.tune).items() if key != "trials"},  # type: ignore[union-attr]
         }
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+        return short_hash(asked)
 
     def words_of(self, parameters: dict[str, Any]) -> list[str]:
         """What `attnlab train` is told for a trial."""

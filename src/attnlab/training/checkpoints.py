@@ -10,7 +10,6 @@ reads; `load` does. `unzip -t FILE` does the same by hand.
 from __future__ import annotations
 
 import logging
-import os
 import pickle
 import zipfile
 import zlib
@@ -25,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.runs.files import open_atomically
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +47,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None
     ) -> None:
         """Write beside the file, flush to disk, rename."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.tmp")
-        with temporary.open("wb") as file:
+        with open_atomically(Path(path)) as file:
             torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
 
     def load_checkpoint(
         self,

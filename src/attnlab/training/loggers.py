@@ -15,7 +15,8 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.runs.directory import NOT_IDENTITY, Run
+from attnlab.runs.directory import Run
+from attnlab.runs.identity import NOT_IDENTITY
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.runs.directory import write_atomically
+from attnlab.runs.files import write_atomically
 from attnlab.training.loggers import log_table
 from attnlab.training.module import Seq2SeqModule
 

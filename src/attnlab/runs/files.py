@@ -1,0 +1,43 @@
+"""Atomic file writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+TEMPORARY = ".*.tmp"
+"""Pattern of the temporary files that a killed process may leave beside the files it was writing."""
+
+
+@contextmanager
+def open_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that replaces `path` when the block ends.
+
+    A reader sees the old file or the complete new one. The content is flushed to disk before the rename. If
+    the block raises, `path` stays as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a text file (UTF-8) or a binary file; see `open_atomically`."""
+    with open_atomically(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON; see `open_atomically`."""
+    write_atomically(path, json.dumps(value, indent=2) + "\n")

@@ -1,0 +1,64 @@
+"""The lock of a run directory: at most one process works on a run."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attnlab.errors import UserError
+
+STOPPING_TIMEOUT = 60.0
+"""Seconds to wait for a process that holds the lock and is stopping."""
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory; the operating system releases it when the process ends.
+
+    A holder whose parent process is gone is stopping (see `attnlab.runs.launcher.die_with_parent`): wait for
+    its end, at most `STOPPING_TIMEOUT` seconds.
+
+    Raises:
+        UserError: if another process holds the lock.
+    """
+    # Not flock: forked data loaders would still hold it after this process is killed.
+    deadline = time.monotonic() + STOPPING_TIMEOUT
+    with (directory / "lock").open("a+", encoding="utf-8") as file:
+        while True:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    break  # the file system does not support locks
+                file.seek(0)
+                holder = file.read().split()
+                if not _is_stopping(*holder) or time.monotonic() > deadline:
+                    raise UserError(_in_use(directory, *holder)) from None
+                time.sleep(0.1)
+        file.truncate(0)
+        file.write(f"{socket.gethostname()} {os.getpid()} {os.getppid()}\n")
+        file.flush()
+        yield
+
+
+def _in_use(directory: Path, host: str = "another machine", pid: str = "?", *_: str) -> str:
+    return f"{directory} is in use by process {pid} on {host}: wait until it ends, or stop it"
+
+
+def _is_stopping(host: str = "", pid: str = "", parent: str = "") -> bool:
+    """Return whether the process that holds the lock has lost its parent, on which Linux stops a worker."""
+    if host != socket.gethostname() or not sys.platform.startswith("linux"):
+        return False
+    try:
+        current_parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return True  # it ended after the lock was tried
+    return current_parent != parent
