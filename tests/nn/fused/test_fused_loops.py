@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from attnlab.nn.attention import Additive, Mean, is_constant
+from attnlab.nn.attention import Additive, Mean
+from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.attention.normalisers import Softmax, Sparsemax
 from attnlab.nn.decoders.recurrent import BahdanauDecoder
 from attnlab.nn.decoders.unroll import DecoderOutput, ReadingByHand

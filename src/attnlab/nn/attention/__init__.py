@@ -2,7 +2,7 @@
 
 from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
-from attnlab.nn.attention.baselines import Final, Mean, NoAttention, is_constant
+from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.coverage import CoverageSee, CoverageTu
 from attnlab.nn.attention.forward import Forward
 from attnlab.nn.attention.hard import Hard
@@ -38,5 +38,4 @@ __all__ = [
     "NoAttention",
     "ScaledDot",
     "Shift",
-    "is_constant",
 ]

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Attention, is_constant
+from attnlab.nn.attention import Attention
+from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.cells import Cells, CellStack, CellState, Kind, read
 from attnlab.nn.decoders.unroll import DecoderOutput, DecoderState, Reading, ReadingByHand
 from attnlab.nn.fused import tanh
