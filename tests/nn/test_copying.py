@@ -145,7 +145,7 @@ def test_forced_is_stepwise_with_copying() -> None:
     network = pointing_network()
     torch.nn.init.constant_(network.readout.switch.bias, 0.0)
     batch = copying_batch(network)
-    forced = network.read_out(network(batch), batch.copy_ids)
+    forced = network.logits(network(batch), batch.copy_ids)
     memory, state = network.encode(batch)
     for step in range(batch.inputs.size(1)):
         logits, _, state = network.step(batch.inputs[:, step : step + 1], state, memory)

@@ -19,9 +19,7 @@ def mean_probabilities(members, batch):
     """[B, T, V] of a teacher-forced pass."""
     with torch.no_grad():
         decoded = [(member, member(batch)) for member in members]
-        return torch.stack([member.read_out(own, None).softmax(dim=-1) for member, own in decoded]).mean(
-            dim=0
-        )
+        return torch.stack([member.logits(own, None).softmax(dim=-1) for member, own in decoded]).mean(dim=0)
 
 
 def test_a_teacher_forced_pass_and_steps_give_the_mean_of_the_probabilities() -> None:
@@ -35,9 +33,9 @@ def test_a_teacher_forced_pass_and_steps_give_the_mean_of_the_probabilities() ->
         for tokens in batch.inputs.split(1, dim=1):
             logs, weights, state = ensemble.step(tokens, state, encoded)
             steps.append((logs, weights))
-    torch.testing.assert_close(ensemble.read_out(decoded, None).exp(), expected)
+    torch.testing.assert_close(ensemble.logits(decoded, None).exp(), expected)
     real = batch.target_text
-    torch.testing.assert_close(ensemble.read_out(decoded, None, real).exp(), expected[real])
+    torch.testing.assert_close(ensemble.logits(decoded, None, real).exp(), expected[real])
     torch.testing.assert_close(torch.cat([logs for logs, _ in steps], dim=1).exp(), expected)
     torch.testing.assert_close(torch.cat([weights for _, weights in steps], dim=1), decoded.weights)
     assert decoded.weights.sum(dim=-1).allclose(torch.ones(()))

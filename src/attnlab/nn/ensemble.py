@@ -46,10 +46,10 @@ class Ensemble(nn.Module):
     def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode targets whose tokens are known: log-probabilities [B, T, V] as features, and weights."""
         decoded = [member(batch, forced) for member in self]
-        logits = [member.read_out(own, batch.copy_ids) for member, own in zip(self, decoded, strict=True)]
+        logits = [member.logits(own, batch.copy_ids) for member, own in zip(self, decoded, strict=True)]
         return Decoded(_mixed(logits), torch.stack([own.weights for own in decoded]).mean(dim=0))
 
-    def read_out(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
+    def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         """The log-probabilities of what was decoded: [B, T, V], or [N, V] of what `where` [B, T] picks."""
         return decoded.features if where is None else decoded.features[where]
 

@@ -88,9 +88,9 @@ class Seq2Seq(nn.Module):
         embedded = self.target_embedding(tokens)  # [B, Q, E]
         output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
         decoded = Decoded(self.readout.features(output, embedded), output.weights)
-        return self.read_out(decoded, encoded.copy_ids), output.weights, state
+        return self.logits(decoded, encoded.copy_ids), output.weights, state
 
-    def read_out(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
+    def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         """Logits of what was decoded: [B, T, V], or [N, V] of the N positions that `where` [B, T] picks."""
         features, weights = decoded
         if copy_ids is not None:
@@ -114,13 +114,13 @@ class Seq2Seq(nn.Module):
         reading = self.decoder.reading(state, encoded.memory, encoded.keys, batch.counts)
         tokens = batch.inputs
         if forced is not None:
-            tokens = self._choose(tokens, forced, keep, reading, encoded)
+            tokens = self.sample_inputs(tokens, forced, keep, reading, encoded)
         embedded = self.target_embedding(tokens, keep)  # [B, T, E]
         output = reading.finish(embedded)
         return Decoded(self.readout.features(output, embedded), output.weights)
 
     @torch.no_grad()
-    def _choose(
+    def sample_inputs(
         self,
         inputs: Tensor,
         forced: Tensor,
@@ -145,7 +145,7 @@ class Seq2Seq(nn.Module):
                 n = len(output.states)  # the sentences that go on, or all
                 decoded = Decoded(self.readout.features(output, embedded[:n]), output.weights)
                 copy_ids = None if encoded.copy_ids is None else encoded.copy_ids[:n]
-                guess = self.read_out(decoded, copy_ids).argmax(dim=-1)[:, 0]  # [n]
+                guess = self.logits(decoded, copy_ids).argmax(dim=-1)[:, 0]  # [n]
                 tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], guess)
         torch.clear_autocast_cache()  # of weights cast where no gradient is asked for, which would have none
         return tokens

@@ -107,7 +107,7 @@ class Seq2SeqModule(lightning.LightningModule):
         """
         decoded: Decoded = self.network(batch, forced)
         real = batch.labels != PAD  # [B, T]
-        return decoded, self.network.read_out(decoded, batch.copy_ids, real), batch.labels[real]
+        return decoded, self.network.logits(decoded, batch.copy_ids, real), batch.labels[real]
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean over the labels [N] that are no padding, of logits [N, V], or [N, V + S] of a copying readout.
