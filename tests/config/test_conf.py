@@ -14,22 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config import build
 from attnlab.config.compose import CONF, all_keys, apply_overrides, suggest
-from attnlab.data.corpus import Corpus
 from attnlab.errors import UserError
 from attnlab.runs.directory import prepare
 from attnlab.runs.identity import identify
 from attnlab.training.loggers import MetricsFile, finish_wandb
+from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
-TINY = (
-    "embedding.size=8",
-    "encoder.size=4",
-    "decoder.size=8",
-    "attention_size=5",
-    "batching.batch_size=4",
-    "trainer.accelerator=cpu",
-    "trainer.log_every_n_steps=1",
-)
-SYNTHETIC = ("data.train_size=12", "data.val_size=4", "data.test_size=4")
 NETWORK_GROUPS = (
     "tokenizer",
     "encoder",
@@ -40,14 +30,6 @@ NETWORK_GROUPS = (
     "readout",
     "teacher_forcing",
 )
-QUIET = {
-    "accelerator": "cpu",
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "use_distributed_sampler": False,
-    "log_every_n_steps": 1,
-}
 
 
 def options(*groups: str) -> list[str]:
@@ -271,15 +253,6 @@ def test_the_nearest_name() -> None:
 
 def test_all_keys(composed: Callable[..., DictConfig]) -> None:
     assert {"seed", "encoder", "encoder.size", "trainer.max_epochs"} <= set(all_keys(composed()))
-
-
-def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
-    corpus: Corpus = build.build_corpus(config)
-    vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
-    data.setup("fit")
-    network = build.build_network(config, vocabularies)
-    return build.build_module(config, network, vocabularies, corpus), data
 
 
 def test_a_backward_half_needs_two_directions(composed: Callable[..., DictConfig]) -> None:

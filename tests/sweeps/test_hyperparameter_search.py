@@ -72,7 +72,7 @@ def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Pa
     assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size", "attention"]
     assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"  # the command's, not the file's
     assert plan.tune.trials == 7
-    assert plan.database == tmp_path / "reverse-tune" / "hyperparameter_search.db"
+    assert plan.database == tmp_path / "reverse-tune" / "tune.db"
     assert plan.words_of({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
         "optimizer.lr=1e-05",
         "attention=dot",
@@ -87,7 +87,7 @@ def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Pa
     [
         (["seed=1"], 1, "nothing to search"),
         (["-m", "seed=1,2"], 1, "no option -m"),
-        (["seed=1,2", "hyperparameter_search.trails=3"], 2, "did you mean 'tune.trials'?"),
+        (["seed=1,2", "tune.trails=3"], 2, "did you mean 'tune.trials'?"),
         (["seed=1,2", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
         (["seed=1,2", "tune=recipee"], 2, "did you mean 'recipe'?"),
     ],
@@ -179,7 +179,7 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
         "scheduler=constant",
         "optimizer.lr=choice(0.01,1e-6)",
         "tune.trials=4",
-        "hyperparameter_search.seed=1",
+        "tune.seed=1",
         "hyperparameter_search.pruner._target_=optuna.pruners.ThresholdPruner",
         "+hyperparameter_search.pruner.upper=2.0",
         "~hyperparameter_search.pruner.n_startup_trials",
@@ -195,8 +195,8 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
 
     done = attnlab("tune", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/hyperparameter_search.db")
-    trials = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/hyperparameter_search.db").trials
+    (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/tune.db")
+    trials = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/tune.db").trials
     assert len(trials) == 4
     states = {trial.params["optimizer.lr"]: trial.state for trial in trials}
     assert states == {"0.01": TrialState.COMPLETE, "1e-06": TrialState.PRUNED}

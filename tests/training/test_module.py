@@ -12,22 +12,14 @@ import torch
 import torch.nn.functional as F
 from lightning import Callback, Trainer
 from omegaconf import DictConfig
-from test_conf import QUIET, SYNTHETIC, TINY, build_all
 
 from attnlab.errors import UserError
 from attnlab.training.callbacks import Guard
 from attnlab.training.loggers import MetricsFile, read_metrics
-from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
+from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 
 Composed = Callable[..., DictConfig]
-
-
-def training_loss(module: Seq2SeqModule, batch: Batch) -> torch.Tensor:
-    """The loss of a step, outside of any trainer."""
-    module.log = lambda *_, **__: None  # type: ignore[method-assign]
-    module._trainer = Trainer(logger=False, **QUIET)
-    return module.training_step(batch, 0)
 
 
 def wider(batch: Batch, columns: int) -> Batch:

@@ -8,14 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig
-from test_conf import SYNTHETIC, TINY, build_all
-from test_module import training_loss
 from torch import nn
 
 from attnlab.nn.attention import CoverageSee, CoverageTu
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.types import PAD, Memory
 from networks import randomise, walk
+from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
 
 LN3 = math.log(3)
 

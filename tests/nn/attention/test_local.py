@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig
-from test_conf import SYNTHETIC, TINY, build_all
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, Final, General, LocalM, LocalP, Shift
 from attnlab.nn.seq2seq import select
 from attnlab.types import Memory
 from networks import randomise, walk
+from tiny_runs import SYNTHETIC, TINY, build_all
 
 LN3 = math.log(3)
 BELL = math.exp(-1 / 2)  # of a position σ away

@@ -1,0 +1,46 @@
+"""Settings, modules and losses of runs that take a fraction of a second."""
+
+from __future__ import annotations
+
+import torch
+from lightning import Trainer
+from omegaconf import DictConfig
+
+from attnlab.config import build
+from attnlab.training.module import Seq2SeqModule
+from attnlab.types import Batch
+
+TINY = (
+    "embedding.size=8",
+    "encoder.size=4",
+    "decoder.size=8",
+    "attention_size=5",
+    "batching.batch_size=4",
+    "trainer.accelerator=cpu",
+    "trainer.log_every_n_steps=1",
+)
+SYNTHETIC = ("data.train_size=12", "data.val_size=4", "data.test_size=4")
+QUIET = {
+    "accelerator": "cpu",
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+    "log_every_n_steps": 1,
+}
+
+
+def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    data = build.build_data(config, corpus, vocabularies)
+    data.setup("fit")
+    network = build.build_network(config, vocabularies)
+    return build.build_module(config, network, vocabularies, corpus), data
+
+
+def training_loss(module: Seq2SeqModule, batch: Batch) -> torch.Tensor:
+    """The loss of a step, outside of any trainer."""
+    module.log = lambda *_, **__: None  # type: ignore[method-assign]
+    module._trainer = Trainer(logger=False, **QUIET)
+    return module.training_step(batch, 0)
