@@ -1,12 +1,13 @@
-# make train    a first model, from nothing to its pictures
-# make test     the whole suite
-# make quick    the suite without what is marked slow
-# make lint     style and types
+# make train    train a first model and draw its attention
+# make test     run all tests
+# make quick    run the tests that are not marked slow
+# make lint     check style, docstrings and types
+# make docs     build the documentation into docs/build/html
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test quick lint
+.PHONY: train test quick lint docs
 .DEFAULT_GOAL := train
 
 train: .venv/installed
@@ -22,6 +23,10 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/installed
+	rm -rf docs/build/html docs/reference/api
+	$(BIN)/sphinx-build -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,0 +1,59 @@
+"""Sphinx configuration: `make docs` builds the pages into `docs/build/html` without network access."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from attnlab import __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "extension"))
+os.environ["COLUMNS"] = "100"  # width of the help texts
+
+project = "attnlab"
+author = "The attnlab developers"
+project_copyright = author
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.apidoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "configuration_reference",
+    "command_reference",
+    "docstrings",
+    "metric_reference",
+]
+exclude_patterns = ["build", "extension"]
+nitpicky = False
+default_role = "code"  # docstrings mark code by single backticks
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
+
+apidoc_modules = [
+    {
+        "path": "../src/attnlab",
+        "destination": "reference/api",
+        "max_depth": 2,
+        "separate_modules": False,
+        "automodule_options": {"members", "show-inheritance"},
+    }
+]
+autodoc_default_options = {"ignore-module-all": True, "member-order": "bysource"}
+autodoc_typehints_format = "short"
+autodoc_mock_imports = ["wandb_workspaces"]  # warns on import
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = f"attnlab {version}"
+html_theme_options = {"sidebar_hide_name": False}
+html_show_sourcelink = False

@@ -1,0 +1,175 @@
+"""Directive `{options} GROUP`: reference of a Hydra group, generated from the YAML files in `conf/`.
+
+The description of an option is the comment at the top of its file. A row of its table is a key, its default
+value and the comment beside it.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+CONF = Path(__file__).parents[2] / "conf"
+HIDDEN = ("_partial_", "_target_", "defaults", "hydra")
+
+
+class Setting(NamedTuple):
+    """One key of an option's file."""
+
+    key: str  # with dots
+    default: str  # as written in the file
+    comment: str
+
+
+def header(lines: list[str]) -> str:
+    """Return the comment at the top of a file as one text, without Hydra's package directive."""
+    texts = []
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        if not line.startswith("# @package"):
+            texts.append(line.removeprefix("#").removeprefix(" "))
+    return "\n".join(texts)
+
+
+def settings(text: str) -> list[Setting]:
+    """Return the keys of a YAML file with their default values and comments."""
+    root = yaml.compose(text)
+    return [] if root is None else list(_settings(root, text.splitlines(), ""))
+
+
+def _settings(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Setting]:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        if (not prefix and key.value in HIDDEN) or key.value in ("_target_", "_partial_"):
+            continue
+        name = prefix + key.value
+        block = isinstance(value, yaml.MappingNode) and value.value and not value.flow_style
+        if block:
+            yield from _settings(value, lines, f"{name}.")
+            continue
+        start, end = value.start_mark, value.end_mark
+        default = _between(lines, start, end)
+        comment = lines[end.line][end.column :].partition("#")[2].strip() if end.line < len(lines) else ""
+        following = end.line + 1
+        while comment and following < len(lines) and _continues(lines[following], lines[end.line]):
+            comment += " " + lines[following].strip().removeprefix("#").strip()
+            following += 1
+        yield Setting(name, default, comment)
+
+
+def _between(lines: list[str], start: yaml.Mark, end: yaml.Mark) -> str:
+    if start.line == end.line:
+        return lines[start.line][start.column : end.column]
+    inner = [line.strip() for line in lines[start.line + 1 : end.line]]
+    return " ".join(
+        [lines[start.line][start.column :].strip(), *inner, lines[end.line][: end.column].strip()]
+    )
+
+
+def _continues(line: str, above: str) -> bool:
+    """Return whether a line only continues the comment beside the line above."""
+    return line.strip().startswith("#") and line.find("#") == above.find("#")
+
+
+def chosen(text: str) -> list[str]:
+    """Return the entries of a file's defaults list, such as `override /tokenizer: symbols`."""
+    entries = (yaml.safe_load(text) or {}).get("defaults", [])
+    chosen = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            ((group, option),) = entry.items()
+            group = group.removeprefix("override").strip().removeprefix("/")
+            if not group.startswith("hydra"):
+                chosen.append(f"{group}={'null' if option is None else option}")
+    return chosen
+
+
+def target(text: str) -> str | None:
+    """Return the class or function that a file names, if it names one."""
+    content = yaml.safe_load(text) or {}
+    return content.get("_target_")
+
+
+def table(rows: list[Setting], prefix: str) -> list[str]:
+    """Return the settings as the lines of a Markdown table."""
+    lines = ["| key | default | description |", "| --- | --- | --- |"]
+    for row in rows:
+        cells = (f"`{prefix}{row.key}`", f"`{row.default}`" if row.default else "", html.escape(row.comment))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return lines
+
+
+class Options(SphinxDirective):
+    """All options of a group; with `:source:` their files in place of tables."""
+
+    required_arguments = 1
+    option_spec = {"source": lambda _: True}  # noqa: RUF012
+
+    def run(self) -> list[nodes.Node]:
+        """Return one section for each option."""
+        group = self.arguments[0]
+        folder = CONF / group
+        lines: list[str] = []
+        for path in sorted(folder.rglob("*.yaml")):
+            self.env.note_dependency(str(path))
+            text = path.read_text(encoding="utf-8")
+            option = path.relative_to(folder).with_suffix("").as_posix()
+            lines += [f"## `{group}={option}`", ""]
+            if "source" in self.options:
+                lines += ["```yaml", text.rstrip(), "```", ""]
+                continue
+            lines += [*_description(header(text.splitlines())), ""]
+            if named := target(text):
+                lines += [
+                    f"Class: `{named}`" if named[named.rfind(".") + 1].isupper() else f"Function: `{named}`",
+                    "",
+                ]
+            if others := chosen(text):
+                lines += ["Chooses: " + ", ".join(f"`{entry}`" for entry in others), ""]
+            rows = settings(text)
+            prefix = (
+                ""
+                if text.startswith("# @package _global_")
+                else f"{group.replace('hydra/launcher', 'hydra.launcher')}."
+            )
+            if rows:
+                lines += [*table(rows, prefix), ""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+class Settings(SphinxDirective):
+    """The settings of `conf/train.yaml`, which belong to no group."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the default options and a table of the settings."""
+        path = CONF / "train.yaml"
+        self.env.note_dependency(str(path))
+        text = path.read_text(encoding="utf-8")
+        lines = ["The default option of every group:", ""]
+        lines += ["| group | option |", "| --- | --- |"]
+        lines += [f"| `{entry.replace('=', '` | `', 1)}` |" for entry in chosen(text)]
+        lines += ["", "The settings:", "", *table(settings(text), "")]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def _description(text: str) -> list[str]:
+    """Return a header comment as Markdown: special characters are shown as they are."""
+    if not text:
+        return []
+    return ["".join("\\" + sign if sign in "\\`*_{}[]<>#|~" else sign for sign in text)]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    app.add_directive("options", Options)
+    app.add_directive("settings", Settings)
+    return {"parallel_read_safe": True}
