@@ -11,8 +11,8 @@ from pathlib import Path
 
 from attnlab.analysis.collect import Study, collect
 from attnlab.analysis.statistics import Estimate, compare, estimate
+from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
-from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
@@ -33,7 +33,7 @@ def main(runs: str, folder: str) -> None:
     for comparison in compare(tested, reference=NONE):
         if comparison.over == "seeds":
             print(f"- {escape_markdown(comparison.sentence)}")
-    looks = styles(study.variants)
+    looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     figures.write([drawings["val-loss"]], looks, Path(folder))
 

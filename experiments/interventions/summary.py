@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from attnlab.analysis.collect import RunRecord, collect
 from attnlab.nn.attention.override import INTERVENTIONS
-from attnlab.plotting.figures import save
+from attnlab.plotting.files import save
 from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent

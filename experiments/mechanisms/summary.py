@@ -17,7 +17,8 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from attnlab.analysis.collect import RunRecord, collect
-from attnlab.plotting.figures import COLOURS, save
+from attnlab.plotting.files import save
+from attnlab.plotting.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent

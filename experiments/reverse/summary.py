@@ -14,8 +14,8 @@ from pathlib import Path
 
 from attnlab.analysis.collect import RunRecord, Study, collect
 from attnlab.analysis.statistics import compare, estimate
+from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
-from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ def main(folder: str) -> None:
     print(table(study).markdown())
     for comparison in compare(study, reference=NONE if NONE in study.variants else None):
         print(f"- {escape_markdown(comparison.sentence)}")
-    looks = styles(study.variants)
+    looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     figures.write([drawings["train-loss_epoch"]], looks, HERE)
     first = study.by_variant()[PUBLISHED][0]

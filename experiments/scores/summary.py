@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 
 from attnlab.analysis.collect import RunRecord, Study
 from attnlab.analysis.statistics import Estimate, compare, estimate
-from attnlab.plotting.figures import COLOURS, save
+from attnlab.plotting.files import save
+from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 

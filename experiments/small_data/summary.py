@@ -12,8 +12,8 @@ from pathlib import Path
 
 from attnlab.analysis.collect import Study, collect
 from attnlab.analysis.statistics import Comparison, compare
+from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
-from attnlab.report.styles import styles
 from attnlab.report.tables import Cell, Column, escape_markdown
 
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     print(replace(table, columns=[*table.columns, Column("parameters")], rows=rows).markdown())
     for before, after in pairwise(sorted(groups)):
         print(f"- {escape_markdown(step(study, before, after).sentence)}")
-    looks = styles(study.variants)
+    looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     figures.write([drawings["val-conala_bleu"]], looks, HERE)
 

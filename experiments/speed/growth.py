@@ -16,7 +16,8 @@ from telling import write
 from attnlab.benchmark import timing
 from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.plotting import figures
+from attnlab.plotting.curves import plot_curves
+from attnlab.plotting.files import save
 
 FIXED = 50
 """The length that stays, in tokens, while the other side grows."""
@@ -89,7 +90,7 @@ def draw(rows: list[dict[str, object]], path: Path, column: str, label: str) -> 
         grown = {"source": row["S"], "target": row["T"], "both": row["S"]}[str(row["grows"])]
         name = f"{row['work']}, {row['grows']} grows"
         series.setdefault(name, []).append((grown, row[column]))  # type: ignore[arg-type]
-    figures.save(figures.curves(series, x_label="length, in tokens", y_label=label), path)
+    save(plot_curves(series, x_label="length, in tokens", y_label=label), path)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Heat maps in a terminal."""
+"""Attention heat maps in a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnlab.plotting.terminal import heatmap
+from attnlab.plotting.terminal import heatmap_lines
 
 TOKENS = st.lists(
     st.sampled_from(["a", "longer", "क्षितिज", "कि", "猫猫", "e\u0301", "\u202e", "", " ", "x" * 40]),
@@ -16,10 +16,10 @@ TOKENS = st.lists(
 
 
 def lines(weights: list[list[float]], source: list[str], target: list[str], width: int = 80) -> list[str]:
-    return [line.plain for line in heatmap(np.array(weights), source, target, width=width)]
+    return [line.plain for line in heatmap_lines(np.array(weights), source, target, width=width)]
 
 
-def test_a_shade_for_each_weight() -> None:
+def test_shades_increase_with_weights() -> None:
     assert lines([[0.04, 0.05, 0.25], [0.5, 0.75, 1.0]], ["a", "bb", "ccc"], ["x", "yy"]) == [
         "    a  bb ccc",
         " x     ░░ ▒▒▒",
@@ -28,7 +28,7 @@ def test_a_shade_for_each_weight() -> None:
     ]
 
 
-def test_columns_that_have_no_room_go_below() -> None:
+def test_columns_wrap_in_a_narrow_terminal() -> None:
     assert lines([[1, 0, 1]], ["aaa", "bbb", "ccc"], ["x"], width=10) == [
         "   aaa bbb",
         "x  ███    ",
@@ -40,7 +40,7 @@ def test_columns_that_have_no_room_go_below() -> None:
 
 
 @given(TOKENS, TOKENS, st.integers(1, 60))
-def test_rows_are_as_wide_as_their_head(source: list[str], target: list[str], width: int) -> None:
+def test_rows_are_as_wide_as_the_column_header(source: list[str], target: list[str], width: int) -> None:
     drawn = lines([[1.0] * len(source)] * len(target), source, target, width)
     panels = [drawn[start : start + len(target) + 2] for start in range(0, len(drawn), len(target) + 2)]
     for head, *rows, end in panels:
@@ -49,7 +49,7 @@ def test_rows_are_as_wide_as_their_head(source: list[str], target: list[str], wi
     assert sum("█" in panel[1] for panel in panels) == len(panels)
 
 
-def test_what_a_terminal_would_obey_is_shown_as_a_code_point() -> None:
+def test_control_characters_are_shown_as_code_points() -> None:
     head, row, _ = lines([[1.0]], ["\x1b[31m"], ["\u202e"])
     assert "U+001B[31m" in head
     assert row.startswith("U+202E")

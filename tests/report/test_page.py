@@ -13,9 +13,9 @@ import pytest
 
 from attnlab.analysis.collect import Study, collect
 from attnlab.analysis.statistics import compare
+from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
 from attnlab.report.explorer import Output, Sentence
-from attnlab.report.styles import styles
 from attnlab.runs import attention_records
 from browser import Page, browser
 from studies import make_run, slanting
@@ -64,7 +64,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     comparisons = compare(study, reference="none")
-    drawings = figures.draw(study, styles(study.variants))
+    drawings = figures.draw(study, variant_styles(study.variants))
     page.write(study, comparisons, tables.build(study, comparisons), drawings, path)
     return path
 

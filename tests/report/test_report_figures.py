@@ -10,10 +10,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnlab.analysis.collect import Study, collect
-from attnlab.plotting.figures import COLOURS
+from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
 from attnlab.report.figures import Drawing
-from attnlab.report.styles import INK, MUTED, RULE, styles
 from studies import make_run
 
 # Of one and of three words
@@ -34,7 +33,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def drawings(study: Study) -> dict[str, Drawing]:
-    return {drawing.name: drawing for drawing in figures.draw(study, styles(study.variants))}
+    return {drawing.name: drawing for drawing in figures.draw(study, variant_styles(study.variants))}
 
 
 def test_every_figure_is_there(drawings: dict[str, Drawing]) -> None:
@@ -66,13 +65,13 @@ def test_bleu_says_nothing_of_references_without_four_words(tmp_path: Path) -> N
     texts = [("a", "x y z"), ("a b", "x y z"), ("a b c", "v x y z"), ("a b c d", "v w x y z")]
     make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
     study = collect([tmp_path])
-    drawn = {drawing.name: drawing for drawing in figures.draw(study, styles(study.variants))}
+    drawn = {drawing.name: drawing for drawing in figures.draw(study, variant_styles(study.variants))}
     (line,) = drawn["by-length"].figure.axes[0].lines
     assert line.get_xydata() == pytest.approx(np.array([[3, 100], [4, 100]]))
 
 
 def test_a_variant_has_one_colour_in_every_figure(drawings: dict[str, Drawing], study: Study) -> None:
-    expected = [style.colour.lower() for style in styles(study.variants).values()]
+    expected = [style.colour.lower() for style in variant_styles(study.variants).values()]
     for name in ("by-length", "val-loss", "attention-entropy"):
         lines = drawings[name].figure.axes[0].lines
         assert [to_hex(line.get_color()) for line in lines] == expected, name
@@ -84,7 +83,7 @@ def test_what_is_the_same_for_all_is_drawn_once(drawings: dict[str, Drawing]) ->
 
 
 def test_in_a_page_texts_are_texts_and_colours_are_names(drawings: dict[str, Drawing], study: Study) -> None:
-    element = svg.embed(drawings["scores-exact_match"].figure, styles(study.variants).values())
+    element = svg.embed(drawings["scores-exact_match"].figure, variant_styles(study.variants).values())
     root = ElementTree.fromstring(element)
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"dot", "a $b$ <c>", "exact match, in %"} <= texts
@@ -95,7 +94,7 @@ def test_in_a_page_texts_are_texts_and_colours_are_names(drawings: dict[str, Dra
 
 
 def test_as_files_they_name_their_variants(study: Study, tmp_path: Path) -> None:
-    looks = styles(study.variants)
+    looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     sizes = {name: drawing.figure.get_size_inches().tolist() for name, drawing in drawings.items()}
     figures.write(list(drawings.values()), looks, tmp_path)
@@ -107,9 +106,3 @@ def test_as_files_they_name_their_variants(study: Study, tmp_path: Path) -> None
         by_itself = name in ("scores-exact_match", "lr", "train-loss_epoch")
         assert named == ([] if by_itself else ["a $b$ <c>", "dot"]), name
         assert (drawing.figure.get_size_inches().tolist() == sizes[name]) == by_itself
-
-
-def test_styles_differ_in_something_also_without_colours() -> None:
-    many = styles([f"variant {place}" for place in range(42)])
-    assert len({(style.colour, style.dash, style.mark) for style in many.values()}) == 42
-    assert len({(style.dash, style.mark) for style in list(many.values())[:12]}) == 12

@@ -19,7 +19,8 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
 from attnlab.metrics.scores import OUT_OF_100, LengthScores, by_length, signatures
-from attnlab.plotting import figures
+from attnlab.plotting.curves import plot_curves
+from attnlab.plotting.files import save_png_and_svg
 from attnlab.runs.directory import locate
 from attnlab.runs.files import write_json
 from attnlab.training.callbacks import Predictions
@@ -87,7 +88,7 @@ def main(words: list[str]) -> int:
             for how, changed in overridden.items()
         }
     write_json(folder / "result.json", told)
-    figures.save_both(_curves(lengths), folder / "by_length")
+    save_png_and_svg(_curves(lengths), folder / "by_length")
     console = Console(soft_wrap=True)
     console.print(_summary(scores, overridden, title=f"{split} · {len(data.pairs(split))} sentences"))
     console.print(_table(lengths))
@@ -195,7 +196,7 @@ def _curves(rows: list[LengthScores]) -> Figure:
         ]
         for name in rows[0].scores
     }
-    return figures.curves(series, x_label="source length, in tokens", y_label="score, of 100")
+    return plot_curves(series, x_label="source length, in tokens", y_label="score, of 100")
 
 
 def _name(split: str, words: list[str]) -> str:

@@ -21,7 +21,9 @@ from attnlab.decoding.reranking import rerank
 from attnlab.decoding.search import beam
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.plotting import figures, terminal
+from attnlab.plotting.files import save
+from attnlab.plotting.heatmap import plot_heatmap
+from attnlab.plotting.terminal import heatmap_lines
 from attnlab.report import page
 from attnlab.report.explorer import Output, Sentence
 from attnlab.runs import attention_records
@@ -143,7 +145,7 @@ def _draw(path: Path, prediction: Prediction) -> None:
     """Show in the terminal, add to a .jsonl file, or draw a picture named after the line: attention-1.png."""
     if path == TERMINAL:
         console = Console(highlight=False)
-        for line in terminal.heatmap(
+        for line in heatmap_lines(
             prediction.weights, prediction.source, prediction.target, width=console.width
         ):
             console.print(line, soft_wrap=True)
@@ -154,8 +156,8 @@ def _draw(path: Path, prediction: Prediction) -> None:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
         return
     place = f"{prediction.line}" if prediction.rank == 1 else f"{prediction.line}-{prediction.rank}"
-    figure = figures.heatmap(prediction.weights, prediction.source, prediction.target)
-    figures.save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
+    figure = plot_heatmap(prediction.weights, prediction.source, prediction.target)
+    save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
 
 
 def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> None:

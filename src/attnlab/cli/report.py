@@ -15,8 +15,8 @@ from rich.table import Table as TerminalTable
 from attnlab.analysis.collect import Study, collect
 from attnlab.analysis.statistics import Comparison, Task, compare
 from attnlab.errors import UserError
+from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
-from attnlab.report.styles import styles
 
 
 def main(words: list[str]) -> int:
@@ -34,7 +34,7 @@ def main(words: list[str]) -> int:
     )
     built = tables.build(study, comparisons)
     tables.write(built, study, output.parent)
-    looks = styles(study.variants)
+    looks = variant_styles(study.variants)
     drawings = figures.draw(study, looks)
     page.write(study, comparisons, built, drawings, output)
     figures.write(drawings, looks, output.parent / "figures")

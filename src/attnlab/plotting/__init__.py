@@ -1,1 +1,1 @@
-"""Figures from plain arrays."""
+"""Attention heat maps, curves and the style that all figures share."""

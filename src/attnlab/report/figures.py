@@ -22,11 +22,11 @@ from attnlab.analysis.collect import RunRecord, Study
 from attnlab.analysis.significance import SCORES
 from attnlab.analysis.statistics import estimate
 from attnlab.metrics import registry
-from attnlab.plotting.figures import save
-from attnlab.report.styles import INK, STYLE, Style
+from attnlab.plotting.files import save
+from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle
 
 Groups = Mapping[str, Sequence[RunRecord]]
-Styles = Mapping[str, Style]
+Styles = Mapping[str, VariantStyle]
 Band = list[tuple[float, float, float, float]]
 """(x, mean, lowest, highest) over seeds, by x."""
 
@@ -54,7 +54,7 @@ class Drawing(NamedTuple):
 def draw(study: Study, styles: Styles) -> list[Drawing]:
     """Every figure that the finished runs have numbers for."""
     groups = study.by_variant()
-    with mpl.rc_context(fname=STYLE):
+    with mpl.rc_context(fname=STYLE_SHEET):
         return [
             drawing
             for found in (_scores, _by_length, _curves, _costs)
@@ -67,8 +67,7 @@ def write(drawings: Sequence[Drawing], styles: Styles, folder: Path) -> None:
     for drawing in drawings:
         figure, path = drawing.figure, folder / f"{drawing.name}.svg"
         width, height = figure.get_size_inches()
-        figure.set_facecolor("white")  # or its black texts are not seen on a dark page
-        with mpl.rc_context(fname=STYLE):
+        with mpl.rc_context(fname=STYLE_SHEET):
             if drawing.names:
                 columns = max(1, int(width / (SWATCH + LETTER * max(map(len, styles)))))
                 figure.set_size_inches(width, height + LINE * ceil(len(styles) / columns))
@@ -84,9 +83,9 @@ def write(drawings: Sequence[Drawing], styles: Styles, folder: Path) -> None:
         save(figure, path)
 
 
-def _swatch(style: Style, *, dashed: bool) -> Line2D:
+def _swatch(style: VariantStyle, *, dashed: bool) -> Line2D:
     line = style.dash if dashed else "none"
-    return Line2D([], [], color=style.colour, linestyle=line, marker=style.mark, markersize=4.5)
+    return Line2D([], [], color=style.colour, linestyle=line, marker=style.marker, markersize=4.5)
 
 
 def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
@@ -102,7 +101,7 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
             mean = estimate(values)
             axes.plot(values, [row] * len(values), "o", color=style.colour, alpha=0.35, markersize=3.5)
             axes.errorbar(
-                mean.mean, row, xerr=mean.half_width, fmt=style.mark, color=style.colour, capsize=2.5
+                mean.mean, row, xerr=mean.half_width, fmt=style.marker, color=style.colour, capsize=2.5
             )
         axes.set_yticks(range(len(groups)), labels=list(groups))
         axes.set_ylim(len(groups) - 0.4, -0.6)
@@ -192,7 +191,9 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
             )
 
 
-def _draw_cost(axes: Axes, runs: Sequence[tuple[float | None, RunRecord]], metric: str, style: Style) -> None:
+def _draw_cost(
+    axes: Axes, runs: Sequence[tuple[float | None, RunRecord]], metric: str, style: VariantStyle
+) -> None:
     known = [(cost, run) for cost, run in runs if cost is not None and _values([run], metric)]
     if not known:
         return
@@ -200,7 +201,7 @@ def _draw_cost(axes: Axes, runs: Sequence[tuple[float | None, RunRecord]], metri
     mean = fmean(values)
     spread = [[mean - min(values)], [max(values) - mean]]
     x = fmean(cost for cost, _ in known)
-    axes.errorbar(x, mean, yerr=spread, fmt=style.mark, color=style.colour, capsize=2.5, markersize=6)
+    axes.errorbar(x, mean, yerr=spread, fmt=style.marker, color=style.colour, capsize=2.5, markersize=6)
 
 
 def _figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
@@ -224,7 +225,7 @@ def _draw_bands(
             mean,
             color=style.colour,
             linestyle=style.dash,
-            marker=style.mark,
+            marker=style.marker,
             markersize=4.5,
             markevery=1 if lone else max(1, len(x) // 6),
         )

@@ -18,10 +18,10 @@ from markupsafe import Markup
 from attnlab import __version__
 from attnlab.analysis.collect import Study
 from attnlab.analysis.statistics import Comparison
+from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
 from attnlab.report.explorer import Sentence
 from attnlab.report.figures import Drawing
-from attnlab.report.styles import DASH_LENGTHS, MARKS, Style, styles
 from attnlab.report.tables import Table
 from attnlab.runs.files import write_atomically
 
@@ -44,7 +44,7 @@ def write(
         drawings: in their order, drawn in the styles of the study's variants.
         path: of the page.
     """
-    chosen = styles(study.variants)
+    chosen = variant_styles(study.variants)
     runs, sentences = explorer.gather(study)
     _write(
         path,
@@ -78,7 +78,7 @@ def write_sentences(sentences: Sequence[Sentence], variants: Sequence[str], titl
         title: stands above.
         path: of the page.
     """
-    chosen = styles(variants)
+    chosen = variant_styles(variants)
     plain = [_plain(variant, style) for variant, style in chosen.items()]
     count = f"{len(sentences)} sentence{'s' * (len(sentences) != 1)}"
     _write(path, title=title, lead=count, sentences=explorer.as_plain(plain, sentences, "score"))
@@ -122,14 +122,14 @@ def _lead(study: Study) -> str:
     return " · ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)
 
 
-def _plain(variant: str, style: Style, facts: str = "") -> dict[str, str]:
+def _plain(variant: str, style: VariantStyle, facts: str = "") -> dict[str, str]:
     """A variant as the page draws it."""
     return {
         "name": variant,
         "facts": facts,
-        "colour": style.variable,
-        "dash": DASH_LENGTHS[style.dash],
-        "mark": MARKS[style.mark],
+        "colour": svg.css_colour(style),
+        "dash": svg.DASH_ARRAYS[style.dash],
+        "mark": svg.MARKER_PATHS[style.marker],
     }
 
 

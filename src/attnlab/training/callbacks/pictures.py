@@ -9,7 +9,9 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from attnlab.data.batching import aligned, aligned_output
-from attnlab.plotting import figures
+from attnlab.plotting.curves import plot_curves
+from attnlab.plotting.files import save_png_and_svg
+from attnlab.plotting.heatmap import plot_heatmap
 from attnlab.runs.directory import Run
 from attnlab.training.loggers import log_image
 from attnlab.training.module import Seq2SeqModule, Split
@@ -60,13 +62,13 @@ class Pictures(Callback):
             if not weights[0].any():
                 return
             length = int(batch.source_lengths[row])
-            figure = figures.heatmap(
+            figure = plot_heatmap(
                 weights[0].numpy(),
                 vocabularies.source.tokens(batch.source[row, :length].tolist()),
                 [*vocabularies.tokens(tokens[0], pairs[row].source), "<eos>"],
                 alignment=aligned_output(batch, gold, row, tokens[0]),
             )
-            path = figures.save_both(figure, self.folder / f"attention-{row + 1}")
+            path = save_png_and_svg(figure, self.folder / f"attention-{row + 1}")
             log_image(trainer.loggers, f"attention/{row + 1}", path)
 
 
@@ -82,4 +84,4 @@ def draw_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path)
     for title, names in pictures.items():
         drawn = {name: series[name] for name in names if name in series}
         if drawn:
-            figures.save_both(figures.curves(drawn, y_label=title.replace("_", " ")), folder / title)
+            save_png_and_svg(plot_curves(drawn, y_label=title.replace("_", " ")), folder / title)

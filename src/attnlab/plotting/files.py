@@ -1,0 +1,24 @@
+"""Writing figures to PNG and SVG files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from attnlab.runs.files import open_atomically
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure atomically as PNG or SVG, by its suffix; equal figures give equal SVG files."""
+    metadata = {"Date": None} if path.suffix == ".svg" else {}
+    with mpl.rc_context({"svg.hashsalt": "attnlab"}), open_atomically(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150, bbox_inches="tight", metadata=metadata)
+
+
+def save_png_and_svg(figure: Figure, stem: Path) -> Path:
+    """Write `stem`.png and `stem`.svg; return the path of the PNG."""
+    for suffix in (".svg", ".png"):
+        save(figure, path := stem.with_name(stem.name + suffix))
+    return path

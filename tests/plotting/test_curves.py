@@ -1,0 +1,34 @@
+"""Line plots of series."""
+
+from __future__ import annotations
+
+from figure_checks import pixels, texts
+from matplotlib.colors import to_rgba
+
+from attnlab.plotting.curves import plot_curves
+
+
+def test_lines_pass_through_their_points() -> None:
+    series = {"$a_1$": [(0, 2.0), (10, 1.5), (20, 1.0)], "_b": [(10, 0.5)], "none": []}
+    figure = plot_curves(series, title="loss", y_label="nats per token")
+    pixels(figure)
+    axes = figure.axes[0]
+    assert [line.get_xydata().tolist() for line in axes.lines] == [
+        [list(point) for point in points] for points in series.values()
+    ]
+    assert [line.get_marker() for line in axes.lines] == ["", "o", ""]
+    assert texts(figure.legends[0].get_texts()) == ["$a_1$", "_b", "none"]
+    labels = axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel()
+    assert labels == ("loss", "step", "nats per token")
+
+
+def test_twenty_curves_have_distinct_styles() -> None:
+    figure = plot_curves({str(i): [(0, i), (1, i)] for i in range(20)})
+    styles = {(to_rgba(line.get_color()), line.get_linestyle()) for line in figure.axes[0].lines}
+    assert len(styles) == 20
+
+
+def test_no_series_gives_empty_axes() -> None:
+    figure = plot_curves({})
+    pixels(figure)
+    assert not figure.axes[0].has_data()

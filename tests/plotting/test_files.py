@@ -1,0 +1,39 @@
+"""Figure files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from attnlab.plotting.files import save, save_png_and_svg
+from attnlab.plotting.heatmap import plot_heatmap
+
+
+def test_save_creates_folders_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "one.png"
+    for weight in (0.0, 1.0):
+        save(plot_heatmap([[weight]], ["ä"], ["$"]), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_png_and_svg_of_equal_figures_are_equal(tmp_path: Path) -> None:
+    contents = []
+    for name in ("first", "second"):
+        figure = plot_heatmap([[0.5, 1.0]], ["ä", "$"], ["<b>"])
+        path = save_png_and_svg(figure, tmp_path / name / "v1.2")
+        assert path == tmp_path / name / "v1.2.png"
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert sorted(path.name for path in path.parent.iterdir()) == ["v1.2.png", "v1.2.svg"]
+        contents.append((path.parent / "v1.2.svg").read_bytes())
+    assert contents[0] == contents[1]
+    assert ElementTree.fromstring(contents[0]).tag.endswith("svg")
+
+
+def test_failed_save_leaves_no_temporary_file(tmp_path: Path) -> None:
+    (tmp_path / "taken.png").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        save(plot_heatmap([[1.0]], ["a"], ["b"]), tmp_path / "taken.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]
