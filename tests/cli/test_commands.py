@@ -20,8 +20,9 @@ from attnlab.metrics.attention import NAMES
 from attnlab.report import workspace
 from attnlab.runs import attention_records
 from attnlab.runs.directory import Run
+from attnlab.runs.metrics_file import read_metrics
 from attnlab.training import checkpoints
-from attnlab.training.loggers import flatten, read_metrics
+from attnlab.training.loggers import flatten
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from wandb_files import read_offline, shown
 

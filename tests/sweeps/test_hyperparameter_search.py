@@ -20,8 +20,8 @@ from optuna.trial import TrialState
 
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
+from attnlab.runs.metrics_file import read_metrics
 from attnlab.sweeps import hyperparameter_search
-from attnlab.training.loggers import read_metrics
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 
 DRAWN = {

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.runs.directory import Run
-from attnlab.training.loggers import read_metrics
+from attnlab.runs.metrics_file import read_metrics
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]

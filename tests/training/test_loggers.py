@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.training.loggers import MetricsFile, read_metrics
+from attnlab.runs.metrics_file import read_metrics
+from attnlab.training.loggers import MetricsFile
 
 
 def test_the_file_is_cut_to_what_was_there_when_the_checkpoint_was_saved(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from lightning import Callback, Trainer
 from omegaconf import DictConfig
 
 from attnlab.errors import UserError
+from attnlab.runs.metrics_file import read_metrics
 from attnlab.training.callbacks import Guard
-from attnlab.training.loggers import MetricsFile, read_metrics
+from attnlab.training.loggers import MetricsFile
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 

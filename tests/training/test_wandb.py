@@ -16,7 +16,8 @@ import pytest
 from omegaconf import DictConfig
 
 from attnlab.runs.directory import Run, prepare
-from attnlab.training.loggers import finish_wandb, read_metrics, wandb_logger
+from attnlab.runs.metrics_file import read_metrics
+from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline
 

@@ -6,7 +6,6 @@ better because a run is missing from it.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.metrics.registry import MAIN, better
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import identity
+from attnlab.runs.metrics_file import read_metrics
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 SEPARATOR = " · "
@@ -229,7 +229,7 @@ def _configured(run: Run, record: RunRecord) -> RunRecord:
     if status != "finished" and status not in UNFINISHED:
         raise UserError(f"result.json holds no known status: {status!r}")
     why = "no result.json yet" if not result else result.get("error") or UNFINISHED.get(status)
-    series = _series(run.metrics)
+    series = read_metrics(run.metrics) if run.metrics.is_file() else {}
     pace = series.get("throughput/steps_per_second", [])
     return replace(
         record,
@@ -261,17 +261,6 @@ def _finished(run: Run, record: RunRecord) -> RunRecord:
         split=split,
         predictions=[] if split is None else _predictions(_predictions_file(run, split)),
     )
-
-
-def _series(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Each metric's (step, value) in metrics.csv, but for a last line that is not whole yet."""
-    series: dict[str, list[tuple[int, float]]] = {}
-    if not path.is_file():
-        return series
-    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    for row in csv.DictReader(whole.splitlines()):
-        series.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
-    return series
 
 
 def _predictions_file(run: Run, split: str) -> Path:

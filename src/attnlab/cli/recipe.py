@@ -13,10 +13,11 @@ from attnlab.config import build
 from attnlab.errors import UserError
 from attnlab.metrics.scores import signatures
 from attnlab.runs.directory import Run
+from attnlab.runs.metrics_file import read_metrics
 from attnlab.training.callbacks import LastCheckpoint
 from attnlab.training.callbacks.pictures import draw_curves
 from attnlab.training.checkpoints import load, load_newest
-from attnlab.training.loggers import MetricsFile, peak_memory, read_metrics
+from attnlab.training.loggers import MetricsFile, peak_memory
 
 log = logging.getLogger(__name__)
 

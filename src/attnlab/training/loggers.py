@@ -17,11 +17,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import NOT_IDENTITY
+from attnlab.runs.metrics_file import COLUMNS
 
 log = logging.getLogger(__name__)
 
 WandbMode = Literal["auto", "online", "offline"]
-COLUMNS = ("epoch", "step", "metric", "value")
 
 
 class MetricsFile(Logger):
@@ -77,15 +77,6 @@ class MetricsFile(Logger):
             os.truncate(self.path, length)
         elif size < length:
             log.warning("%s lacks the numbers of before the checkpoint: it was changed", self.path)
-
-
-def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Each metric's (step, value), in the order logged; without a last line that was cut short."""
-    series: dict[str, list[tuple[int, float]]] = {}
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    for row in csv.DictReader(line for line in lines if line.endswith("\n")):
-        series.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
-    return series
 
 
 class ForgivingWandbLogger(WandbLogger):
