@@ -301,8 +301,8 @@ def test_an_evaluation_of_another_checkpoint_has_a_folder_of_its_own(trained: Ru
 REFUSED = {
     "normaliser.temperature=0.1": "normaliser.temperature belongs to what was trained",
     "decoder.layers=3": "decoder.layers belongs to what was trained",
-    "batching.copying=true": "batching.copying belongs to what was trained",
-    "data=copy": "data is a group; give single settings of it",
+    "batching.source_eos=true": "batching.source_eos belongs to what was trained",
+    "data=pairs": "data is a group; give single settings of it",
     "data.test_lengths=13,24": "give one value, as data.test_lengths=…; a list stands in brackets",
     "search.beam_size=0": "search.beam_size=0: give a whole number from 1 on",
     "search.beam_size=two": "search.beam_size=two: give a whole number from 1 on",
@@ -361,7 +361,7 @@ WRONG = {
     "no such command": (["dance"], 2, "no command 'dance': choose from train"),
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
     "a setting of what is swept over": (
-        ["train", "-m", "experiment=conala,conala_baseline", "data.path=x"],
+        ["train", "-m", "experiment=conala,conala_steps", "data.path=x"],
         2,
         "is given as ++key=value",
     ),
@@ -484,7 +484,14 @@ def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Sign
 
 @pytest.mark.slow
 def test_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer=ddp_cpu", "trainer.max_epochs=2", "logger=none", "data.test_size=23"]
+    words = [
+        *TINY_REVERSE,
+        "trainer.accelerator=cpu",
+        "trainer.devices=2",
+        "trainer.max_epochs=2",
+        "logger=none",
+        "data.test_size=23",
+    ]
     done = attnlab("train", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (directory,) = (tmp_path / "outputs" / "reverse").iterdir()

@@ -36,7 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(folder: Path, *words: str) -> Run:
     done = attnlab(
-        *("train", "data=conala_slots", "data.path=train.json", "data.near_duplicates=null", "logger=none"),
+        *(
+            "train",
+            "data=conala_official",
+            "data.preparation.slots=true",
+            "data.path=train.json",
+            "logger=none",
+        ),
+        "data.near_duplicates=null",
         *("embedding.size=16", "encoder.size=16", "decoder.size=32", "batching.batch_size=8"),
         *("optimizer.lr=0.01", "trainer.max_epochs=60", "trainer.accelerator=cpu", "search.max_length=12"),
         *("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max", *words),

@@ -160,12 +160,12 @@ def test_what_is_killed_or_interrupted_leaves_no_process_behind(tmp_path: Path) 
 
 
 def test_jobs_of_one_and_of_two_processes_in_one_sweep(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer=default,ddp_cpu", "variant='${hydra:runtime.choices.trainer}'"]
+    words = [*TINY_REVERSE, "trainer.devices=1,2", "variant='devices${trainer.devices}'"]
     words += ["trainer.max_epochs=1", "logger=none", "data.test_size=23"]
     done = attnlab("train", "-m", *words, "hydra.launcher.slots=2", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert states(tmp_path) == {"default": "finished", "ddp_cpu": "finished"}
-    (run,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("ddp_cpu"))
+    assert states(tmp_path) == {"devices1": "finished", "devices2": "finished"}
+    (run,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("devices2"))
     assert "distributed_backend=gloo" in run.log.read_text()
     assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
     alone = attnlab("evaluate", str(run.directory), folder=tmp_path)

@@ -52,7 +52,7 @@ SETTINGS = {
         "scheduler=plateau",
         "trainer.max_steps=40",  # inside the last epoch
     ),
-    "two processes": ("trainer=ddp_cpu", "teacher_forcing.value=0.5", "trainer.accumulate_grad_batches=2"),
+    "two processes": ("trainer.devices=2", "teacher_forcing.value=0.5", "trainer.accumulate_grad_batches=2"),
 }
 COMMON = (
     "trainer.max_epochs=4",

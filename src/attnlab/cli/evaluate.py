@@ -28,7 +28,7 @@ from attnlab.training.module import Seq2SeqModule, Split
 
 CHANGEABLE = ("attention_override", "batching", "data", "paths", "search", "seed", "trainer")
 """The settings and groups that make a difference to a network that is trained already …"""
-KEPT = ("batching.copying", "batching.source_eos")
+KEPT = ("batching.source_eos",)
 """… and those in them that it was trained for."""
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from lightning import Callback, Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
@@ -31,7 +31,7 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.attention.override import INTERVENTIONS, override
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.ensemble import Ensemble
-from attnlab.nn.readout import PointerGenerator, Readout
+from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs.directory import Run
 from attnlab.training import callbacks, checkpoints
@@ -98,12 +98,19 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
         )
     data: Seq2SeqData = construct(
         {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
+        copying=copies_source(config),
         corpus=corpus,
         vocabularies=vocabularies,
         seed=config.seed,
         cache=Path(config.paths.cache).expanduser() / "encoded",
     )
     return data
+
+
+def copies_source(config: DictConfig) -> bool:
+    """Return whether the readout copies source tokens, so that batches must hold their `copy_ids`."""
+    target = get_object(config.readout._target_)
+    return isinstance(target, type) and issubclass(target, PointerGenerator)
 
 
 def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pair]) -> Examples:
@@ -115,7 +122,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
         source_eos=batching.source_eos,
         max_source_length=batching.max_source_length,
         max_target_length=batching.max_target_length,
-        copying=batching.copying,
+        copying=copies_source(config),
     )
 
 
@@ -167,11 +174,6 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         vocabulary_size=vocabularies.target.size,
         tied=target_embedding.table if config.readout.tied else None,
     )
-    if isinstance(readout, Readout if config.batching.copying else PointerGenerator):
-        raise UserError(
-            "a readout that copies and batches that say what can be copied go together: set "
-            "readout=pointer_generator and batching.copying=true, or neither"
-        )
     return Seq2Seq(
         source_embedding=source_embedding,
         encoder=encoder,
@@ -335,12 +337,15 @@ def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, S
         other, others, network = restore_network(path)
         if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
             raise UserError(f"{path} has other vocabularies than {paths[0]}: an ensemble shares them")
-        for setting in ("copying", "source_eos"):
-            if other.batching[setting] != config.batching[setting]:
-                raise UserError(
-                    f"{path} was trained with batching.{setting}={other.batching[setting]}, {paths[0]} was "
-                    "not: an ensemble reads one and the same batch"
-                )
+        if other.batching.source_eos != config.batching.source_eos:
+            raise UserError(
+                f"{path} was trained with batching.source_eos={other.batching.source_eos}, {paths[0]} was "
+                "not: all networks of an ensemble must have the same setting"
+            )
+        if copies_source(other) != copies_source(config):
+            raise UserError(
+                f"{path} and {paths[0]} cannot be ensembled: one has readout=pointer_generator, the other not"
+            )
         members.append(network)
     network = first if len(members) == 1 else cast(Seq2Seq, Ensemble(members).eval())
     return config, vocabularies, network

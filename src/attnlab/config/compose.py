@@ -24,6 +24,17 @@ OmegaConf.register_new_resolver("quick", lambda short, full, *, _root_: short if
 """`${quick:a,b}` is a where `quick=true` is set, else b."""
 
 
+def _from_step(first: str, then: Any, before: Any, *, _root_: DictConfig) -> Any:
+    """Return `then` if the setting `step` is `first` or later in the list `steps`, else `before`."""
+    steps = list(_root_.steps)
+    if _root_.step not in steps:
+        raise ValueError(f"step={_root_.step}: choose from {', '.join(steps)}")
+    return then if steps.index(_root_.step) >= steps.index(first) else before
+
+
+OmegaConf.register_new_resolver("from_step", _from_step)
+
+
 def compose_run(words: list[str]) -> DictConfig:
     """The resolved configuration that `attnlab train` makes of these words.
 

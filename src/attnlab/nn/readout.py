@@ -127,7 +127,7 @@ class PointerGenerator(nn.Module):
             ValueError: without copy_ids.
         """
         if copy_ids is None:
-            raise ValueError("copying needs batches that say what can be copied: batching.copying=true")
+            raise ValueError("a pointer-generator needs copy_ids: encode the batch with copying=True")
         generate = torch.sigmoid(features[..., -1:].float())  # [..., 1]
         generated = generate * self.generator(features[..., :-1]).float().softmax(dim=-1)  # [..., V]
         p = F.pad(generated, (0, weights.size(-1)))  # [..., V + S]
