@@ -60,7 +60,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "LocalP": {"size": ENERGY, "window": 2},
     "Location": {"max_length": 3},
     "LocationSensitive": {"size": ENERGY, "channels": 2, "kernel": 3},
-    "Mixture": {"size": ENERGY, "bells": 2},
+    "Mixture": {"size": ENERGY, "components": 2},
     "MoChA": {"size": ENERGY, "chunk": 3, "noise": 0.0},
     "Monotonic": {"size": ENERGY, "noise": 0.0},
     "MultiHead": {"size": 6, "heads": 3, "score": partial(variants.Additive, size=ENERGY)},

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.analysis.collect import RunRecord, collect
-from attnlab.nn.attention.override import INTERVENTIONS
+from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
 from attnlab.report.tables import Cell, Column, Table
 

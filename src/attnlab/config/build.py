@@ -28,7 +28,7 @@ from attnlab.errors import UserError
 from attnlab.metrics.conala import parses
 from attnlab.metrics.scores import EVERY
 from attnlab.nn.attention import Attention
-from attnlab.nn.attention.override import INTERVENTIONS, override
+from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.readout import PointerGenerator
@@ -224,7 +224,7 @@ def build_overrides(config: DictConfig, network: Seq2Seq) -> dict[str, Attention
     chosen = [how for how in INTERVENTIONS if asked in (how, "all")]
     attention = network.decoder.attention
     try:
-        return {how: override(attention, how, seed=config.seed) for how in chosen}
+        return {how: intervene(attention, how, seed=config.seed) for how in chosen}
     except ValueError as error:
         raise UserError(str(error)) from error
 

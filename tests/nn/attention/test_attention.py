@@ -453,7 +453,7 @@ def test_general_is_torch_s_bilinear() -> None:
 
 @pytest.mark.parametrize("variant", [Dot, ScaledDot])
 def test_dot_refuses_unequal_sizes(variant: type[Dot]) -> None:
-    with pytest.raises(ValueError, match=r"size 7 .* size 11; make them equal .* attention=general"):
+    with pytest.raises(ValueError, match=r"size 7 .* size 11: .* attention=general"):
         variant(query_size=7, memory_size=11)
 
 

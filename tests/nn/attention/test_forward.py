@@ -117,7 +117,7 @@ def test_a_context_of_its_own_is_not_dropped_in_silence() -> None:
             context, weights, state = super().forward(query, memory, keys, state)
             return context / 2, weights, state
 
-    with pytest.raises(ValueError, match="cannot be Gated, which is more or less than scores"):
+    with pytest.raises(ValueError, match="cannot be Gated: the inner mechanism must have scores"):
         Forward(query_size=2, memory_size=2, score=Gated)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from attnlab.config.build import construct
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive, Dot, Final, Hard, Monotonic, NoAttention
-from attnlab.nn.attention.hard import largest
+from attnlab.nn.attention.hard import one_hot_argmax
 from attnlab.nn.attention.normalisers import Softmax
 from attnlab.types import Memory
 
@@ -86,7 +86,7 @@ def test_the_context_is_the_chosen_state() -> None:
 def test_largest() -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0], [torch.nan] * 3])
     mask = torch.tensor([[True, True, True], [True, False, True], [False] * 3])
-    assert largest(scores, mask).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    assert one_hot_argmax(scores, mask).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_the_inner_mechanism_is_chosen_by_one_word(composed: Callable[..., DictC
     config = composed("attention=hard", "attention@attention.score=dot")
     assert type(construct(config.attention, **sizes).inner) is Dot
     config = composed("attention=hard", "attention@attention.score=monotonic")
-    with pytest.raises(UserError, match="cannot be Monotonic, which is more or less than scores"):
+    with pytest.raises(UserError, match="cannot be Monotonic: the inner mechanism must have scores"):
         construct(config.attention, **sizes)

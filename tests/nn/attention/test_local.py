@@ -180,7 +180,7 @@ def test_only_a_variant_of_scores_alone_fits_inside(
 ) -> None:
     own = {LocalM: {"window": 2}, LocalP: {"window": 2, "size": 3}}
     name = score.func.__name__ if isinstance(score, partial) else score.__name__
-    with pytest.raises(ValueError, match=rf"cannot be {name}, .* use attention@attention\.score=additive"):
+    with pytest.raises(ValueError, match=rf"cannot be {name}: .* Use attention@attention\.score=additive"):
         variant(query_size=2, memory_size=2, score=score, **own.get(variant, {}))  # type: ignore[call-overload]
 
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Mixture
-from attnlab.nn.attention.mixture import NARROWEST
+from attnlab.nn.attention.mixture import MINIMUM_WIDTH
 from attnlab.types import Memory
 from networks import randomise, walk
 
@@ -21,13 +21,13 @@ def softplus_inverse(value: float) -> float:
 
 def bells(*shapes: tuple[float, float, float]) -> Mixture:
     """Bells of (share, step, width), whatever the query."""
-    attention = Mixture(query_size=1, memory_size=1, size=1, bells=len(shapes))
+    attention = Mixture(query_size=1, memory_size=1, size=1, components=len(shapes))
     nn.init.zeros_(attention.shape.weight)
     shares, steps, widths = zip(*shapes, strict=True)
     offsets = [
         *(math.log(share) for share in shares),
         *(softplus_inverse(step) for step in steps),
-        *(softplus_inverse(width - NARROWEST) for width in widths),
+        *(softplus_inverse(width - MINIMUM_WIDTH) for width in widths),
     ]
     attention.shape.bias.data = torch.tensor(offsets)
     return attention
@@ -102,7 +102,7 @@ def test_steps_and_widths_are_asked_of_the_query() -> None:
 @pytest.mark.parametrize("large", [1e4, -1e4])
 @pytest.mark.parametrize("part", range(3), ids=["shares", "steps", "widths"])
 def test_extreme_bells_stay_finite(part: int, large: float, dtype: torch.dtype) -> None:
-    attention = Mixture(query_size=2, memory_size=2, size=3, bells=2)
+    attention = Mixture(query_size=2, memory_size=2, size=3, components=2)
     with torch.no_grad():
         attention.shape.bias[2 * part] = large
     attention, queries = attention.to(dtype), torch.randn(2, 12, 2).to(dtype).requires_grad_()
@@ -137,14 +137,14 @@ def test_steps_do_not_lose_their_way_in_half_precision() -> None:
 
 
 def test_gradients_over_steps() -> None:
-    attention = Mixture(query_size=2, memory_size=3, size=4, bells=2).double()
+    attention = Mixture(query_size=2, memory_size=3, size=4, components=2).double()
     randomise(attention)
     memory = Memory(torch.randn(1, 5, 3).double(), torch.tensor([[True] * 4 + [False]]))
     queries = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda q: walk(attention, q, memory)[1], queries)
 
 
-@pytest.mark.parametrize("wrong", [{"bells": 0}, {"step": 0.0}, {"width": -1.0}])
+@pytest.mark.parametrize("wrong", [{"components": 0}, {"step": 0.0}, {"width": -1.0}])
 def test_what_no_bell_can_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"attention\.bells=.* must be 1 or more"):
+    with pytest.raises(ValueError, match=r"attention\.components=.* must be 1 or more"):
         Mixture(query_size=2, memory_size=2, size=3, **wrong)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.nn.attention import MoChA, Monotonic
-from attnlab.nn.attention.monotonic import expected_alignment, hard_alignment, shift
+from attnlab.nn.attention.monotonic import chunkwise_weights, expected_alignment, hard_alignment, shift
 from attnlab.nn.attention.normalisers import Softmax
 from attnlab.types import Memory
 from networks import randomise
@@ -273,9 +273,9 @@ def test_gradients_over_two_targets(variant: type[Monotonic]) -> None:
 
 
 def spread(heads: list[float], scores: list[float], chunk: int) -> list[float]:
-    attention = MoChA(query_size=1, memory_size=1, size=1, chunk=chunk)
     rows = [torch.tensor([[row]], dtype=torch.float64) for row in (heads, scores)]
-    return attention._spread(*rows, torch.ones(1, 1, len(scores), dtype=torch.bool))[0, 0].tolist()
+    mask = torch.ones(1, 1, len(scores), dtype=torch.bool)
+    return chunkwise_weights(*rows, mask, chunk, Softmax())[0, 0].tolist()
 
 
 def test_a_chunk_by_hand() -> None:
@@ -319,10 +319,11 @@ def test_chunks_are_the_moving_sums_of_the_paper() -> None:
 
 
 def test_a_chunk_is_normalised_over_real_positions_with_any_normaliser() -> None:
-    attention = MoChA(query_size=1, memory_size=1, size=1, chunk=3, normaliser=Softmax(0.5))
     heads, scores = torch.tensor([[[0.0, 0.0, 0.0, 1.0]]]), torch.tensor([[[0.0, 0.0, 7.0, LN3]]])
     mask = torch.tensor([[[True, True, False, True]]])
-    assert attention._spread(heads, scores, mask)[0, 0].tolist() == pytest.approx([0, 1 / 10, 0, 9 / 10])
+    assert chunkwise_weights(heads, scores, mask, 3, Softmax(0.5))[0, 0].tolist() == pytest.approx(
+        [0, 1 / 10, 0, 9 / 10]
+    )
 
 
 def test_a_chunk_of_one_is_monotonic_attention() -> None:

@@ -99,7 +99,9 @@ def test_the_normaliser_is_that_of_every_head() -> None:
 
 @pytest.mark.parametrize("heads", [4, 0])
 def test_heads_must_divide_the_size(heads: int) -> None:
-    with pytest.raises(ValueError, match=rf"attention\.heads={heads} must divide attention\.size=6"):
+    with pytest.raises(
+        ValueError, match=rf"attention\.heads={heads} must be 1 or more and divide attention\.size=6"
+    ):
         MultiHead(query_size=H, memory_size=D, size=A, heads=heads, score=ScaledDot)
 
 

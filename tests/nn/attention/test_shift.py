@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Dot, Shift
-from attnlab.nn.attention.shift import Head, move
+from attnlab.nn.attention.shift import ShiftState, shift_weights
 from attnlab.types import Memory
 from networks import randomise, walk
 
@@ -86,10 +86,10 @@ def test_one_position_is_both_ends() -> None:
 def after(attention: Shift, before: list[float], states: list[list[float]]) -> list[float]:
     """Weights of a step after `before`, with a query of 1; the last position is padding."""
     memory = Memory(torch.tensor([states]), (torch.arange(len(states)) < len(states) - 1)[None])
-    state = Head(torch.tensor([[before]]), torch.ones(1, 1, 1, dtype=torch.bool))
+    state = ShiftState(torch.tensor([[before]]), torch.ones(1, 1, 1, dtype=torch.bool))
     _, weights, new = attention(torch.ones(1, 1, 1), memory, attention.project(memory), state)
     assert torch.equal(new.weights, weights)
-    assert new.begun.all()
+    assert new.started.all()
     return weights.flatten().tolist()  # type: ignore[no-any-return]
 
 
@@ -102,7 +102,7 @@ def test_interpolation_by_hand() -> None:
 
 def test_moving_by_hand() -> None:
     """1/2 moves to the left and 1/4 to the right; what would fall off either end stays there."""
-    moved = move(
+    moved = shift_weights(
         torch.tensor([[[0.25, 0.75, 0.0]]]),
         torch.tensor([[[0.5, 0.25, 0.25]]]),
         torch.tensor([[True, True, False]]),

@@ -1,4 +1,4 @@
-"""Attention mechanisms, one file a family. `base.Attention` says what all of them share."""
+"""Attention mechanisms, one module per family. `base.Attention` defines the interface."""
 
 from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention

@@ -1,9 +1,9 @@
-"""What every attention mechanism shares: the interface, the masking and the weighted sum."""
+"""Base class of all attention mechanisms: interface, masking, normalisation and weighted sum."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -12,34 +12,44 @@ from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
 from attnlab.types import Memory
 
 
+class Sizes(TypedDict):
+    """Keyword arguments that every attention constructor passes on to `Attention`."""
+
+    query_size: int  # H
+    memory_size: int  # D
+    normaliser: NotRequired[Normaliser]
+
+
 class Attention(nn.Module):
-    """Weights over a memory, and the context they give.
+    """Base class of attention mechanisms.
 
     For a query s and memory states h_1 … h_S::
 
-        e_j = score(s, h_j)        the variant's own
+        e_j = score(s, h_j)        implemented by each mechanism
         α   = softmax(e)           or another normaliser, over real positions only
         c   = Σ_j α_j h_j
 
-    Use it in two moves: `keys = attention.project(memory)` once a sentence, then
+    Call `keys = attention.project(memory)` once per sentence, then
     `context, weights, state = attention(query, memory, keys, state)` for each query.
 
-    A query is [B, Q, H]: Q queries to the same memory at once, which may be target positions or the
-    hypotheses of a beam. State, where a variant has one, is a tensor or tuple of tensors [B, Q, …], made by
-    `begin` and handed in and out; nothing is kept on the module. A variant with state sets
-    `stateful = True`, and is then asked one target position at a time.
+    A query is [B, Q, H]: Q queries to the same memory in one call, either target positions or the hypotheses
+    of a beam. A mechanism with state sets `stateful = True` and receives one target position per call. Its
+    state is a tensor or a tuple of tensors [B, Q, …]; `begin` creates it, each call returns the next one, and
+    the module stores nothing.
 
-    A variant of your own overrides `project` if it maps the memory, and `score`; `weigh` only if its weights
-    are more than normalised scores, and `attend` only if its context is more than a weighted sum.
+    A new mechanism implements `score`. It may also override `project` (to transform the memory once per
+    sentence), `weigh` (if its weights are not simply normalised scores), `begin` and `advance` (if it has
+    state), or `attend` (if its context is not a weighted sum of the memory). A constructor with arguments of
+    its own takes the shared ones as `**sizes: Unpack[Sizes]` and passes them to `super().__init__`.
 
-    What a variant's docstring says it costs is for one sentence, each query and the forward pass: operations,
-    a multiply-add being two and a tanh, exp or root one; and numbers of memory, most of them kept for the way
-    back. To all come the normaliser's share and the weighted sum, 2·S·D operations and S numbers.
+    Costs in the docstrings of mechanisms are per query and sentence, forward pass only. Operations count a
+    multiply-add as two and tanh, exp or a root as one; memory is in numbers, most of them kept for the
+    backward pass. The normaliser and the weighted sum (2·S·D operations, S numbers) come on top.
 
     Args:
         query_size: H.
         memory_size: D.
-        normaliser: from scores to weights.
+        normaliser: maps scores to weights.
     """
 
     stateful = False
@@ -52,47 +62,47 @@ class Attention(nn.Module):
 
     @property
     def context_size(self) -> int:
-        """The width of the context: D, unless a variant says otherwise."""
+        """Width of the context vector: D by default."""
         return self.memory_size
 
     def project(self, memory: Memory) -> Tensor:
-        """Whatever of the score depends on the memory alone: keys [B, S, …]."""
+        """Return the keys [B, S, …]: everything in the score that depends on the memory alone."""
         return memory.states
 
     def begin(self, memory: Memory) -> Any:
-        """The state before the first target position, tensors [B, 1, …]; None if the variant has none."""
+        """Return the state before the first target position, tensors [B, 1, …], or None without state."""
         return None
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Unnormalised scores [B, Q, S] of a query [B, Q, H] against keys [B, S, …]."""
+        """Return unnormalised scores [B, Q, S] of queries [B, Q, H] against keys [B, S, …]."""
         raise NotImplementedError
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Weights [B, Q, S]: the normalised scores."""
+        """Return the weights [B, Q, S]: normalised scores, 0 at padding."""
         return self.normaliser(self.score(query, keys, state), memory.mask[:, None])
 
     def advance(self, state: Any, weights: Tensor) -> Any:
-        """The state after attending with `weights` [B, Q, S]."""
+        """Return the state after a target position whose weights are [B, Q, S]."""
         return state
 
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Context [B, Q, D], weights [B, Q, S] and the new state of a query [B, Q, H]."""
+        """Return context [B, Q, D], weights [B, Q, S] and the next state for queries [B, Q, H]."""
         weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
         return weighted_sum(weights, memory), weights, self.advance(state, weights)
 
     def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
     ) -> tuple[Tensor, Tensor, Any]:
-        """Attend.
+        """Attend to a memory.
 
         Args:
-            query: [B, Q, H], or [B, H] for one query a sentence.
-            memory: states [B, S, D], mask [B, S] True at real positions.
-            keys: what `project(memory)` gave.
-            state: what `begin` or the call before gave; None for the first.
+            query: [B, Q, H], or [B, H] for one query per sentence.
+            memory: states [B, S, D] and mask [B, S], True at real tokens and False at padding.
+            keys: the result of `project(memory)`.
+            state: the result of `begin` or of the previous call; None for the first call.
 
         Returns:
-            context [B, Q, D] and weights [B, Q, S] (without Q if the query had none), and the new state.
+            Context [B, Q, D], weights [B, Q, S] (both without Q if the query has none), and the next state.
         """
         state = self.begin(memory) if state is None else state
         if query.dim() == 3:
@@ -102,46 +112,37 @@ class Attention(nn.Module):
 
 
 def weighted_sum(weights: Tensor, memory: Memory) -> Tensor:
-    """Σ_j α_j h_j: the context [B, Q, D] of weights [B, Q, S]."""
+    """Return the context Σ_j α_j h_j, [B, Q, D], of weights [B, Q, S]."""
     return torch.bmm(weights.to(memory.states.dtype), memory.states)
 
 
-class OverScores(Attention):
-    """A variant that puts the scores e of another, its inner variant, to a use of its own.
+class ScoreWrapper(Attention):
+    """Base class of mechanisms that use the scores e of another, inner mechanism.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        score: makes the inner variant, from the two sizes.
-        normaliser: from scores to weights.
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
-        ValueError: if the inner variant has state, or no scores, or does more than normalise them.
+        ValueError: if the inner mechanism has state, has no scores, or overrides more than its scores.
     """
 
-    def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        score: Callable[..., Attention],
-        normaliser: Normaliser = SOFTMAX,
-    ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.inner = score(query_size=query_size, memory_size=memory_size)
-        variant = type(self.inner)
-        shared = (variant.weigh, variant.attend, variant.forward)
-        plain = shared == (Attention.weigh, Attention.attend, Attention.forward)
-        if self.inner.stateful or variant.score is Attention.score or not plain:
+    def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        self.inner = score(query_size=self.query_size, memory_size=self.memory_size)
+        inner = type(self.inner)
+        overridden = (inner.weigh, inner.attend, inner.forward)
+        only_scores = overridden == (Attention.weigh, Attention.attend, Attention.forward)
+        if self.inner.stateful or inner.score is Attention.score or not only_scores:
             raise ValueError(
-                f"the score inside another mechanism cannot be {variant.__name__}, which is more or less "
-                "than scores: use attention@attention.score=additive, dot or general"
+                f"attention.score cannot be {inner.__name__}: the inner mechanism must have scores, no state "
+                "and the default normalisation. Use attention@attention.score=additive, dot or general"
             )
 
     def project(self, memory: Memory) -> Tensor:
-        """The inner variant's keys."""
+        """Return the keys of the inner mechanism, [B, S, …]."""
         return self.inner.project(memory)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """The inner variant's scores: [B, Q, S]."""
+        """Return the scores of the inner mechanism, [B, Q, S]."""
         return self.inner.score(query, keys, None)

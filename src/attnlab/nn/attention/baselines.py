@@ -1,4 +1,4 @@
-"""The baselines: what a decoder can do without choosing where to look."""
+"""Baselines without content-based attention: no context, the mean state, the final state."""
 
 from __future__ import annotations
 
@@ -12,45 +12,49 @@ from attnlab.types import Memory
 
 
 class NoAttention(Attention):
-    """No context at all: c = [ ], a vector of width 0, and weights of 0.
+    """No attention: a context vector of width 0 and weights of 0.
 
-    The decoder has the encoder's final state to start from, and nothing more: Sutskever, Vinyals & Le 2014
-    (arXiv 1409.3215). Costs nothing, not even the weighted sum.
+    The decoder sees the source only through its initial state, as in Sutskever, Vinyals & Le 2014
+    (arXiv 1409.3215). Cost: none, not even the weighted sum.
     """
 
     @property
     def context_size(self) -> int:
-        """0."""
+        """Width of the context vector: 0."""
         return 0
 
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Context [B, Q, 0] and weights [B, Q, S] of zeros."""
+        """Return an empty context [B, Q, 0] and zero weights [B, Q, S]."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return query[..., :0], weights, state
 
 
 class Mean(Attention):
-    """e_j = 0, so that α_j = 1/S and c is the mean of the real memory states.
+    """Uniform attention: the context is the mean of the real memory states.
 
-    Costs nothing but the weighted sum.
+    ::
+
+        e_j = 0, hence α_j = 1/S
+
+    Cost: the weighted sum only.
     """
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """[B, Q, S] of zeros."""
+        """Return scores of zero, [B, Q, S]."""
         return keys.new_zeros(query.size(0), query.size(1), keys.size(1))
 
 
 class Final(Attention):
-    """c = the encoder's last state, at every step: the fixed vector of Cho et al. 2014 (arXiv 1406.1078).
+    """Fixed context vector: the final encoder state at every target position.
 
-    This is RNNencdec, the baseline of Bahdanau et al. 2014, in which the vector feeds every step of the
-    decoder. For both directions, c = [last forward; first backward]. A memory that no encoder made ends at
-    its last real position. Its weights are 0: no position was looked at. Costs no operations, and D numbers
-    once a sentence.
+    This is RNNencdec of Cho et al. 2014 (arXiv 1406.1078), the baseline of Bahdanau et al. 2014: a fixed
+    vector that every decoder step reads. For a bidirectional encoder, c = [last forward; first backward]. For
+    a memory without encoder states, c is its last real position. The weights are 0, since no position is
+    attended to. Cost: no operations, D numbers once per sentence.
     """
 
     def project(self, memory: Memory) -> Tensor:
-        """The fixed vector, as keys [B, 1, D]."""
+        """Return the fixed vector as the keys, [B, 1, D]."""
         if memory.hidden is not None:
             return memory.hidden[:, -1:]  # [B, 1, D]
         last = (memory.mask.sum(dim=1) - 1).clamp(min=0)  # [B]
@@ -58,7 +62,7 @@ class Final(Attention):
         return memory.states[rows, last][:, None]  # [B, 1, D]
 
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Context [B, Q, D], weights [B, Q, S] of zeros."""
+        """Return the fixed context [B, Q, D] and zero weights [B, Q, S]."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return keys.expand(-1, query.size(1), -1), weights, state
 

@@ -1,123 +1,109 @@
-"""Coverage: attention that counts how much of each position it has used up."""
+"""Coverage attention: the score depends on the attention that each position received so far."""
 
 from __future__ import annotations
+
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.location import AdditiveWithPast
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.attention.base import Sizes
+from attnlab.nn.attention.location import AdditiveWithHistory
 from attnlab.types import Memory
 
 
-class Coverage(AdditiveWithPast):
-    """Additive attention with one feature a position: how much it got in all steps before, its state."""
+class Coverage(AdditiveWithHistory):
+    """Additive attention with one feature per position: the sum of its weights at all earlier steps.
+
+    That sum is also the state.
+    """
 
     def features(self, state: Tensor) -> Tensor:
-        """[B, Q, S, 1]."""
+        """Return the coverage as a feature, [B, Q, S, 1]."""
         return state[..., None].to(self.past.weight.dtype)
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """Σ α, this step's added: [B, Q, S]."""
+        """Return the coverage including this step, [B, Q, S]."""
         return state + weights
 
 
 class CoverageSee(Coverage):
-    """e_ij = vᵀ tanh(W_h h_j + W_s s + w_c c_ij + b): See, Liu & Manning 2017 (arXiv 1704.04368).
-
-    Section 2.3, equations 10 and 11; the coverage c_i = Σ_{i' < i} α_i' is the state. `coverage_loss` is
-    its companion.
-
-    Costs 2·H·A + 7·S·A operations and S·(A + 1) numbers; the keys W_h h_j cost 2·S·D·A and S·A once a
-    sentence.
-
-    Args:
-        query_size: H.
-        memory_size: D.
-        size: A.
-        normaliser: from scores to weights.
-    """
-
-    def __init__(
-        self, *, query_size: int, memory_size: int, size: int, normaliser: Normaliser = SOFTMAX
-    ) -> None:
-        super().__init__(
-            query_size=query_size,
-            memory_size=memory_size,
-            size=size,
-            features=1,
-            bias=True,
-            normaliser=normaliser,
-        )
-
-
-class CoverageTu(Coverage):
-    """e_ij = vᵀ tanh(W s + U h_j + V C_ij): Tu et al. 2016 (arXiv 1601.04811), the linguistic coverage model.
+    """Coverage attention of the pointer-generator network (See et al., 2017).
 
     ::
 
-        C_ij = 1/N_j Σ_{i' < i} α_i'j        section 3.1.1: 1 where a word is translated whole
-        N_j  = N σ(u h_j)                    its fertility: how many target words it makes
+        e_ij = vᵀ tanh(W_h h_j + W_s s + w_c c_ij + b)        c_i = Σ_{i' < i} α_i'
 
-    The sum is the state. A fertility is not let below N/100, so that C stays within what half precision
-    holds.
+    See, Liu & Manning 2017 (arXiv 1704.04368), section 2.3, equations 10 and 11. The coverage c_i is the
+    state. `coverage_loss` is the loss term of that paper.
 
-    Costs 2·H·A + S·(6·A + 1) operations and S·(A + 2) numbers; the keys U h_j and the fertilities cost
-    2·S·D·(A + 1) and S·(A + 1) once a sentence.
+    Cost: 2·H·A + 7·S·A operations and S·(A + 1) numbers; the keys W_h h_j take 2·S·D·A operations and S·A
+    numbers once per sentence.
 
     Args:
-        query_size: H.
-        memory_size: D.
         size: A.
-        max_fertility: N.
-        normaliser: from scores to weights.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        size: int,
-        max_fertility: float,
-        normaliser: Normaliser = SOFTMAX,
-    ) -> None:
-        super().__init__(
-            query_size=query_size,
-            memory_size=memory_size,
-            size=size,
-            features=1,
-            bias=False,
-            normaliser=normaliser,
-        )
+    def __init__(self, *, size: int, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(size=size, features=1, feature_bias=True, **sizes)
+
+
+class CoverageTu(Coverage):
+    """Linguistic coverage attention with fertilities (Tu et al., 2016).
+
+    ::
+
+        e_ij = vᵀ tanh(W s + U h_j + V C_ij)
+        C_ij = 1/N_j Σ_{i' < i} α_i'j        coverage, 1 where a word is translated completely
+        N_j  = N σ(u h_j)                    fertility: expected number of target words of source word j
+
+    Tu et al. 2016 (arXiv 1601.04811), section 3.1.1. The sum of weights is the state. Fertilities are at
+    least N/100, so that C fits in half precision.
+
+    Cost: 2·H·A + S·(6·A + 1) operations and S·(A + 2) numbers; the keys U h_j and the fertilities take
+    2·S·D·(A + 1) operations and S·(A + 1) numbers once per sentence.
+
+    Args:
+        size: A.
+        max_fertility: N.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
+    """
+
+    def __init__(self, *, size: int, max_fertility: float, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(size=size, features=1, feature_bias=False, **sizes)
         self.max_fertility = max_fertility
-        self.fertility = nn.Linear(memory_size, 1, bias=False)
+        self.fertility = nn.Linear(self.memory_size, 1, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
-        """U h_j, and behind it N_j: [B, S, A + 1]."""
+        """Return U h_j and, in the last column, the fertilities N_j: [B, S, A + 1]."""
         share = torch.sigmoid(self.fertility(memory.states)).clamp(min=0.01)  # [B, S, 1]
         return torch.cat([self.key(memory.states), self.max_fertility * share], dim=-1)
 
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
-        """[B, Q, S]."""
+        """Return the additive scores with the features C_ij, [B, Q, S]."""
         keys, fertility = keys[..., :-1], keys[..., -1]
         return super().score(query, keys, state / fertility[:, None])
 
 
 def coverage_loss(weights: Tensor, real: Tensor) -> Tensor:
-    """Σ_j min(α_tj, c_tj) with c_t = Σ_{t' < t} α_t', on average over the real target positions.
+    """Return the coverage loss, averaged over the real target positions.
 
-    What a step gives again to positions that have had it: See, Liu & Manning 2017 (arXiv 1704.04368),
-    equation 12. It asks for weights alone, so any mechanism can be trained with it.
+    ::
+
+        loss_t = Σ_j min(α_tj, c_tj)        c_t = Σ_{t' < t} α_t'
+
+    It penalises attending again to positions that have been attended to: See, Liu & Manning 2017
+    (arXiv 1704.04368), equation 12. It needs the weights only, so any mechanism can be trained with it.
 
     Args:
-        weights: [B, T, S], 0 on padding.
-        real: [B, T], True at real target positions.
+        weights: [B, T, S], 0 at padding.
+        real: [B, T], True at real target positions and False at padding.
 
     Returns:
         A scalar; 0 if there is no real position.
     """
-    before = F.pad(weights.cumsum(dim=1)[:, :-1], (0, 0, 1, 0))  # [B, T, S]: c_t
-    repeated = torch.minimum(weights, before).sum(dim=-1)  # [B, T]
+    coverage = F.pad(weights.cumsum(dim=1)[:, :-1], (0, 0, 1, 0))  # [B, T, S]: c_t
+    repeated = torch.minimum(weights, coverage).sum(dim=-1)  # [B, T]
     return (repeated * real).sum() / real.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""Forward attention: scores that count only where one can get to from where one was."""
+"""Forward attention: monotonic alignment paths weighted by the scores of another mechanism."""
 
 from __future__ import annotations
 
@@ -6,55 +6,53 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.attention.base import OverScores
-from attnlab.nn.attention.normalisers import widened
+from attnlab.nn.attention.base import ScoreWrapper
+from attnlab.nn.attention.numerics import SMALLEST_WEIGHT, at_least_float32
 from attnlab.types import Memory
 
-TINY = 1e-30
-"""A position that less weight than this can come to is out of reach; its inverse is finite in fp32, too."""
 
+class Forward(ScoreWrapper):
+    """Forward attention (Zhang et al., 2018).
 
-class Forward(OverScores):
-    """α_ij ∝ (α_{i-1,j} + α_{i-1,j-1}) y_ij: Zhang, Ling & Dai 2018 (arXiv 1807.06736), algorithm 1.
+    ::
 
-    y = softmax(e), of the scores of any other variant. Of all paths through the sentence only those count
-    that stay or go on by one position at every step, from the first one on: α_0 = (1, 0, …). Unlike a
-    monotonic head, which has to stop somewhere for good, it is the same in training and in decoding, and
-    its weights always sum to 1.
+        α_ij ∝ (α_{i-1,j} + α_{i-1,j-1}) y_ij        y = softmax(e), α_0 = (1, 0, …)
 
-    y may be made by another normaliser, too; of one that gives weights of exactly 0, gradients are now and
-    then very large. Real positions come first and padding after, as in every sentence: a gap in a memory is
-    never crossed.
+    Zhang, Ling & Dai 2018 (arXiv 1807.06736), algorithm 1; e are the scores of the inner mechanism. Only
+    alignment paths count that start at the first position and stay or advance by one position per step.
+    Unlike `Monotonic`, training and decoding use the same weights, and the weights always sum to 1.
 
-    Costs what the inner scores do, and 5·S operations and 4·S numbers. State: α_{i-1} [B, Q, S].
+    y may come from another normaliser. With a sparse one, gradients can occasionally be very large. Padding
+    must come last: paths do not cross a gap in the mask.
+
+    Cost: that of the inner scores, 5·S operations and 4·S numbers. State: α_{i-1}, [B, Q, S].
 
     Args:
-        query_size: H.
-        memory_size: D.
-        score: makes the variant that scores, from the two sizes.
-        normaliser: from scores to y, among the positions that can be reached.
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser makes y of the
+            scores of the reachable positions.
 
     Raises:
-        ValueError: if that variant is not one of scores alone.
+        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
     """
 
     stateful = True
 
     def begin(self, memory: Memory) -> Tensor:
-        """All on the first position: [B, 1, S]."""
-        head = widened(memory.states.new_zeros(memory.mask.shape))[:, None]  # [B, 1, S]
-        head[..., 0] = 1
-        return head
+        """Return α_0, all weight on the first position: [B, 1, S]."""
+        start = at_least_float32(memory.states.new_zeros(memory.mask.shape))[:, None]  # [B, 1, S]
+        start[..., 0] = 1
+        return start
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> Tensor:
-        """[B, Q, S]."""
+        """Return the weights α_i, [B, Q, S]."""
         arriving = state + F.pad(state, (1, -1))  # [B, Q, S]
-        reachable = memory.mask[:, None] & (arriving > TINY)
+        reachable = memory.mask[:, None] & (arriving > SMALLEST_WEIGHT)
         paths = arriving * self.normaliser(self.score(query, keys, state), reachable)  # [B, Q, S]
-        # As y sums to 1 among what is reachable, this is at least TINY / S, but in a row masked whole.
+        # y sums to 1 over the reachable positions, so the total is 0 only in a fully masked row.
         total = paths.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(paths.dtype).tiny)
         return paths / total
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """α_i: [B, Q, S]."""
+        """Return α_i as the state, [B, Q, S]."""
         return weights

@@ -1,72 +1,70 @@
-"""Hard attention: looking at one position at a time."""
+"""Hard attention: all weight on a single position."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.nn.attention.base import Attention, OverScores
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
+from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.types import Memory
 
 
-class Hard(OverScores):
-    """One position, drawn in training and the best in evaluation, by the scores of another mechanism.
+class Hard(ScoreWrapper):
+    """Hard attention, trained with straight-through Gumbel-softmax (Xu et al., 2015; Jang et al., 2017).
 
     ::
 
         j ~ softmax(e), α = onehot(j)              in training: j = argmax (e_j + g_j), g_j ~ Gumbel(0, 1)
-        ∂α/∂e := ∂/∂e normaliser((e + g) / τ)      what gradients see instead of the step
+        ∂α/∂e := ∂/∂e normaliser((e + g) / τ)      gradient in place of that of the argmax
         α = onehot(argmax e)                       in evaluation
 
-    Hard attention is Xu et al. 2015 (arXiv 1502.03044), section 4.1, who train it by REINFORCE; the gradient
-    here is that of straight-through Gumbel-softmax, Jang, Gu & Poole 2017 (arXiv 1611.01144), section 2.2:
-    biased, and of far less variance. A pass in evaluation mode draws nothing, not even the teacher-forced
-    one of validation, so that its loss is that of the network which will decode.
+    e are the scores of the inner mechanism. Hard attention is Xu et al. 2015 (arXiv 1502.03044), section 4.1,
+    trained there by REINFORCE. The gradient estimator here is Jang, Gu & Poole 2017 (arXiv 1611.01144),
+    section 2.2: biased, with far lower variance. Evaluation mode samples nothing, also in the teacher-forced
+    pass, so that the validation loss is that of the network used for decoding.
 
-    Costs what the inner mechanism's scores do, and S operations and numbers; in training some 10·S
-    operations and 3·S numbers. The context costs what it would if the weights were soft.
+    Cost: that of the inner scores, S operations and S numbers; in training about 10·S operations and 3·S
+    numbers. The context costs as much as with soft weights.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        score: makes the inner mechanism, whose scores are used.
-        temperature: τ; the lower, the less biased and the more variable the gradients.
-        normaliser: of the soft weights that gradients see.
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        temperature: τ; a lower temperature gives gradients with less bias and more variance.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser makes the soft
+            weights of the backward pass.
 
     Raises:
-        ValueError: if the inner mechanism is not one of scores alone, or if τ is not above 0.
+        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or if τ is not above 0.
     """
 
     def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        score: Callable[..., Attention],
-        temperature: float = 1.0,
-        normaliser: Normaliser = SOFTMAX,
+        self, *, score: Callable[..., Attention], temperature: float = 1.0, **sizes: Unpack[Sizes]
     ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, score=score, normaliser=normaliser)
+        super().__init__(score=score, **sizes)
         if temperature <= 0:
             raise ValueError(f"attention.temperature must be above 0, not {temperature}")
         self.temperature = temperature
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """One-hot weights [B, Q, S]."""
-        scores, mask = widened(self.score(query, keys, state)), memory.mask[:, None]
+        """Return one-hot weights, [B, Q, S]."""
+        scores, mask = at_least_float32(self.score(query, keys, state)), memory.mask[:, None]
         if not self.training:
-            return largest(scores, mask)
-        scores = scores - torch.empty_like(scores).exponential_().log()  # a Gumbel variable is -log of such
+            return one_hot_argmax(scores, mask)
+        scores = scores - torch.empty_like(scores).exponential_().log()  # -log of Exponential(1) is Gumbel
         soft = self.normaliser(scores / self.temperature, mask)  # [B, Q, S]
-        return largest(scores, mask) + (soft - soft.detach())  # [B, Q, S]
+        return one_hot_argmax(scores, mask) + (soft - soft.detach())  # [B, Q, S]
 
 
-def largest(scores: Tensor, mask: Tensor) -> Tensor:
-    """One-hot at the largest of the scores [..., S] where the mask is True; zeros where it nowhere is."""
+def one_hot_argmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return 1 at the largest score of each row and 0 elsewhere, [..., S].
+
+    Args:
+        scores: [..., S].
+        mask: broadcastable to [..., S], True at real tokens. A fully masked row gives zeros.
+    """
     best = scores.masked_fill(~mask, -torch.inf).argmax(dim=-1)  # [...]
     return F.one_hot(best, scores.size(-1)).to(scores.dtype) * mask

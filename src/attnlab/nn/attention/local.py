@@ -1,137 +1,118 @@
-"""Local attention: a window over the memory, and a score inside it."""
+"""Local attention: weights within a window around one position."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, OverScores
+from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.multiplicative import General
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.types import Memory
 
 
-class Windowed(OverScores):
-    """α = softmax of a score of another variant, over the real positions within D of a centre p.
+class Windowed(ScoreWrapper):
+    """Base class of attention within D positions of a centre p, by the scores of an inner mechanism.
 
-    Where no real position is, all weights are 0. The scores of all positions are computed and those outside
-    the window left out, so a window changes what is seen and not what it costs.
+    All weights are 0 where the window contains no real position. The scores of all positions are computed and
+    those outside the window masked, so the window does not reduce the cost.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        window: D of the paper, on either side of the centre.
-        score: makes the variant whose `project` and `score` are used, from the two sizes.
-        normaliser: from scores to weights.
+        window: D of the paper, the number of positions on either side of the centre.
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
-        ValueError: if that variant is not one of scores alone, or the window is too small to hold anything.
+        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or the window is too small.
     """
 
-    smallest = 0  # window that makes sense
+    minimum_window = 0
 
     def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        window: int,
-        score: Callable[..., Attention] = General,
-        normaliser: Normaliser = SOFTMAX,
+        self, *, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, score=score, normaliser=normaliser)
-        if window < self.smallest:
-            raise ValueError(f"attention.window must be {self.smallest} or more, not {window}")
+        super().__init__(score=score, **sizes)
+        if window < self.minimum_window:
+            raise ValueError(f"attention.window must be {self.minimum_window} or more, not {window}")
         self.window = window
 
-    def within(self, query: Tensor, memory: Memory, keys: Tensor, offsets: Tensor) -> Tensor:
-        """The normalised scores [B, Q, S] of the positions j with |j - p| ≤ D, given j - p [B, Q, S]."""
-        seen = memory.mask[:, None] & (offsets.abs() <= self.window)  # [B, Q, S]
-        return self.normaliser(self.score(query, keys, None), seen)
+    def weigh_window(self, query: Tensor, memory: Memory, keys: Tensor, offsets: Tensor) -> Tensor:
+        """Return weights [B, Q, S] of the positions j with |j - p| ≤ D, given offsets j - p [B, Q, S]."""
+        inside = memory.mask[:, None] & (offsets.abs() <= self.window)  # [B, Q, S]
+        return self.normaliser(self.score(query, keys, None), inside)
 
 
 class LocalM(Windowed):
-    """Local attention, monotonic, p_t = t: Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.2.
+    """Local attention with a monotonic window, "local-m" (Luong et al., 2015).
 
-    α = softmax of the scores of the positions t - D … t + D. State: t, counted from 0 as the positions are.
-    Past the sentence's end by more than D there is nothing in the window, and α = 0.
+    ::
 
-    Costs what the inner scores do, and 4·S operations and S numbers.
+        α = softmax(e_{t-D} … e_{t+D})        at target position t
+
+    Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.2. State: t, counted from 0 like the positions.
+    Where t exceeds the last position by more than D, the window is empty and α = 0.
+
+    Cost: that of the inner scores, 4·S operations and S numbers.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        window: D of the paper, 0 or more.
-        score: makes the variant that scores.
-        normaliser: from scores to weights.
+        window: D, 0 or more.
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     stateful = True
 
     def begin(self, memory: Memory) -> Tensor:
-        """The counter [B, 1, 1]: t = 0."""
+        """Return the counter t = 0, [B, 1, 1]."""
         return torch.zeros_like(memory.mask[:, None, :1], dtype=torch.int64)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> Tensor:
-        """[B, Q, S]."""
+        """Return the weights within the window around t, [B, Q, S]."""
         positions = torch.arange(memory.mask.size(1), device=state.device)  # [S]
-        return self.within(query, memory, keys, positions - state)
+        return self.weigh_window(query, memory, keys, positions - state)
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """The counter [B, Q, 1]: t + 1."""
+        """Return the counter t + 1, [B, Q, 1]."""
         return (state + 1).expand(-1, weights.size(1), -1)
 
 
 class LocalP(Windowed):
-    """Local attention, predictive: Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.2.
+    """Local attention with a predicted window, "local-p" (Luong et al., 2015).
 
     ::
 
-        p   = S σ(vᵀ tanh(W s))                                    equation 9; S of this very sentence
-        α_j = softmax(e)_j exp(-(j - p)² / 2σ²), |j - p| ≤ D, σ = D/2      equation 10; j = 1 … S
+        p   = S σ(vᵀ tanh(W s))                                            S: length of this sentence
+        α_j = softmax(e)_j exp(-(j - p)² / 2σ²), |j - p| ≤ D, σ = D/2      j = 1 … S
 
-    The bell multiplies weights that sum to 1 already, so these sum to less: far from p, the context fades.
+    Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.2, equations 9 and 10. The Gaussian multiplies
+    weights that already sum to 1, so the weights sum to less than 1.
 
-    Costs what the inner scores do, 2·H·A + 3·A + 9·S operations and A + 4·S numbers.
+    Cost: that of the inner scores, 2·H·A + 3·A + 9·S operations and A + 4·S numbers.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        size: A, of W.
-        window: D of the paper, 1 or more.
-        score: makes the variant that scores.
-        normaliser: from scores to weights.
+        size: A, the number of rows of W.
+        window: D, 1 or more.
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    smallest = 1  # the bell of a window of 0 has no width
+    minimum_window = 1  # σ = D/2 must be above 0
 
     def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        size: int,
-        window: int,
-        score: Callable[..., Attention] = General,
-        normaliser: Normaliser = SOFTMAX,
+        self, *, size: int, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
-        super().__init__(
-            query_size=query_size,
-            memory_size=memory_size,
-            window=window,
-            score=score,
-            normaliser=normaliser,
-        )
-        self.hidden = nn.Linear(query_size, size, bias=False)
+        super().__init__(window=window, score=score, **sizes)
+        self.hidden = nn.Linear(self.query_size, size, bias=False)
         self.place = nn.Linear(size, 1, bias=False)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> Tensor:
-        """[B, Q, S]."""
-        share = torch.sigmoid(widened(self.place(torch.tanh(self.hidden(query)))))  # [B, Q, 1]
+        """Return the weights within the predicted window, [B, Q, S]."""
+        share = torch.sigmoid(at_least_float32(self.place(torch.tanh(self.hidden(query)))))  # [B, Q, 1]
         centre = memory.mask.sum(dim=1)[:, None, None] * share  # [B, Q, 1]: p
         positions = torch.arange(1, memory.mask.size(1) + 1, device=query.device)  # [S]
         offsets = positions - centre  # [B, Q, S]
-        bell = torch.exp(-2 * (offsets / self.window).square())  # [B, Q, S]: 1/2σ² = 2/D²
-        return self.within(query, memory, keys, offsets) * bell
+        gaussian = torch.exp(-2 * (offsets / self.window).square())  # [B, Q, S]: 1/2σ² = 2/D²
+        return self.weigh_window(query, memory, keys, offsets) * gaussian

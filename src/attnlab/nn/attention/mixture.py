@@ -1,51 +1,51 @@
-"""Mixture attention: a few bells that only ever move to the right."""
+"""Mixture attention: Gaussian components over positions that only move forward."""
 
 from __future__ import annotations
 
-import math
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, weighted_sum
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.attention.base import Attention, Sizes, weighted_sum
+from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
 from attnlab.types import Memory
 
-NARROWEST = 0.01
-"""The least σ, so that nothing is divided by 0; all of such a bell lies on one position."""
+MINIMUM_WIDTH = 0.01
+"""Lower bound of σ, which avoids division by 0; such a component has all its mass on one position."""
 
 
 class Mixture(Attention):
-    """A mixture of K bells over the positions j = 1 … S, whose centres the decoder moves on.
+    """Gaussian mixture attention over positions (Graves, 2013; Battenberg et al., 2020).
 
-    The window of Graves 2013 (arXiv 1308.0850), section 5.1, in the form "GMMv2b" of Battenberg et al. 2020
-    (arXiv 1910.10288), which is trained more easily. ::
+    ::
 
-        (ŵ, Δ̂, σ̂) = V tanh(W s + b) + b'          K of each; b' for the first Δ and σ
+        (ŵ, Δ̂, σ̂) = V tanh(W s + b) + b'          K of each; b' sets the initial Δ and σ
         w = softmax(ŵ)   Δ = softplus(Δ̂)   σ = 0.01 + softplus(σ̂)
         μ_ik = μ_{i-1,k} + Δ_ik                      μ_0 = 0
-        α_ij = Σ_k w_ik P(j - ½ < x < j + ½)         x ~ N(μ_ik, σ_ik²)
+        α_ij = Σ_k w_ik P(j - ½ < x < j + ½)         x ~ N(μ_ik, σ_ik²), j = 1 … S
 
-    The paper weighs a position by the density at j itself, which exceeds 1 where a bell is narrow; the mass
-    around j is nearly the same number, and sums to at most 1: to less where a bell reaches beyond the
-    sentence's ends. A bell never goes back, but the shares may pass to another that stands further left. What
-    the memory holds is not looked at, and no length is in it. Positions count from the memory's first, so
-    padding comes last, as in every sentence.
+    Graves 2013 (arXiv 1308.0850), section 5.1, in the parametrisation "GMMv2b" of Battenberg et al. 2020
+    (arXiv 1910.10288), which trains more stably. The paper uses the density at j, which exceeds 1 for narrow
+    components. The probability mass around j is nearly equal otherwise and sums to at most 1, to less where
+    components extend beyond the sentence. Means never decrease, but the mixture weights w may shift to a
+    component further left. The weights depend on neither the memory states nor the sentence length. Positions
+    are counted from the start of the memory, so padding must come last.
 
-    Costs 2·H·A + 6·A·K + 6·S·K operations and A + 3·S·K numbers; no keys. State: the centres μ [B, Q, K].
+    Cost: 2·H·A + 6·A·K + 6·S·K operations and A + 3·S·K numbers; no keys. State: the means μ, [B, Q, K].
 
     Args:
-        query_size: H.
-        memory_size: D.
         size: A.
-        bells: K.
-        step: Δ at first, but for what the query adds.
-        width: σ at first, above 0.01; the wider, the further gradients reach.
-        normaliser: not asked, since the weights are probabilities.
+        components: K.
+        step: initial Δ for a hidden layer of zeros, in positions.
+        width: initial σ for a hidden layer of zeros, in positions, above 0.01; gradients of wider components
+            reach further.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used,
+            since the weights are probabilities.
 
     Raises:
-        ValueError: if there is no bell, it does not move, or it is too narrow.
+        ValueError: if `components`, `step` or `width` is too small.
     """
 
     stateful = True
@@ -53,55 +53,49 @@ class Mixture(Attention):
     def __init__(
         self,
         *,
-        query_size: int,
-        memory_size: int,
         size: int,
-        bells: int = 5,
+        components: int = 5,
         step: float = 1.0,
         width: float = 2.0,
-        normaliser: Normaliser = SOFTMAX,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        if bells < 1 or step <= 0 or width <= NARROWEST:
+        super().__init__(**sizes)
+        if components < 1 or step <= 0 or width <= MINIMUM_WIDTH:
             raise ValueError(
-                f"attention.bells={bells} must be 1 or more, attention.step={step} above 0, and "
-                f"attention.width={width} above {NARROWEST}"
+                f"attention.components={components} must be 1 or more, attention.step={step} above 0, and "
+                f"attention.width={width} above {MINIMUM_WIDTH}"
             )
-        self.bells = bells
-        self.hidden = nn.Linear(query_size, size)
-        self.shape = nn.Linear(size, 3 * bells)
+        self.components = components
+        self.hidden = nn.Linear(self.query_size, size)
+        self.shape = nn.Linear(size, 3 * components)
         with torch.no_grad():
-            offsets = torch.tensor([0.0, _softplus_inverse(step), _softplus_inverse(width - NARROWEST)])
-            self.shape.bias.copy_(offsets.repeat_interleave(bells))
+            biases = torch.tensor([0.0, inverse_softplus(step), inverse_softplus(width - MINIMUM_WIDTH)])
+            self.shape.bias.copy_(biases.repeat_interleave(components))
 
     def begin(self, memory: Memory) -> Tensor:
-        """All centres before the first position: [B, 1, K]."""
-        return widened(memory.states.new_zeros(memory.states.size(0), 1, self.bells))
+        """Return means of 0, before the first position: [B, 1, K]."""
+        return at_least_float32(memory.states.new_zeros(memory.states.size(0), 1, self.components))
 
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
-        """The mass of each position, padding or not: [B, Q, S]."""
-        return self._place(query, keys.size(1), state)[0]
+        """Return the probability mass of each position, including padding: [B, Q, S]."""
+        return self._masses(query, keys.size(1), state)[0]
 
     def attend(
         self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As in `Attention`; the new state is where the centres have come to."""
-        masses, centres = self._place(query, memory.mask.size(1), state)
+        """Return context [B, Q, D], weights [B, Q, S] and the new means [B, Q, K]."""
+        masses, means = self._masses(query, memory.mask.size(1), state)
         weights = masses * memory.mask[:, None]  # [B, Q, S]
-        return weighted_sum(weights, memory), weights, centres
+        return weighted_sum(weights, memory), weights, means
 
-    def _place(self, query: Tensor, positions: int, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The mass of each position [B, Q, S], and the new centres [B, Q, K]."""
-        with torch.autocast(query.device.type, enabled=False):  # steps add up, and so does their rounding
+    def _masses(self, query: Tensor, positions: int, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mass of each position [B, Q, S] and the new means [B, Q, K]."""
+        with torch.autocast(query.device.type, enabled=False):  # rounding errors of the steps accumulate
             hidden = torch.tanh(self.hidden(query.to(self.hidden.weight.dtype)))  # [B, Q, A]
-            shape = widened(self.shape(hidden))  # [B, Q, 3K]
-        shares, steps, widths = shape.chunk(3, dim=-1)  # [B, Q, K] each
-        centres = state + F.softplus(steps)  # [B, Q, K]
-        borders = torch.arange(positions + 1, device=query.device) + 0.5  # [S + 1]: ½, 1½, … S + ½
-        distances = borders - centres[..., None]  # [B, Q, K, S + 1]
-        below = torch.special.ndtr(distances / (NARROWEST + F.softplus(widths))[..., None])
-        return (shares.softmax(dim=-1)[..., None] * below.diff(dim=-1)).sum(dim=-2), centres
-
-
-def _softplus_inverse(value: float) -> float:
-    return value + math.log(-math.expm1(-value))
+            shape = at_least_float32(self.shape(hidden))  # [B, Q, 3K]
+        logits, steps, widths = shape.chunk(3, dim=-1)  # [B, Q, K] each
+        means = state + F.softplus(steps)  # [B, Q, K]
+        edges = torch.arange(positions + 1, device=query.device) + 0.5  # [S + 1]: ½, 1½, … S + ½
+        distances = edges - means[..., None]  # [B, Q, K, S + 1]
+        cumulative = torch.special.ndtr(distances / (MINIMUM_WIDTH + F.softplus(widths))[..., None])
+        return (logits.softmax(dim=-1)[..., None] * cumulative.diff(dim=-1)).sum(dim=-2), means

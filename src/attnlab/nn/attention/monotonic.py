@@ -1,128 +1,120 @@
-"""Monotonic attention: a head that reads the memory from left to right and never turns back.
+"""Monotonic attention: a head that moves over the memory from left to right.
 
-Both variants are soft while they train and hard while they decode. In training mode the weights are those of
-the head *in expectation*, so that gradients flow; in evaluation mode the head really stops somewhere. That
-goes for every pass in evaluation mode, the teacher-forced one that gives the validation loss included: it
-scores the network that will decode, and not the one that was just trained.
+Both mechanisms are soft in training mode and hard in evaluation mode. In training mode the weights are the
+expected position of the head, which is differentiable; in evaluation mode the head stops at one position.
+This holds for every pass in evaluation mode, also for the teacher-forced pass of the validation loss, which
+therefore measures the network as it decodes and not as it trains.
 
-The head starts where it stopped the time before, and may stop there again. Where it runs past the end, it
-stays there: the weights of this step and of all later ones are 0, and the context is the zero vector. So
-weights sum to 1 or, as the share of heads that have run out grows, to less.
+The head starts at the position where it stopped at the previous step, and may stop there again. When it runs
+past the end it stays there: the weights of this and of all later steps are 0, and so is the context. In
+training the weights sum to 1 minus the probability that the head has run past the end.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.additive import Additive
-from attnlab.nn.attention.base import weighted_sum
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.attention.base import Sizes, weighted_sum
+from attnlab.nn.attention.normalisers import Normaliser
+from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.types import Memory
 
 
 class Monotonic(Additive):
-    """A head that stops at h_j with probability p_j.
+    """Monotonic attention (Raffel et al., 2017).
 
-    Raffel et al. 2017 (arXiv 1704.00784), sections 2.2 to 2.5. ::
+    ::
 
         e_j  = g vᵀ/‖v‖ tanh(W s + U h_j + b) + r
-        p_j  = σ(e_j + noise)                              noise ~ N(0, σ²), in training alone
-        α_ij = p_j Σ_{k≤j} α_{i-1,k} Π_{k≤l<j} (1 - p_l)   in training
-        α_ij = 1 at the first j with p_j > ½, counted from where α_{i-1} is 1, and 0 elsewhere   in evaluation
+        p_j  = σ(e_j + noise)                              probability of stopping; noise ~ N(0, σ²) in
+        training α_ij = p_j Σ_{k≤j} α_{i-1,k} Π_{k≤l<j} (1 - p_l)   in training α_ij = 1 at the first j ≥ k
+        with p_j > ½           in evaluation, where α_{i-1,k} = 1; 0 elsewhere
 
-    The noise drives the energies away from 0, which makes the soft weights of training near those that the
-    hard head will have. g starts at 1/√A and r at a negative number, so that the head begins by reaching far;
-    the longer the memory, the lower r should start. b stands in two parts, one beside W and one beside U.
+    Raffel et al. 2017 (arXiv 1704.00784), sections 2.2 to 2.5. The noise drives energies away from 0, which
+    brings the soft weights of training close to the hard ones of evaluation. g is initialised to 1/√A and r
+    to a negative number, so that the head initially moves far; longer sources need a lower r. b is split into
+    a bias of W and one of U.
 
-    Costs 2·H·A + 4·S·A operations and S·A numbers, as for additive attention, and in training 3·S·log₂ S and
-    4·S·log₂ S more; the keys U h_j cost 2·S·D·A and S·A once a sentence. In evaluation all S positions are
-    scored, too, although the head needs only those from where it stands to where it stops.
+    Cost: 2·H·A + 4·S·A operations and S·A numbers, as for additive attention; in training 3·S·log₂ S
+    operations and 4·S·log₂ S numbers more. The keys U h_j take 2·S·D·A operations and S·A numbers once per
+    sentence. Evaluation also scores all S positions, although only those up to the stop are needed.
 
-    State: the weights before [B, Q, S], at first all on the first position.
+    State: the previous weights, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        query_size: H.
-        memory_size: D.
         size: A.
-        offset: r at the start.
+        offset: initial r.
         noise: σ.
-        normaliser: not asked, since stopping is decided position by position.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used,
+            since each position is decided independently.
     """
 
     stateful = True
 
     def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        size: int,
-        offset: float = -4.0,
-        noise: float = 1.0,
-        normaliser: Normaliser = SOFTMAX,
+        self, *, size: int, offset: float = -4.0, noise: float = 1.0, **sizes: Unpack[Sizes]
     ) -> None:
-        super().__init__(
-            query_size=query_size, memory_size=memory_size, size=size, bias=True, normaliser=normaliser
-        )
+        super().__init__(size=size, bias=True, **sizes)
         self.gain = nn.Parameter(torch.tensor(1 / math.sqrt(size)))
         self.offset = nn.Parameter(torch.tensor(float(offset)))
         self.noise = noise
 
     def begin(self, memory: Memory) -> Tensor:
-        """The head on the first position: [B, 1, S]."""
-        head = widened(torch.zeros_like(memory.states[:, None, :, 0]))  # [B, 1, S]
+        """Return the head at the first position, [B, 1, S]."""
+        head = at_least_float32(torch.zeros_like(memory.states[:, None, :, 0]))  # [B, 1, S]
         head[..., 0] = 1
         return head
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Energies [B, Q, S]; the head stops where they are above 0."""
+        """Return the energies e_j, [B, Q, S]; the head stops where they are above 0."""
         scale = self.gain / torch.linalg.vector_norm(self.energy.weight)
         return super().score(query, keys, state) * scale + self.offset  # type: ignore[no-any-return]
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Where the head stops [B, Q, S]: in expectation while training, for certain otherwise."""
-        scores = widened(self.score(query, keys, state))  # [B, Q, S]
+        """Return the head's position, [B, Q, S]: expected in training mode, one-hot in evaluation mode."""
+        scores = at_least_float32(self.score(query, keys, state))  # [B, Q, S]
         energies = scores.masked_fill(~memory.mask[:, None], -torch.inf)  # [B, Q, S]
         if not self.training:
             return hard_alignment(energies, state)
         return expected_alignment(energies + self.noise * torch.randn_like(energies), state)
 
     def advance(self, state: Any, weights: Tensor) -> Tensor:
-        """The head stands where it stopped."""
+        """Return the head's position as the state, [B, Q, S]."""
         return weights
 
 
 class MoChA(Monotonic):
-    """Softmax over the w positions that end where a monotonic head stops.
+    """Monotonic chunkwise attention (Chiu & Raffel, 2018).
 
-    Monotonic chunkwise attention: Chiu & Raffel 2018 (arXiv 1712.05382), section 2. ::
+    ::
 
-        α   as in `Monotonic`, from energies of its own
+        α    as in `Monotonic`, with its own parameters
         u_j = v'ᵀ tanh(W' s + U' h_j + b')
         β_j = Σ_{j≤k<j+w} α_k exp(u_j) / Σ_{k-w<l≤k} exp(u_l)        the weights
 
-    The windows are laid out and normalised one by one. The paper's moving sums of exp(u) are the same numbers
-    in S instead of S·w of memory, but lose every window whose scores lie far below the sentence's largest;
-    and they know no normaliser but softmax.
+    Chiu & Raffel 2018 (arXiv 1712.05382), section 2: softmax over the w positions that end where a monotonic
+    head stops. Windows are materialised and normalised one by one. The paper's moving sums of exp(u) give the
+    same numbers with S instead of S·w of memory, but underflow in windows whose scores are far below the
+    largest score of the sentence, and support softmax only.
 
-    Costs what `Monotonic` does, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys cost
-    twice as much as there.
+    Cost: that of `Monotonic`, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys cost twice
+    as much as there.
 
-    State: α [B, Q, S], at first all on the first position.
+    State: α, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        size: A, of both scores.
+        size: A, for both scores.
         chunk: w; 1 is `Monotonic`.
-        offset: r of the head at the start.
+        offset: initial r of the head.
         noise: σ of the head.
-        normaliser: from the scores u of a window to weights inside it.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser maps the scores u
+            of a window to weights.
 
     Raises:
         ValueError: if w < 1.
@@ -131,58 +123,42 @@ class MoChA(Monotonic):
     def __init__(
         self,
         *,
-        query_size: int,
-        memory_size: int,
         size: int,
         chunk: int = 2,
         offset: float = -4.0,
         noise: float = 1.0,
-        normaliser: Normaliser = SOFTMAX,
+        **sizes: Unpack[Sizes],
     ) -> None:
-        super().__init__(
-            query_size=query_size,
-            memory_size=memory_size,
-            size=size,
-            offset=offset,
-            noise=noise,
-            normaliser=normaliser,
-        )
+        super().__init__(size=size, offset=offset, noise=noise, **sizes)
         if chunk < 1:
             raise ValueError(f"attention.chunk must be 1 or more, not {chunk}")
-        self.inner = Additive(query_size=query_size, memory_size=memory_size, size=size, bias=True)
+        self.inner = Additive(query_size=self.query_size, memory_size=self.memory_size, size=size, bias=True)
         self.chunk = chunk
 
     def project(self, memory: Memory) -> Tensor:
-        """Of the head and of the chunk, U h_j and U' h_j: [B, S, 2A]."""
+        """Return the keys of the head and of the chunks, U h_j and U' h_j: [B, S, 2A]."""
         return torch.cat([super().project(memory), self.inner.project(memory)], dim=-1)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """The head's energies [B, Q, S]."""
+        """Return the energies of the head, [B, Q, S]."""
         return super().score(query, keys.chunk(2, dim=-1)[0], state)
 
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """As in `Attention`; the new state is where the head stopped."""
+        """Return context [B, Q, D], weights β [B, Q, S] and the head's position α [B, Q, S]."""
         heads = self.weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
-        weights = self._spread(heads, scores, memory.mask[:, None])  # [B, Q, S]
+        weights = chunkwise_weights(heads, scores, memory.mask[:, None], self.chunk, self.normaliser)
         return weighted_sum(weights, memory), weights, heads
-
-    def _spread(self, heads: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
-        """Share out each position's head [B, Q, S] over the window that ends there."""
-        before = min(self.chunk, scores.size(-1)) - 1
-        windows, real = (F.pad(part, (before, 0)).unfold(-1, before + 1, 1) for part in (scores, mask))
-        shares = heads[..., None] * self.normaliser(windows, real)  # [B, Q, S, w]
-        # the window's last column lies at its head, the one before a position to the left, and so on
-        return sum(shift(share, i - before) for i, share in enumerate(shares.unbind(-1)))  # type: ignore[return-value]
 
 
 def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:
-    """Where the head is expected to stop: α_i of the energies e_i and of α_{i-1}, all [..., S].
+    """Return the expected position of the head, α_i, for energies e_i and α_{i-1}, all [..., S].
 
-    q_j, the chance that the head comes to position j, follows q_j = (1 - p_{j-1}) q_{j-1} + α_{i-1,j}, and
-    α_ij = p_j q_j (equations 13 and 14). The recurrence is solved for all j in log₂ S rounds, each of which
-    lets a position see twice as far to the left. The quotient of cumulative products in the paper's appendix
-    C needs fewer operations, but divides by what vanishes where p is near 1; here nothing is divided.
+    q_j, the probability that the head reaches position j, satisfies q_j = (1 - p_{j-1}) q_{j-1} + α_{i-1,j},
+    and α_ij = p_j q_j (equations 13 and 14). The recurrence is solved for all j in log₂ S rounds, each of
+    which doubles the number of positions to the left that are taken into account. The quotient of cumulative
+    products in appendix C of the paper needs fewer operations but divides by numbers that vanish where p is
+    near 1.
     """
     arriving, passing = previous, shift(torch.sigmoid(-energies), 1)  # [..., S]
     reach = 1
@@ -194,11 +170,34 @@ def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:
 
 
 def hard_alignment(energies: Tensor, previous: Tensor) -> Tensor:
-    """Where the head stops: one-hot at the first energy above 0 from the one-hot `previous` on, or all 0."""
-    stops = (energies > 0) & ((previous > 0).cumsum(dim=-1) > 0)  # [..., S]; whole numbers add up exactly
+    """Return one-hot [..., S] at the first energy above 0 from the one-hot `previous` on, or zeros."""
+    stops = (energies > 0) & ((previous > 0).cumsum(dim=-1) > 0)  # [..., S]; sums of integers are exact
     return (stops & (stops.cumsum(dim=-1) == 1)).to(energies.dtype)
 
 
+def chunkwise_weights(
+    heads: Tensor, scores: Tensor, mask: Tensor, chunk: int, normaliser: Normaliser
+) -> Tensor:
+    """Distribute the weight of each head position over the window that ends there.
+
+    Args:
+        heads: [B, Q, S], the weight of each window.
+        scores: [B, Q, S], normalised within each window.
+        mask: [B, 1, S], True at real tokens.
+        chunk: positions per window.
+        normaliser: maps the scores of a window to weights.
+
+    Returns:
+        Weights [B, Q, S].
+    """
+    before = min(chunk, scores.size(-1)) - 1
+    windows, real = (F.pad(part, (before, 0)).unfold(-1, before + 1, 1) for part in (scores, mask))
+    shares = heads[..., None] * normaliser(windows, real)  # [B, Q, S, w]
+    # The last column of a window is at the head's position, the column before it one position to the left,
+    # ...
+    return sum(shift(share, i - before) for i, share in enumerate(shares.unbind(-1)))  # type: ignore[return-value]
+
+
 def shift(values: Tensor, places: int) -> Tensor:
-    """[..., S] moved to the right, or to the left if `places` < 0; zeros come in."""
+    """Shift values [..., S] to the right, or to the left if `places` < 0, and fill with zeros."""
     return F.pad(values, (places, -places))

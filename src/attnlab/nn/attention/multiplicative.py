@@ -1,118 +1,139 @@
-"""Multiplicative attention: scores that are products of a query and a memory state."""
+"""Multiplicative attention: scores are inner products of query and memory states."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention
-from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser, widened
+from attnlab.nn.attention.base import Attention, Sizes
+from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
 from attnlab.nn.fused.linear import Linear
 from attnlab.types import Memory
 
 
 class Dot(Attention):
-    """e_j = sᵀ h_j: Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "dot".
+    """Dot-product attention (Luong et al., 2015).
 
-    Costs 2·S·D operations, S numbers, no parameters. The query must be as wide as the memory.
+    ::
+
+        e_j = sᵀ h_j
+
+    Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "dot". Query and memory must have equal sizes.
+
+    Cost: 2·S·D operations and S numbers; no parameters.
+
+    Args:
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if H ≠ D.
     """
 
-    def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        if query_size != memory_size:
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        if self.query_size != self.memory_size:
             raise ValueError(
-                f"dot attention compares a query of size {query_size} with a memory of size {memory_size}; "
-                "make them equal (decoder.size = encoder.size x directions) or use attention=general"
+                f"{type(self).__name__} attention compares a query of size {self.query_size} with a memory "
+                f"of size {self.memory_size}: set decoder.size to encoder.size x directions, or use "
+                "attention=general"
             )
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """[B, Q, S]."""
+        """Return sᵀ k_j, [B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
 
 
 class ScaledDot(Dot):
-    """e_j = sᵀ h_j / √D: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1.
+    """Scaled dot-product attention (Vaswani et al., 2017).
 
-    Costs 2·S·D operations, S numbers, no parameters; the scaled keys cost S·D operations and numbers once a
-    sentence. The query must be as wide as the memory.
+    ::
+
+        e_j = sᵀ h_j / √D
+
+    Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1. Query and memory must have equal sizes.
+
+    Cost: 2·S·D operations and S numbers; the scaled keys take S·D operations and numbers once per sentence.
+    No parameters.
     """
 
     def project(self, memory: Memory) -> Tensor:
-        """h_j / √D: [B, S, D]; scaled once a sentence and not once a query."""
+        """Return the scaled keys h_j / √D, [B, S, D]."""
         return memory.states / math.sqrt(self.memory_size)
 
 
 class General(Attention):
-    """e_j = sᵀ W h_j: Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "general".
+    """Bilinear attention (Luong et al., 2015).
 
-    Costs 2·S·H operations and S numbers; the keys W h_j cost 2·S·D·H and S·H once a sentence.
+    ::
+
+        e_j = sᵀ W h_j
+
+    Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "general".
+
+    Cost: 2·S·H operations and S numbers; the keys W h_j take 2·S·D·H operations and S·H numbers once per
+    sentence.
+
+    Args:
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(self, *, query_size: int, memory_size: int, normaliser: Normaliser = SOFTMAX) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
-        self.key = Linear(memory_size, query_size, bias=False)
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        self.key = Linear(self.memory_size, self.query_size, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
-        """W h_j: [B, S, H]."""
+        """Return the keys W h_j, [B, S, H]."""
         return self.key(memory.states)  # type: ignore[no-any-return]
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """[B, Q, S]."""
+        """Return sᵀ k_j, [B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
 
 
 class Cosine(Attention):
-    """e_j = β cos(W s, h_j), β = softplus(wᵀ s + b): Graves, Wayne & Danihelka 2014 (arXiv 1410.5401).
+    """Content-based addressing by cosine similarity (Graves et al., 2014).
 
-    The content addressing of section 3.3.1, where the controller emits a key W s and its strength β > 0. How
-    long a memory state is says nothing, and no score is beyond ± β. Vectors shorter than 0.001 are divided by
-    0.001 and not by their length, which keeps gradients finite.
+    ::
 
-    Costs 2·H·(D + 1) + 3·D + S·(2·D + 1) operations and 2·D + 2·S numbers; the directions of the h_j cost
-    3·S·D and S·D once a sentence.
+        e_j = β cos(W s, h_j)        β = softplus(wᵀ s + b)
+
+    Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3.1, where the controller emits a key W s and
+    its key strength β > 0. The norm of a memory state has no influence and scores are bounded by ± β. Norms
+    below 0.001 are replaced by 0.001, which keeps gradients finite.
+
+    Cost: 2·H·(D + 1) + 3·D + S·(2·D + 1) operations and 2·D + 2·S numbers; the normalised memory takes 3·S·D
+    operations and S·D numbers once per sentence.
 
     Args:
-        query_size: H.
-        memory_size: D.
-        strength: β at first, but for what the query adds; cosines alone are too alike to choose by.
-        normaliser: from scores to weights.
+        strength: initial β for a query of zeros; cosines alone differ too little for a sharp softmax.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if the strength is not above 0.
     """
 
-    def __init__(
-        self,
-        *,
-        query_size: int,
-        memory_size: int,
-        strength: float = 10.0,
-        normaliser: Normaliser = SOFTMAX,
-    ) -> None:
-        super().__init__(query_size=query_size, memory_size=memory_size, normaliser=normaliser)
+    def __init__(self, *, strength: float = 10.0, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
         if strength <= 0:
             raise ValueError(f"attention.strength must be above 0, not {strength}")
-        self.query = Linear(query_size, memory_size, bias=False)
-        self.strength = Linear(query_size, 1)
-        nn.init.constant_(self.strength.bias, strength + math.log(-math.expm1(-strength)))  # softplus⁻¹
+        self.query = Linear(self.query_size, self.memory_size, bias=False)
+        self.strength = Linear(self.query_size, 1)
+        nn.init.constant_(self.strength.bias, inverse_softplus(strength))
 
     def project(self, memory: Memory) -> Tensor:
-        """h_j / |h_j|: [B, S, D]."""
-        return _direction(memory.states)
+        """Return the unit vectors h_j / ‖h_j‖, [B, S, D]."""
+        return _unit_vectors(memory.states)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """[B, Q, S]."""
-        cosines = torch.bmm(_direction(self.query(query)), keys.transpose(1, 2))  # [B, Q, S]
+        """Return β cos(W s, h_j), [B, Q, S]."""
+        cosines = torch.bmm(_unit_vectors(self.query(query)), keys.transpose(1, 2))  # [B, Q, S]
         return F.softplus(self.strength(query)) * cosines
 
 
-def _direction(vectors: Tensor) -> Tensor:
-    """Vectors [..., D] of length 1; their squares are summed in fp32 at least."""
-    return F.normalize(widened(vectors), dim=-1, eps=1e-3).to(vectors.dtype)
+def _unit_vectors(vectors: Tensor) -> Tensor:
+    """Vectors [..., D] scaled to length 1; squares are summed in fp32 or wider."""
+    return F.normalize(at_least_float32(vectors), dim=-1, eps=1e-3).to(vectors.dtype)

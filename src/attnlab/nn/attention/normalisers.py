@@ -1,4 +1,4 @@
-"""Normalisers: from scores to weights that are exactly 0 wherever there is no token."""
+"""Normalisers: map scores to weights that are exactly 0 at padding."""
 
 from __future__ import annotations
 
@@ -8,25 +8,31 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attnlab.nn.attention.numerics import at_least_float32
+
 
 class Normaliser(Protocol):
-    """Turns scores [..., S] into weights.
+    """Function from scores to weights.
 
-    The mask is bool, broadcastable to [..., S], True at real positions. Weights come in fp32 or wider
-    whatever the scores came in, are a distribution over the real positions and exactly 0 elsewhere, and all
-    zeros where a row has no real position.
+    Weights are in fp32 or wider whatever the dtype of the scores, a distribution over the real positions,
+    exactly 0 at padding, and 0 everywhere in a row without real positions.
     """
 
     def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """[..., S] to [..., S]."""
+        """Return weights [..., S].
+
+        Args:
+            scores: [..., S].
+            mask: bool, broadcastable to [..., S], True at real tokens and False at padding.
+        """
         ...
 
 
-class _Tempered:
-    """A normaliser of scores that are first divided by τ.
+class _TemperatureNormaliser:
+    """Base class of normalisers that divide the scores by a temperature.
 
     Args:
-        temperature: τ; below 1 sharpens, above 1 flattens.
+        temperature: τ; below 1 sharpens the weights, above 1 flattens them.
     """
 
     def __init__(self, temperature: float = 1.0) -> None:
@@ -34,109 +40,111 @@ class _Tempered:
             raise ValueError(f"normaliser.temperature must be above 0, not {temperature}")
         self.temperature = temperature
 
-    def temper(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Scores / τ [..., S] in fp32 or wider, the lowest finite number where there is no token.
+    def mask_scores(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """Return scores / τ, [..., S], in fp32 or wider, and the lowest finite number at padding.
 
-        Not -inf: a row masked whole then gives a uniform row, not NaN, and the product with the mask makes it
-        the zeros it should be.
+        With -inf a fully masked row would give NaN. With a finite number it gives uniform weights, which the
+        product with the mask turns into zeros.
         """
-        return (widened(scores) / self.temperature).masked_fill(~mask, -3.0e38)  # [..., S]
+        return (at_least_float32(scores) / self.temperature).masked_fill(~mask, -3.0e38)  # [..., S]
 
 
-class Softmax(_Tempered):
-    """α_j = exp(e_j / τ) / Σ_k exp(e_k / τ) over the real positions."""
+class Softmax(_TemperatureNormaliser):
+    """Softmax over the real positions: α_j = exp(e_j / τ) / Σ_k exp(e_k / τ)."""
 
     def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """[..., S] to [..., S]."""
-        return self.temper(scores, mask).softmax(dim=-1) * mask  # [..., S]
+        """Return weights [..., S]; the mask is True at real tokens."""
+        return self.mask_scores(scores, mask).softmax(dim=-1) * mask  # [..., S]
 
 
-class Sparsemax(_Tempered):
-    """α = the distribution nearest to e / τ: α_j = max(e_j / τ - λ, 0), with λ such that Σ α = 1.
+class Sparsemax(_TemperatureNormaliser):
+    """Sparsemax (Martins & Astudillo, 2016): Euclidean projection of e / τ onto the probability simplex.
 
-    Martins & Astudillo 2016 (arXiv 1602.02068), algorithm 1. A score further than τ below the largest has a
-    weight of exactly 0. Sorting costs S log S operations per query and 2·S numbers of memory.
+    ::
+
+        α_j = max(e_j / τ - λ, 0), with λ such that Σ α = 1
+
+    Martins & Astudillo 2016 (arXiv 1602.02068), algorithm 1. Scores more than τ below the largest get weight
+    0. Cost: sorting takes S log S operations per query and 2·S numbers of memory.
     """
 
     def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """[..., S] to [..., S]."""
-        return _Entmax.apply(self.temper(scores, mask), mask, 1)  # type: ignore[no-any-return,no-untyped-call]
+        """Return weights [..., S]; the mask is True at real tokens."""
+        return _Entmax.apply(self.mask_scores(scores, mask), mask, 1)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class Entmax15(_Tempered):
-    """α_j = max(e_j / 2τ - λ, 0)², with λ such that Σ α = 1: between softmax and sparsemax.
+class Entmax15(_TemperatureNormaliser):
+    """1.5-entmax (Peters et al., 2019), between softmax and sparsemax.
 
-    The α-entmax of Peters, Niculae & Martins 2019 (arXiv 1905.05702) with α = 1.5, by their algorithm 2. A
-    score further than 2τ below the largest has a weight of exactly 0. Sorting costs S log S operations per
-    query and 3·S numbers of memory.
+    ::
+
+        α_j = max(e_j / 2τ - λ, 0)², with λ such that Σ α = 1
+
+    Peters, Niculae & Martins 2019 (arXiv 1905.05702), algorithm 2. Scores more than 2τ below the largest get
+    weight 0. Cost: sorting takes S log S operations per query and 3·S numbers of memory.
     """
 
     def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """[..., S] to [..., S]."""
-        return _Entmax.apply(self.temper(scores, mask), mask, 2)  # type: ignore[no-any-return,no-untyped-call]
+        """Return weights [..., S]; the mask is True at real tokens."""
+        return _Entmax.apply(self.mask_scores(scores, mask), mask, 2)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Entmax(torch.autograd.Function):
-    """α-entmax, α_j = max((α - 1) e_j - λ, 0)^p, where p = 1 / (α - 1) is 1 or 2."""
+    """α-entmax: α_j = max((α - 1) e_j - λ, 0)^p with p = 1 / (α - 1), which is 1 or 2."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, mask: Tensor, power: int) -> Tensor:
-        """[..., S] to [..., S]."""
-        # The largest weight is at most 1, so λ is at least the largest (α - 1) e less 1. With the largest
-        # moved to 0 whatever lies below -1 has no weight, and may as well be -2: sums stay exact.
+        """Return weights [..., S]; the mask is True at real tokens."""
+        # The largest weight is at most 1, so λ ≥ max (α - 1) e - 1. After subtracting the maximum, scores
+        # below -1 get no weight whatever their value; clamping them to -2 keeps the cumulative sums exact.
         scores = ((scores - scores.amax(dim=-1, keepdim=True)) / power).clamp(min=-2)  # [..., S]
         roots = (scores - _THRESHOLDS[power](scores)).clamp(min=0)  # [..., S]
         weights = roots**power  # [..., S]
-        weights = weights / weights.sum(dim=-1, keepdim=True) * mask  # the sum is 1 but for rounding
+        weights = weights / weights.sum(dim=-1, keepdim=True) * mask  # corrects the rounding of the sum
         ctx.save_for_backward(roots ** (power - 1) * (weights > 0))
         return weights
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """The Jacobian is diag(g) - g gᵀ / Σ g, where g_j = α_j^(2 - α) if α_j > 0, and else 0."""
+        """Multiply by the Jacobian diag(g) - g gᵀ / Σ g, where g_j = α_j^(2 - α) if α_j > 0, else 0."""
         (slopes,) = ctx.saved_tensors  # [..., S]
-        # Σ g is at least Σ α = 1, but for a row masked whole, where it is 0.
+        # Σ g is at least Σ α = 1, except in a fully masked row, where it is 0.
         total = slopes.sum(dim=-1, keepdim=True).clamp(min=1)  # [..., 1]
         mean = (slopes * gradient).sum(dim=-1, keepdim=True) / total  # [..., 1]
         return slopes * (gradient - mean), None, None
 
 
 def _sparsemax_threshold(scores: Tensor) -> Tensor:
-    """The λ [..., 1] with Σ max(e_j - λ, 0) = 1."""
+    """Return the λ [..., 1] with Σ max(e_j - λ, 0) = 1."""
     ranked, counts = _rank(scores)  # [..., S], [S]
-    thresholds = (ranked.cumsum(dim=-1) - 1) / counts  # [..., S]: λ, were the first k to have weight
-    return _last(thresholds, ranked > thresholds)
+    thresholds = (ranked.cumsum(dim=-1) - 1) / counts  # [..., S]: λ if the support were the k largest
+    return _last_supported(thresholds, ranked > thresholds)
 
 
 def _entmax15_threshold(scores: Tensor) -> Tensor:
-    """The λ [..., 1] with Σ max(e_j - λ, 0)² = 1."""
+    """Return the λ [..., 1] with Σ max(e_j - λ, 0)² = 1."""
     ranked, counts = _rank(scores)  # [..., S], [S]
-    mean = ranked.cumsum(dim=-1) / counts  # [..., S], of the first k
-    spread = ranked.square().cumsum(dim=-1) / counts - mean.square()  # [..., S]: their variance
-    thresholds = mean - (1 / counts - spread).clamp(min=0).sqrt()  # [..., S]: λ, as above
-    return _last(thresholds, ranked >= thresholds)
+    mean = ranked.cumsum(dim=-1) / counts  # [..., S], of the k largest
+    variance = ranked.square().cumsum(dim=-1) / counts - mean.square()  # [..., S], of the k largest
+    thresholds = mean - (1 / counts - variance).clamp(min=0).sqrt()  # [..., S]: λ, as above
+    return _last_supported(thresholds, ranked >= thresholds)
 
 
 _THRESHOLDS = {1: _sparsemax_threshold, 2: _entmax15_threshold}
 
 
 def _rank(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores [..., S], largest first, and how many they are so far, 1 … S."""
+    """Return scores [..., S] in descending order, and the support sizes 1 … S."""
     ranked = scores.sort(dim=-1, descending=True).values
     return ranked, torch.arange(1, scores.size(-1) + 1, dtype=scores.dtype, device=scores.device)
 
 
-def _last(thresholds: Tensor, supported: Tensor) -> Tensor:
-    """The threshold [..., 1] of the last position that is supported [..., S], all before it being so."""
+def _last_supported(thresholds: Tensor, supported: Tensor) -> Tensor:
+    """Return the threshold [..., 1] at the end of the support; `supported` [..., S] is a prefix of True."""
     last = supported.sum(dim=-1, keepdim=True) - 1  # [..., 1]
-    return thresholds.gather(-1, last.clamp(min=0))  # NaN supports nothing, and has to come out as NaN
+    return thresholds.gather(-1, last.clamp(min=0))  # NaN has an empty support and must give NaN
 
 
 SOFTMAX: Normaliser = Softmax()
-"""What attention is normalised with unless it is told otherwise."""
-
-
-def widened(scores: Tensor) -> Tensor:
-    """Scores in fp32 at least, so that ± 10⁴ stays finite whatever they were computed in."""
-    return scores.double() if scores.dtype.itemsize == 8 else scores.float()
+"""Default normaliser of all mechanisms."""

@@ -8,7 +8,13 @@ from torch import Tensor
 
 from attnlab.decoding.search import beam, greedy
 from attnlab.nn.attention import Attention, Dot, MultiHead, ScaledDot
-from attnlab.nn.attention.override import INTERVENTIONS, Intervention, Override, deal, override
+from attnlab.nn.attention.interventions import (
+    INTERVENTIONS,
+    Intervention,
+    InterventionWrapper,
+    intervene,
+    permute_weights,
+)
 from attnlab.types import Memory
 from networks import (
     ATTENTIONS,
@@ -44,7 +50,7 @@ SECOND = torch.tensor([[0.0, 0.0, 1.0, 0.0], [0.4, 0.6, 0.0, 0.0], [0.0] * 4])
 
 def told(how: Intervention) -> tuple[Tensor, Tensor]:
     """Contexts and weights [B, 2, …] of the above, under an intervention; states are unit vectors."""
-    attention = Override(Told(query_size=4, memory_size=4), how)
+    attention = InterventionWrapper(Told(query_size=4, memory_size=4), how)
     memory = Memory(torch.eye(4).expand(3, 4, 4), MASK)
     return walk(attention, torch.stack([FIRST, SECOND], dim=1), memory)
 
@@ -66,7 +72,7 @@ def test_by_hand(how: Intervention, first: list[list[float]], second: list[list[
 
 
 def test_previous_is_of_the_step_before_and_not_of_the_first() -> None:
-    attention = Override(Told(query_size=4, memory_size=4), "previous")
+    attention = InterventionWrapper(Told(query_size=4, memory_size=4), "previous")
     memory = Memory(torch.eye(4).expand(3, 4, 4), MASK)
     _, weights = walk(attention, torch.stack([FIRST, SECOND, FIRST, FIRST], dim=1), memory)
     expected = torch.stack([FIRST, FIRST, SECOND, FIRST], dim=1)
@@ -77,7 +83,7 @@ def test_deal_by_hand() -> None:
     """Position 1 is padding; of the others 3 has the lowest number, then 0, then 2."""
     weights = torch.tensor([[[0.5, 0.0, 0.2, 0.3]]])
     mask = torch.tensor([[[True, False, True, True]]])
-    dealt = deal(weights, mask, torch.tensor([[[20, 1, 30, 10]]]))
+    dealt = permute_weights(weights, mask, torch.tensor([[[20, 1, 30, 10]]]))
     torch.testing.assert_close(dealt, torch.tensor([[[0.3, 0.0, 0.5, 0.2]]]))
 
 
@@ -85,7 +91,7 @@ def test_deal_by_hand() -> None:
 def test_a_shuffle_deals_out_the_same_weights(lengths: list[int]) -> None:
     mask = torch.arange(9) < torch.tensor(lengths)[:, None]
     weights = torch.rand(len(lengths), 3, 9) * mask[:, None]
-    dealt = deal(weights, mask[:, None], torch.randint(1, 1000, (len(lengths), 3, 9)))
+    dealt = permute_weights(weights, mask[:, None], torch.randint(1, 1000, (len(lengths), 3, 9)))
     assert not dealt.masked_select(~mask[:, None]).any()
     torch.testing.assert_close(dealt.sort(dim=-1).values, weights.sort(dim=-1).values, rtol=0, atol=0)
 
@@ -96,7 +102,9 @@ def test_shuffles_differ_from_step_to_step_and_from_seed_to_seed() -> None:
     inner = Told(query_size=12, memory_size=5)
 
     def steps(seed: int) -> Tensor:
-        return walk(Override(inner, "shuffled", seed=seed), weights.expand(1, 40, 12), memory)[1][0]
+        return walk(InterventionWrapper(inner, "shuffled", seed=seed), weights.expand(1, 40, 12), memory)[1][
+            0
+        ]
 
     once = steps(0)
     assert torch.equal(once, steps(0))
@@ -118,7 +126,7 @@ def test_the_inner_mechanism_goes_on_as_ever(name: str, how: Intervention) -> No
     queries = torch.randn(2, 4, inner.query_size)
     memory = Memory(torch.randn(2, 5, 11), torch.arange(5) < torch.tensor([[5], [3]]))
     _, own = walk(inner, queries, memory)
-    contexts, weights = walk(Override(inner, how), queries, memory)
+    contexts, weights = walk(InterventionWrapper(inner, how), queries, memory)
     torch.testing.assert_close(contexts, torch.bmm(weights, memory.states), rtol=0, atol=1e-6)
     assert not weights.masked_select(~memory.mask[:, None]).any()
     if how == "shuffled":
@@ -134,7 +142,7 @@ def test_the_inner_mechanism_goes_on_as_ever(name: str, how: Intervention) -> No
 @given(extra=st.integers(0, 20), row=st.integers(0, 1))
 @settings(max_examples=10)
 def test_padding_and_batch_mates_change_nothing(how: Intervention, extra: int, row: int) -> None:
-    attention = Override(make_attention("CoverageSee", 7, 11), how)
+    attention = InterventionWrapper(make_attention("CoverageSee", 7, 11), how)
     lengths, queries, states = [5, 3], torch.randn(2, 4, 7), torch.randn(2, 5, 11)
     _, together = walk(attention, queries, Memory(states, torch.arange(5) < torch.tensor(lengths)[:, None]))
     length = lengths[row]
@@ -151,7 +159,7 @@ def test_padding_and_batch_mates_change_nothing(how: Intervention, extra: int, r
 @torch.no_grad()
 def test_forced_is_stepwise_and_a_beam_of_one_is_greedy(order: str, name: str, how: Intervention) -> None:
     network = make_network(order=order, attention=name)
-    network.decoder.attention = override(network.decoder.attention, how).eval()
+    network.decoder.attention = intervene(network.decoder.attention, how).eval()
     batch = random_batch([3, 7, 1], [4, 2, 5])
     torch.testing.assert_close(forced_logits(network, batch), stepwise(network, batch)[0], rtol=0, atol=1e-5)
     one, many = greedy(network, batch, max_length=6), beam(network, batch, size=1, max_length=6)
@@ -171,7 +179,7 @@ def test_an_override_is_felt() -> None:
     batch = random_batch([5, 7], [4, 4])
     own, logits = network.decoder.attention, forced_logits(network, batch)
     for how in INTERVENTIONS:
-        network.decoder.attention = override(own, how)
+        network.decoder.attention = intervene(own, how)
         assert not torch.allclose(forced_logits(network, batch), logits, atol=1e-3), how
     network.decoder.attention = own
     assert torch.equal(forced_logits(network, batch), logits)
@@ -181,7 +189,7 @@ def test_an_override_is_felt() -> None:
 def test_the_heads_of_multi_head_attention_are_overridden_one_by_one(how: Intervention) -> None:
     """A head's values are its own, and its weights are replaced by what becomes of its own."""
     attention = MultiHead(query_size=7, memory_size=11, size=6, heads=3, score=ScaledDot)
-    changed = override(attention, how)
+    changed = intervene(attention, how)
     queries = 5 * torch.randn(2, 3, 7)
     memory = Memory(torch.randn(2, 5, 11), torch.ones(2, 5, dtype=torch.bool))
     contexts, _ = walk(changed, queries, memory)
@@ -189,17 +197,19 @@ def test_the_heads_of_multi_head_attention_are_overridden_one_by_one(how: Interv
     for n, head in enumerate(attention.heads):
         rows = slice(2 * n, 2 * n + 2)
         sliced = Memory(memory.states @ attention.key.weight[rows].T, memory.mask)
-        _, weights = walk(Override(head, how), queries @ attention.query.weight[rows].T, sliced)
+        _, weights = walk(InterventionWrapper(head, how), queries @ attention.query.weight[rows].T, sliced)
         heads.append(weights @ memory.states @ attention.value.weight[rows].T)
     expected = torch.cat(heads, dim=-1) @ attention.output.weight.T
     torch.testing.assert_close(contexts, expected, rtol=0, atol=1e-5)
-    assert not any(isinstance(head, Override) for head in attention.heads)  # the original is as it was
+    assert not any(
+        isinstance(head, InterventionWrapper) for head in attention.heads
+    )  # the original is as it was
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 @interventions
 def test_any_dtype(how: Intervention, dtype: torch.dtype) -> None:
-    attention = Override(make_attention("Additive", 7, 11), how).to(dtype)
+    attention = InterventionWrapper(make_attention("Additive", 7, 11), how).to(dtype)
     memory = Memory(torch.randn(2, 5, 11, dtype=dtype), torch.arange(5) < torch.tensor([[5], [0]]))
     contexts, weights = walk(attention, torch.randn(2, 3, 7, dtype=dtype), memory)
     assert contexts.dtype == dtype
@@ -209,7 +219,7 @@ def test_any_dtype(how: Intervention, dtype: torch.dtype) -> None:
 
 
 def test_a_query_without_the_q_axis_is_one_query() -> None:
-    attention = Override(make_attention("Additive", 7, 11), "shuffled")
+    attention = InterventionWrapper(make_attention("Additive", 7, 11), "shuffled")
     memory = Memory(torch.randn(2, 5, 11), torch.ones(2, 5, dtype=torch.bool))
     query, keys = torch.randn(2, 7), attention.project(memory)
     context, weights, _ = attention(query, memory, keys)
@@ -221,4 +231,4 @@ def test_a_query_without_the_q_axis_is_one_query() -> None:
 @pytest.mark.parametrize("name", WITHOUT_WEIGHTS)
 def test_what_has_no_weights_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} has no weights for attention_override to replace"):
-        override(make_attention(name, 7, 11), "uniform")
+        intervene(make_attention(name, 7, 11), "uniform")

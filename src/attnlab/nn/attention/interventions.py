@@ -1,0 +1,143 @@
+"""Interventions on attention weights at decoding, to measure how much a trained model depends on them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention.base import Attention, weighted_sum
+from attnlab.nn.attention.hard import one_hot_argmax
+from attnlab.nn.attention.multihead import MultiHead
+from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.types import Memory
+
+Intervention = Literal["uniform", "shuffled", "argmax", "previous", "none"]
+INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
+
+MULTIPLIER, MODULUS = 48271, 2**31 - 1
+"""Constants of the linear congruential generator of shuffles: Park, Miller & Stockmeyer 1993 (CACM 36:7)."""
+
+
+def intervene(attention: Attention, intervention: Intervention, *, seed: int = 0) -> Attention:
+    """Return `attention` with its weights replaced by an intervention.
+
+    In multi-head attention the weights of each head are replaced, so that each head still reads its own
+    values. The original module is not modified; parameters may be shared with it.
+
+    Args:
+        attention: a trained mechanism.
+        intervention: see `InterventionWrapper`.
+        seed: seed of the shuffles.
+
+    Raises:
+        ValueError: if the attention has no weights to replace.
+    """
+    if not isinstance(attention, MultiHead):
+        return InterventionWrapper(attention, intervention, seed=seed)
+    attention = copy.deepcopy(attention)
+    heads = [InterventionWrapper(head, intervention, seed=seed) for head in attention.heads]
+    attention.heads = nn.ModuleList(heads)  # type: ignore[assignment]
+    return attention
+
+
+class InterventionState(NamedTuple):
+    """State of an `InterventionWrapper` between two target positions."""
+
+    inner: Any  # state of the inner mechanism
+    carried: Tensor | None  # [B, Q, S]: random numbers of "shuffled", previous weights of "previous"
+
+
+class InterventionWrapper(Attention):
+    """Mechanism with replaced weights: the weights α of an inner mechanism become α', and c = Σ_j α'_j h_j.
+
+    ======== ===================================================================================
+    uniform  1 / S at each real position
+    shuffled α permuted over the real positions, with another permutation at each target position
+    argmax   1 at the largest weight
+    previous α of the previous target position; at the first position, α
+    none     0 everywhere, and so is the context
+    ======== ===================================================================================
+
+    The inner mechanism computes its weights α as usual, and its state depends on α. A permutation depends
+    only on the seed, the target position and the source positions: padding, batch and search do not change
+    it. The context is the weighted sum of the memory even if that of the inner mechanism is not; use
+    `intervene` for multi-head attention. The returned weights are α'.
+
+    Args:
+        inner: the mechanism.
+        intervention: one of the above.
+        seed: seed of the shuffles.
+
+    Raises:
+        ValueError: if the inner mechanism has no weights to replace.
+    """
+
+    def __init__(self, inner: Attention, intervention: Intervention, *, seed: int = 0) -> None:
+        super().__init__(
+            query_size=inner.query_size, memory_size=inner.memory_size, normaliser=inner.normaliser
+        )
+        if type(inner).score is Attention.score:
+            raise ValueError(
+                f"{type(inner).__name__} has no weights for attention_override to replace: choose a run with "
+                "another mechanism, such as attention=additive"
+            )
+        self.inner = inner
+        self.intervention = intervention
+        self.seed = seed
+        self.stateful = inner.stateful or intervention in ("shuffled", "previous")
+
+    def project(self, memory: Memory) -> Tensor:
+        """Return the keys of the inner mechanism, [B, S, …]."""
+        return self.inner.project(memory)
+
+    def begin(self, memory: Memory) -> InterventionState:
+        """Return the initial state of the inner mechanism and of the intervention, [B, 1, S]."""
+        carried = None
+        if self.intervention == "shuffled":
+            numbers = self._random_numbers(memory.mask.size(1)).to(memory.mask.device)
+            carried = numbers.expand_as(memory.mask)[:, None]
+        elif self.intervention == "previous":  # NaN: there are no previous weights
+            carried = torch.full_like(at_least_float32(memory.states[..., 0]), torch.nan)[:, None]
+        return InterventionState(self.inner.begin(memory), carried)
+
+    def attend(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: InterventionState
+    ) -> tuple[Tensor, Tensor, InterventionState]:
+        """Return context [B, Q, D] and weights [B, Q, S] after the intervention, and the next state."""
+        _, weights, inner = self.inner(query, memory, keys, state.inner)  # [B, Q, S]
+        weights, carried = self._replace(weights, memory.mask[:, None], state.carried)
+        return weighted_sum(weights, memory), weights, InterventionState(inner, carried)
+
+    def _replace(self, weights: Tensor, mask: Tensor, carried: Any) -> tuple[Tensor, Tensor | None]:
+        """Return α' [B, Q, S] and the next `carried`; the mask [B, 1, S] is True at real tokens."""
+        if self.intervention == "uniform":
+            return (mask / mask.sum(dim=-1, keepdim=True).clamp(min=1)).expand_as(weights), None
+        if self.intervention == "shuffled":
+            numbers = carried.expand_as(weights)
+            return permute_weights(weights, mask, numbers), numbers * MULTIPLIER % MODULUS
+        if self.intervention == "argmax":
+            return one_hot_argmax(weights, mask & (weights > 0)), None
+        if self.intervention == "previous":
+            return torch.where(carried.isnan(), weights, carried), weights
+        return torch.zeros_like(weights), None
+
+    def _random_numbers(self, positions: int) -> Tensor:
+        """Return one number per position, [S]; more padding does not change those of real positions."""
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randint(1, MODULUS, (positions,), generator=generator)
+
+
+def permute_weights(weights: Tensor, mask: Tensor, numbers: Tensor) -> Tensor:
+    """Permute weights [B, Q, S] over the real positions, in the order of the numbers.
+
+    Args:
+        weights: [B, Q, S].
+        mask: [B, 1, S], True at real tokens.
+        numbers: [B, Q, S], between 1 and `MODULUS` - 1.
+    """
+    sources = numbers.masked_fill(~mask, MODULUS).argsort(dim=-1, stable=True)  # [B, Q, S], padding last
+    targets = (~mask).int().argsort(dim=-1, stable=True).expand_as(sources)  # [B, Q, S], padding last
+    return torch.zeros_like(weights).scatter(-1, targets, weights.gather(-1, sources))
