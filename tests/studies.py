@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab.runs import attention_records
-from attnlab.runs.attention_records import Attended
 from attnlab.runs.directory import Run
+from attnlab.runs.predictions import Prediction, write_predictions
 from run_files import write_run
 
 Text = tuple[str, str]
@@ -48,12 +47,22 @@ def make_run(
             writer.writerow((0, step, "lr-Adam", 0.001 * (1 - step / 300)))
             writer.writerow((0, step, "throughput/steps_per_second", 10 + chance.random()))
     looks = []
-    for index, (source, _, output) in enumerate(sentences):
+    for index, (source, reference, output) in enumerate(sentences):
         read, said = source.split(" "), [*output.split(" "), "<eos>"]
-        packed = attention_records.pack(slanting(len(said), len(read))) if weights else None
         gold = [[place, place] for place in range(min(len(said) - 1, len(read)))] if weights else None
-        looks.append(Attended(index, read, said, packed, gold))
-    attention_records.write(run.attention, looks)
+        looks.append(
+            Prediction(
+                index=index,
+                source=source,
+                reference=reference,
+                hypothesis=output,
+                source_tokens=read,
+                tokens=said,
+                weights=slanting(len(said), len(read)) if weights else None,
+                alignment=gold,
+            )
+        )
+    write_predictions(run.attention, looks, weights="pack")
     return run
 
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, _bootstrap_resample
 
-from attnlab.analysis.significance import SCORES, bootstrap, compare
-from attnlab.metrics import scores
-from attnlab.metrics.scores import Sample
+from attnlab.analysis.significance import bootstrap, compare
+from attnlab.metrics import registry
+from attnlab.runs.predictions import Prediction
 from commands import clean_environment
 
+COUNTS = {name: counts for name in registry.METRICS if (counts := registry.sentence_counts(name)) is not None}
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(8)]
 
 
@@ -36,7 +37,7 @@ def corpus(sentences: int, seed: int = 0) -> list[str]:
     return [" ".join(draw.choice(WORDS, draw.integers(5, 15))) for _ in range(sentences)]
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", COUNTS)
 @settings(max_examples=30)
 @given(
     pairs=st.lists(
@@ -46,18 +47,21 @@ def corpus(sentences: int, seed: int = 0) -> list[str]:
     )
 )
 def test_counts_add_up_to_the_scores_of_the_runs(name: str, pairs: list[tuple[str, str]]) -> None:
-    score = SCORES[name]
+    score = COUNTS[name]
     hypotheses, references = zip(*pairs, strict=True)
-    samples = [Sample(0, "", reference, hypothesis) for hypothesis, reference in pairs]
+    predictions = [
+        Prediction(index=0, source="", reference=reference, hypothesis=hypothesis)
+        for hypothesis, reference in pairs
+    ]
     total = score.count(hypotheses, references).sum(axis=0)
-    assert score.value(total) == pytest.approx(scores.SCORES[name](samples))
+    assert score.value(total) == pytest.approx(registry.function(name)(predictions))
 
 
 def test_randomisation_is_exact_where_few_sentences_differ() -> None:
     references = corpus(12)
     ours = list(references)
     theirs = [*references[:7], *worse(references[7:], 0.3, seed=1)]
-    metric, score = BLEU(force=True), SCORES["bleu"]
+    metric, score = BLEU(force=True), COUNTS["bleu"]
     seen = metric.corpus_score(ours, [references]).score - metric.corpus_score(theirs, [references]).score
     as_far = 0
     for sides in product([False, True], repeat=5):
@@ -77,7 +81,7 @@ def test_exact_match_of_one_seed_is_mcnemars_exact_test() -> None:
     references = corpus(50)
     ours = ["wrong" if n in (0, 20, 21) else text for n, text in enumerate(references)]
     theirs = ["wrong" if n in (*range(1, 9), 20, 21) else text for n, text in enumerate(references)]
-    score = SCORES["exact_match"]
+    score = COUNTS["exact_match"]
     found = compare(score, [score.count(ours, references)], [score.count(theirs, references)])
     assert found.difference == pytest.approx(7 / 50)
     assert found.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 to one side
@@ -86,14 +90,14 @@ def test_exact_match_of_one_seed_is_mcnemars_exact_test() -> None:
 @pytest.mark.parametrize("name", ["chrf", "exact_match"])
 def test_equal_systems_do_not_differ(name: str) -> None:
     references = corpus(30)
-    counts = SCORES[name].count(worse(references, 0.2, seed=1), references)
-    assert compare(SCORES[name], [counts], [counts]) == (0, 0, 0, 1)
+    counts = COUNTS[name].count(worse(references, 0.2, seed=1), references)
+    assert compare(COUNTS[name], [counts], [counts]) == (0, 0, 0, 1)
 
 
 def test_one_sentence_shows_no_difference_where_sacrebleu_sees_one() -> None:
     references = corpus(100)
     other = ["wrong", *references[1:]]
-    score = SCORES["bleu"]
+    score = COUNTS["bleu"]
     found = compare(score, [score.count(references, references)], [score.count(other, references)])
     assert found.difference > 0.1
     assert found.p == 1
@@ -105,7 +109,7 @@ def test_one_sentence_shows_no_difference_where_sacrebleu_sees_one() -> None:
 @pytest.mark.parametrize("name", ["bleu", "exact_match"])
 def test_seeds_that_say_the_same_are_no_more_evidence(name: str) -> None:
     references = corpus(40)
-    score = SCORES[name]
+    score = COUNTS[name]
     ours = score.count(references, references)
     theirs = score.count(worse(references, 0.02, seed=2), references)
     once, thrice = compare(score, [ours], [theirs]), compare(score, [ours] * 3, [theirs] * 3)
@@ -114,7 +118,7 @@ def test_seeds_that_say_the_same_are_no_more_evidence(name: str) -> None:
 
 def test_a_report_made_again_is_the_same() -> None:
     references = corpus(40)
-    score = SCORES["exact_match"]
+    score = COUNTS["exact_match"]
     ours = score.count(worse(references, 0.02, seed=1), references)
     theirs = score.count(worse(references, 0.05, seed=2), references)
     assert compare(score, [ours], [theirs]) == compare(score, [ours], [theirs])
@@ -122,7 +126,7 @@ def test_a_report_made_again_is_the_same() -> None:
 
 def test_the_interval_is_that_of_sacrebleus_resamples() -> None:
     references = corpus(200)
-    metric, score = BLEU(force=True), SCORES["bleu"]
+    metric, score = BLEU(force=True), COUNTS["bleu"]
     systems = [worse(references, 0.2, seed=1), worse(references, 0.23, seed=2)]
     counts = [score.count(texts, references) for texts in systems]
     # sacreBLEU draws the same sentences for both, so that its resamples are paired ones
@@ -150,7 +154,7 @@ def test_p_is_that_of_sacrebleus_own_command(chance: float, tmp_path: Path) -> N
     )
     told = {row["system"].removeprefix("Baseline: "): row for row in json.loads(done.stdout)}
     for name, key in {"bleu": "BLEU", "chrf": "chrF2"}.items():
-        score = SCORES[name]
+        score = COUNTS[name]
         ours, theirs = (score.count(systems[system], references) for system in ("ours", "theirs"))
         found = compare(score, [ours], [theirs])
         p = told["ours"][key]["p_value"]
@@ -163,7 +167,7 @@ def test_p_is_that_of_sacrebleus_own_command(chance: float, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_bootstrap_intervals_cover_the_truth_in_95_percent_of_test_sets() -> None:
     draw = np.random.default_rng(0)
-    score = SCORES["exact_match"]
+    score = COUNTS["exact_match"]
     covered = []
     for _ in range(800):
         hard = draw.random(200)  # a sentence's own difficulty, for both systems

@@ -18,9 +18,9 @@ from PIL import Image
 from attnlab.cli import main
 from attnlab.metrics.attention import NAMES
 from attnlab.report import workspace
-from attnlab.runs import attention_records
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
+from attnlab.runs.predictions import read_predictions
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
@@ -70,21 +70,21 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
         assert (trained.figures / name).with_suffix(".svg").read_text().startswith("<?xml")
     lines = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
     assert [line["index"] for line in lines] == list(range(21))
-    looks = attention_records.read(trained.attention)
-    assert [look.index for look in looks] == list(range(21))
-    for look, line in zip(looks, lines, strict=True):
-        assert look.source == line["source"].split()
-        assert look.output == [*line["hypothesis"].split(), "<eos>"]
-        assert look.weights is not None
-        weights = attention_records.unpack(look.weights, (len(look.output), len(look.source)))
-        assert weights.sum(axis=1) == pytest.approx(np.ones(len(look.output)), abs=0.02)
-        right = [ours == theirs for ours, theirs in zip(look.output, line["reference"].split(), strict=False)]
-        known = [*right, False].index(False)
-        assert look.alignment == [[row, len(look.source) - 1 - row] for row in range(known)]
+    outputs = read_predictions(trained.attention)
+    assert [output.index for output in outputs] == list(range(21))
+    for output, line in zip(outputs, lines, strict=True):
+        assert output.source_tokens == line["source"].split()
+        assert output.tokens == [*line["hypothesis"].split(), "<eos>"]
+        assert output.weights is not None
+        assert output.weights.sum(axis=1) == pytest.approx(np.ones(len(output.tokens)), abs=0.02)
+        pairs = zip(output.tokens, line["reference"].split(), strict=False)
+        correct = [*(ours == theirs for ours, theirs in pairs), False].index(False)
+        size = len(output.source_tokens)
+        assert output.alignment == [[row, size - 1 - row] for row in range(correct)]
     with Image.open(trained.figures / "attention-1.png") as picture:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
     # The frames of a gold alignment, which is known as far as the output is the reference
-    assert ((213, 94, 0) in colours) == bool(looks[0].alignment)
+    assert ((213, 94, 0) in colours) == bool(outputs[0].alignment)
     exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
     assert result["metrics"]["test/exact_match"] == pytest.approx(exact)
     assert "epoch 12/12" in trained.log.read_text()
@@ -169,7 +169,7 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert float(rows[0][1]) >= float(rows[1][1])
     records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
     assert records[0]["source"] == ["3", "4", "5"]
-    assert records[0]["target"] == ["5", "4", "3", "<eos>"]
+    assert records[0]["tokens"] == ["5", "4", "3", "<eos>"]
     assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
 
     done = attnlab(
@@ -216,7 +216,7 @@ def test_without_a_test_split_the_validation_split_keeps_its_weights(folder: Pat
     done = attnlab("train", *words, "logger=none", folder=folder)
     assert done.returncode == 0, done.stderr
     (directory,) = (folder / "outputs" / "pairs").iterdir()
-    assert [look.index for look in attention_records.read(Run(directory).attention)] == [0, 1, 2]
+    assert [output.index for output in read_predictions(Run(directory).attention)] == [0, 1, 2]
 
 
 @pytest.mark.slow

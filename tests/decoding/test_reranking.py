@@ -7,7 +7,7 @@ import torch
 
 from attnlab.data.corpus import Pair
 from attnlab.decoding.reranking import by_acceptance, by_coverage, rerank
-from attnlab.metrics.conala import parses
+from attnlab.metrics.conala import is_valid_python
 from attnlab.types import Hypotheses
 
 EVEN = torch.tensor([[0.5, 0.5], [0.5, 0.5]])  # each source token is looked at once
@@ -36,8 +36,8 @@ def test_without_weights_the_order_stays() -> None:
 def test_what_is_accepted_comes_first_and_else_the_order_stays() -> None:
     found = Hypotheses([[[1], [2], [3], [4]]], [[-1.0, -2.0, -3.0, -4.0]], [[EVEN] * 4])
     texts = [["f(", "f(x)", "x x", "y"]]
-    assert by_acceptance(found, texts, parses).tokens == [[[2], [4], [1], [3]]]
-    assert by_acceptance(found, texts, parses).scores == [[-2.0, -4.0, -1.0, -3.0]]
+    assert by_acceptance(found, texts, is_valid_python).tokens == [[[2], [4], [1], [3]]]
+    assert by_acceptance(found, texts, is_valid_python).scores == [[-2.0, -4.0, -1.0, -3.0]]
     assert by_acceptance(found, texts, lambda _: False) == found
 
 
@@ -47,6 +47,6 @@ def test_both_at_once_write_what_a_pairs_slots_stand_for() -> None:
 
     pairs = [Pair("f(", ""), Pair("x", "")]
     assert rerank(FOUND, pairs, write=write) == FOUND
-    assert rerank(FOUND, pairs, write=write, accepts=parses).tokens == [[[8], [7]], [[9]]]
+    assert rerank(FOUND, pairs, write=write, accepts=is_valid_python).tokens == [[[8], [7]], [[9]]]
     both = rerank(FOUND, pairs, write=write, accepts=lambda text: text == "f(", coverage_penalty=0.5)
     assert both.tokens == [[[7], [8]], [[9]]]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.metrics.attention import NAMES, AttentionScores, measure
+from attnlab.metrics.attention import NAMES, AttentionMetrics, measure
 
 
 def everywhere(*shape: int) -> Tensor:
@@ -17,7 +17,7 @@ def everywhere(*shape: int) -> Tensor:
 
 def scores(weights: Tensor, gold: Tensor | None = None) -> dict[str, float]:
     """The scores of weights [T, S] of a single sentence without padding."""
-    gathered = AttentionScores()
+    gathered = AttentionMetrics()
     T, S = weights.shape
     gathered.update(
         weights[None], everywhere(1, T), everywhere(1, S), None if gold is None else gold.bool()[None]
@@ -88,7 +88,7 @@ def test_a_position_that_looks_at_nothing_is_a_failure_to_align_and_no_more() ->
 
 
 def test_a_sentence_without_a_target_leaves_nothing_uncovered() -> None:
-    gathered = AttentionScores()
+    gathered = AttentionMetrics()
     target_mask = torch.tensor([[True], [False]])
     gathered.update(torch.full((2, 1, 2), 0.5), target_mask, everywhere(2, 2))
     assert gathered.compute()["coverage"] == 0.5
@@ -96,7 +96,7 @@ def test_a_sentence_without_a_target_leaves_nothing_uncovered() -> None:
 
 def test_without_weights_there_are_no_scores() -> None:
     assert scores(torch.zeros(3, 4), torch.eye(3, 4)) == {}
-    assert AttentionScores().compute() == {}
+    assert AttentionMetrics().compute() == {}
 
 
 def test_without_a_gold_alignment_there_are_no_scores_of_it() -> None:
@@ -131,7 +131,7 @@ def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @settings(max_examples=25, deadline=None)
 @given(BATCHES)
 def test_a_batch_gives_what_its_sentences_give_one_by_one(generator: torch.Generator) -> None:
-    together, one_by_one = AttentionScores(), AttentionScores()
+    together, one_by_one = AttentionMetrics(), AttentionMetrics()
     weights, target_mask, source_mask, gold = batch = draw(generator)
     together.update(*batch)
     for row in range(3):

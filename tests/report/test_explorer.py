@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnlab.analysis.collect import collect
 from attnlab.report import explorer
-from attnlab.report.explorer import Output, Sentence, as_plain, disagreement, gather
+from attnlab.report.explorer import Sentence, as_plain, disagreement, gather, score_of
+from attnlab.runs.predictions import Prediction
 from studies import make_run
 
 TEXTS = [("a b c", "x y"), ("d e", "z")]
@@ -27,10 +29,10 @@ def test_each_variant_shows_the_first_seed_that_kept_weights(tmp_path: Path) -> 
     ours, theirs = other.outputs[dot], other.outputs[1 - dot]
     assert ours is not None
     assert theirs is not None
-    assert (ours.text, ours.exact, ours.score) == ("q", False, 0)
+    assert (ours.hypothesis, score_of(ours)) == ("q", 0)
     assert ours.tokens == ["q", "<eos>"]
-    assert ours.source == ["d", "e"]
-    assert (theirs.exact, theirs.weights) == (True, None)
+    assert ours.source_tokens == ["d", "e"]
+    assert (theirs.hypothesis, theirs.weights) == (theirs.reference, None)
     assert other.disagreement == 100
 
 
@@ -50,20 +52,31 @@ def test_disagreement_is_the_mean_over_pairs() -> None:
     assert disagreement(["abc d", "abd"]) == pytest.approx(disagreement(["abd", "abc d"]))
 
 
-def test_the_last_sentences_are_left_out_of_a_page_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = Output("x", ["x", "<eos>"], ["a"], "A" * 1000)
-    sentences = [Sentence("a", None, [output])] * 5
+def output(source_tokens: list[str], weights: np.ndarray | None = None) -> Prediction:
+    return Prediction(
+        index=0,
+        source="".join(source_tokens),
+        reference="",
+        hypothesis="x",
+        source_tokens=source_tokens,
+        tokens=["x", "<eos>"],
+        weights=weights,
+    )
+
+
+def test_a_page_that_would_be_too_large_omits_the_last_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = [Sentence("a", "", [output(["a"], np.ones((2, 375)))])] * 5
     monkeypatch.setattr(explorer, "LARGEST", 3600)
     plain = as_plain([], sentences, "score")
     assert (len(plain["sentences"]), plain["left_out"]) == (3, 2)
     assert len(json.dumps(plain["sentences"])) < 3600
 
 
-def test_source_tokens_are_told_once_unless_they_differ() -> None:
-    outputs = [Output("x", ["x"], source, None) for source in (["ab"], ["ab"], ["a", "b"])]
-    (plain,) = as_plain([], [Sentence("ab", None, [None, *outputs])], "score")["sentences"]
+def test_source_tokens_are_stored_once_unless_they_differ() -> None:
+    outputs = [output(tokens) for tokens in (["ab"], ["ab"], ["a", "b"])]
+    (plain,) = as_plain([], [Sentence("ab", "", [None, *outputs])], "score")["sentences"]
     assert plain["tokens"] == ["ab"]
-    assert [None if output is None else output.get("source") for output in plain["outputs"]] == [
+    assert [None if row is None else row.get("source") for row in plain["outputs"]] == [
         None,
         None,
         None,

@@ -15,8 +15,8 @@ from attnlab.analysis.collect import Study, collect
 from attnlab.analysis.statistics import compare
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
-from attnlab.report.explorer import Output, Sentence
-from attnlab.runs import attention_records
+from attnlab.report.explorer import Sentence
+from attnlab.runs.predictions import Prediction
 from browser import Page, browser
 from studies import make_run, slanting
 
@@ -73,9 +73,17 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
     """A page of sentences whose output is the source, each token looking at its own and one more."""
     sentences = []
     for source in sources:
-        weights = attention_records.pack(slanting(len(source) + 1, len(source)))
-        output = Output(" ".join(source), [*source, "<eos>"], source, weights, -1.5)
-        sentences.append(Sentence(" ".join(source), None, [output]))
+        output = Prediction(
+            index=0,
+            source=" ".join(source),
+            reference="",
+            hypothesis=" ".join(source),
+            score=-1.5,
+            source_tokens=source,
+            tokens=[*source, "<eos>"],
+            weights=slanting(len(source) + 1, len(source)),
+        )
+        sentences.append(Sentence(output.source, "", [output]))
     page.write_sentences(sentences, ["additive"], "Attention", path)
     return path
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.metrics.registry import MAIN, better
+from attnlab.metrics.registry import MAIN_METRICS, better
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import identity
 from attnlab.runs.metrics_file import read_metrics
+from attnlab.runs.predictions import Prediction, read_predictions
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 SEPARATOR = " · "
@@ -34,15 +35,6 @@ UNFINISHED = {
     "failed": "no error was told",
 }
 """Why a run is not finished, where its result.json does not say."""
-
-
-class Prediction(NamedTuple):
-    """A line of predictions/test.jsonl."""
-
-    index: int  # type: ignore[assignment]  # its place in the split; hides tuple.index
-    source: str
-    reference: str
-    hypothesis: str
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ class Study:
             return list(self.asked)
         known = {name for run in self.finished for name in run.scores}
         for split in ("test", "val"):
-            found = [f"{split}/{name}" for name in MAIN if f"{split}/{name}" in known]
+            found = [f"{split}/{name}" for name in MAIN_METRICS if f"{split}/{name}" in known]
             if found:
                 return found
         return []
@@ -259,18 +251,12 @@ def _finished(run: Run, record: RunRecord) -> RunRecord:
         peak_memory=memory.get("gpu", memory.get("host")),
         signatures=result.get("signatures", {}),
         split=split,
-        predictions=[] if split is None else _predictions(_predictions_file(run, split)),
+        predictions=[] if split is None else read_predictions(_predictions_file(run, split)),
     )
 
 
 def _predictions_file(run: Run, split: str) -> Path:
     return run.predictions / f"{split}.jsonl"
-
-
-def _predictions(path: Path) -> list[Prediction]:
-    with path.open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return [Prediction(*(row[field] for field in Prediction._fields)) for row in rows]
 
 
 def _median(series: list[tuple[int, float]]) -> float | None:

@@ -11,36 +11,19 @@ what to count, they agree on p.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from scipy import stats
 
-from attnlab.metrics import conala
+from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 
 SEED = 12345  # so that a report made again is the same report
 RESAMPLES = 1000
 TRIALS = 9999
 BATCH = 200  # resamples drawn at once, so that memory stays small: 3 MB for 2,000 sentences
-
-Counts = NDArray[np.float64]
-"""Whole numbers all; products of floating-point numbers are the fast ones."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """A corpus score that follows from counts added over sentences."""
-
-    count: Callable[[Sequence[str], Sequence[str]], Counts]
-    """From hypotheses and references, N each, to [N, C]."""
-    value: Callable[[Counts], float]
-    """From counts added up, [C], to the score, in the unit that runs give it in."""
 
 
 class SentenceTest(NamedTuple):
@@ -52,7 +35,7 @@ class SentenceTest(NamedTuple):
     p: float
 
 
-def compare(score: Score, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:
+def compare(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:
     """Compare the outputs of two systems for the same N sentences, N at least 2.
 
     A sentence's counts are added over the seeds, so that a sentence is one unit however many networks wrote
@@ -73,7 +56,7 @@ def compare(score: Score, ours: Sequence[Counts], theirs: Sequence[Counts]) -> S
     return SentenceTest(difference, *bootstrap(score, our, their), randomise(score, our, their))
 
 
-def bootstrap(score: Score, our: Counts, their: Counts) -> tuple[float, float]:
+def bootstrap(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
     """The 95 % interval of ours - theirs, over test sets drawn from the sentences; [N, C] each."""
 
     def difference(rows: NDArray[np.int64]) -> float:
@@ -92,7 +75,7 @@ def bootstrap(score: Score, our: Counts, their: Counts) -> tuple[float, float]:
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-def randomise(score: Score, our: Counts, their: Counts) -> float:
+def randomise(score: SentenceCounts, our: Counts, their: Counts) -> float:
     """How often the systems differ at least as much when outputs change sides at random; [N, C] each."""
     differ = (our != their).any(axis=1)
     if differ.sum() < 2:
@@ -117,41 +100,3 @@ def randomise(score: Score, our: Counts, their: Counts) -> float:
         rng=np.random.default_rng(SEED),
     )
     return float(found.pvalue)
-
-
-def _sacrebleu(metric: Metric, prepare: Callable[[str], str] = str) -> Score:
-    """A metric of sacreBLEU over prepared texts, by the functions that its own paired tests are made of."""
-
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-        prepared = [[prepare(text) for text in texts] for texts in (hypotheses, references)]
-        return np.array(metric._extract_corpus_statistics(prepared[0], [prepared[1]]), dtype=float)
-
-    def value(total: Counts) -> float:
-        return float(metric._compute_score_from_stats(total.astype(int).tolist()).score)
-
-    return Score(count, value)
-
-
-def _matches(tokens: Callable[[str], list[str]]) -> Score:
-    """The share of outputs whose tokens are those of the reference."""
-
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-        pairs = zip(hypotheses, references, strict=True)
-        return np.array(
-            [[float(tokens(hypothesis) == tokens(reference)), 1] for hypothesis, reference in pairs]
-        )
-
-    return Score(count, lambda total: float(total[0] / total[1]))
-
-
-SCORES = {
-    "bleu": _sacrebleu(BLEU(force=True)),
-    "chrf": _sacrebleu(CHRF()),
-    "conala_bleu": _sacrebleu(
-        BLEU(tokenize="none", smooth_method="none", force=True),
-        prepare=lambda code: " ".join(conala.tokenize(code)),
-    ),
-    "conala_exact_match": _matches(conala.tokenize),
-    "exact_match": _matches(str.split),
-}
-"""The scores that are tested over sentences, each computed as in the runs."""

@@ -31,6 +31,7 @@ from attnlab.analysis import significance
 from attnlab.analysis.collect import SEPARATOR, RunRecord, Study
 from attnlab.errors import UserError
 from attnlab.metrics import registry
+from attnlab.metrics.sentence_counts import Counts
 
 Pair = tuple[RunRecord, RunRecord]
 """Two runs of one seed: the variant's and the reference's."""
@@ -169,9 +170,11 @@ def compare(
     runs = {run.directory: run for run in study.finished}
 
     @cache  # a variant's outputs are counted once, however many it is compared with
-    def counts(score: str, directory: Path) -> significance.Counts:
+    def counts(metric: str, directory: Path) -> Counts:
+        metric_counts = registry.sentence_counts(metric)
+        assert metric_counts is not None
         predictions = runs[directory].predictions
-        return significance.SCORES[score].count(
+        return metric_counts.count(
             [prediction.hypothesis for prediction in predictions],
             [prediction.reference for prediction in predictions],
         )
@@ -231,20 +234,21 @@ def _over_seeds(blank: Comparison, pairs: Sequence[Pair]) -> Comparison:
 
 
 def _over_sentences(
-    blank: Comparison, pairs: Sequence[Pair], counts: Callable[[str, Path], significance.Counts]
+    blank: Comparison, pairs: Sequence[Pair], counts: Callable[[str, Path], Counts]
 ) -> list[Comparison]:
     """The paired test over sentences; none where outputs of the same test set cannot be had."""
     name = registry.name(blank.metric)
     split = registry.split(blank.metric)
     read = [pair for pair in pairs if pair[0].split == pair[1].split == split]
-    if name not in significance.SCORES or not read:
+    metric_counts = registry.sentence_counts(name)
+    if metric_counts is None or not read:
         return []
     test_set = _texts(read[0][0])
     same = [pair for pair in read if all(_texts(run) == test_set for run in pair)]
     if len(test_set) < 2 or not same:
         return []
     ours, theirs = ([counts(name, pair[side].directory) for pair in same] for side in (0, 1))
-    found = significance.compare(significance.SCORES[name], ours, theirs)
+    found = significance.compare(metric_counts, ours, theirs)
     return [
         replace(blank, over="sentences", seeds=len(same), sentences=len(test_set), **found._asdict()),
     ]

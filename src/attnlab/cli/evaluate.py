@@ -18,7 +18,8 @@ from attnlab.config.range_checks import check_numbers
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
-from attnlab.metrics.scores import OUT_OF_100, LengthScores, by_length, signatures
+from attnlab.metrics import registry
+from attnlab.metrics.text import LengthScores, score_by_length
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.runs.directory import locate
@@ -76,7 +77,7 @@ def main(words: list[str]) -> int:
         "seen_in_training": seen,
         "metrics": scores,
         "by_length": [row._asdict() for row in lengths],
-        "signatures": signatures(module.scores),
+        "signatures": registry.signatures(module.text_metrics),
     }
     if overridden:
         told["attention_override"] = {
@@ -167,7 +168,8 @@ def _plain(score: float, sign: str = "") -> str:
 def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
     """The scores of what was decoded, by the tokens of the source's text as the network read it."""
     lengths = module.data.examples(split).source_lengths - module.data.source_eos
-    return by_length(module.outputs, [int(lengths[sample.index]) for sample in module.outputs], module.scores)
+    by_index = [int(lengths[output.index]) for output in module.outputs]
+    return score_by_length(module.outputs, by_index, module.text_metrics)
 
 
 def _table(rows: list[LengthScores]) -> Table:
@@ -191,8 +193,7 @@ def _curves(rows: list[LengthScores]) -> Figure:
     """Every score against the middle of each range of lengths, on one scale."""
     series = {
         name: [
-            ((row.shortest + row.longest) / 2, row.scores[name] * (1 if name in OUT_OF_100 else 100))
-            for row in rows
+            ((row.shortest + row.longest) / 2, registry.percentage(name, row.scores[name])) for row in rows
         ]
         for name in rows[0].scores
     }

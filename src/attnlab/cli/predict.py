@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -25,9 +23,9 @@ from attnlab.plotting.files import save
 from attnlab.plotting.heatmap import plot_heatmap
 from attnlab.plotting.terminal import heatmap_lines
 from attnlab.report import page
-from attnlab.report.explorer import Output, Sentence
-from attnlab.runs import attention_records
+from attnlab.report.explorer import Sentence
 from attnlab.runs.directory import locate
+from attnlab.runs.predictions import Prediction, to_line
 from attnlab.types import Batch
 
 BATCH = 64
@@ -35,19 +33,6 @@ BATCH = 64
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")
-
-
-class Prediction(NamedTuple):
-    """One hypothesis for one line."""
-
-    line: int  # from 1
-    source_text: str  # the line
-    rank: int  # from 1, best first
-    score: float  # log-probability, divided by the length to the power of the length penalty
-    source: list[str]  # tokens
-    target: list[str]  # tokens, "<eos>" last
-    text: str
-    weights: np.ndarray  # [T, S]
 
 
 def main(words: list[str]) -> int:
@@ -92,9 +77,9 @@ def main(words: list[str]) -> int:
             max_length=config.search.max_length,
             **build_ranking(config),
         ):
-            text = prediction.text.replace("\n", "\\n")
+            text = prediction.hypothesis.replace("\n", "\\n")
             print(
-                text if options.nbest == 1 else f"{prediction.line}\t{prediction.score:.4f}\t{text}",
+                text if options.nbest == 1 else f"{prediction.index + 1}\t{prediction.score:.4f}\t{text}",
                 flush=True,
             )
             if drawing is not None and drawing.suffix == ".html":
@@ -130,53 +115,47 @@ def predict(
         hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
         for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
             yield Prediction(
-                line=line,
-                source_text=pair.source,
+                index=line - 1,
+                source=pair.source,
+                reference="",
+                hypothesis=vocabularies.write(tokens, pair),
+                quoted=pair.quoted,
                 rank=rank,
                 score=score,
-                source=source,
-                target=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
-                text=vocabularies.write(tokens, pair),
+                source_tokens=source,
+                tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
                 weights=weights.numpy(),
             )
 
 
 def _draw(path: Path, prediction: Prediction) -> None:
-    """Show in the terminal, add to a .jsonl file, or draw a picture named after the line: attention-1.png."""
-    if path == TERMINAL:
-        console = Console(highlight=False)
-        for line in heatmap_lines(
-            prediction.weights, prediction.source, prediction.target, width=console.width
-        ):
-            console.print(line, soft_wrap=True)
-        return
+    """Show in the terminal, append to a .jsonl file, or draw a figure for the line (attention-1.png)."""
     if path.suffix == ".jsonl":
         with path.open("a", encoding="utf-8") as file:
-            record = {**prediction._asdict(), "weights": prediction.weights.round(4).tolist()}
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write(to_line(prediction, weights="round"))
         return
-    place = f"{prediction.line}" if prediction.rank == 1 else f"{prediction.line}-{prediction.rank}"
-    figure = plot_heatmap(prediction.weights, prediction.source, prediction.target)
-    save(figure, path.with_name(f"{path.stem}-{place}{path.suffix}"))
+    assert prediction.weights is not None
+    heatmap = prediction.weights, prediction.source_tokens, prediction.tokens
+    if path == TERMINAL:
+        console = Console(highlight=False)
+        for line in heatmap_lines(*heatmap, width=console.width):
+            console.print(line, soft_wrap=True)
+        return
+    number = prediction.index + 1
+    suffix = f"{number}" if prediction.rank == 1 else f"{number}-{prediction.rank}"
+    save(plot_heatmap(*heatmap), path.with_name(f"{path.stem}-{suffix}{path.suffix}"))
 
 
 def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> None:
-    """Write the page of all lines, their hypotheses side by side."""
+    """Write an explorer page of all lines, with the hypotheses of a line side by side."""
     ranks = range(1, max(prediction.rank for prediction in predictions) + 1)
-    found = {(prediction.line, prediction.rank): prediction for prediction in predictions}
-    sentences = []
-    for line in dict.fromkeys(prediction.line for prediction in predictions):
-        outputs = [_output(found.get((line, rank))) for rank in ranks]
-        sentences.append(Sentence(found[line, 1].source_text, None, outputs))
+    by_place = {(prediction.index, prediction.rank): prediction for prediction in predictions}
+    sentences = [
+        Sentence(by_place[index, 1].source, "", [by_place.get((index, rank)) for rank in ranks])
+        for index in dict.fromkeys(prediction.index for prediction in predictions)
+    ]
     names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
     page.write_sentences(sentences, names, config.name, path)
-
-
-def _output(prediction: Prediction | None) -> Output | None:
-    if prediction is None:
-        return None
-    weights = attention_records.pack(prediction.weights)
-    return Output(prediction.text, prediction.target, prediction.source, weights, prediction.score)
 
 
 def _parser() -> argparse.ArgumentParser:

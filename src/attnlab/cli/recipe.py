@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.errors import UserError
-from attnlab.metrics.scores import signatures
+from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.training.callbacks import LastCheckpoint
@@ -63,7 +63,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         run.write_result(
             "finished",
             metrics=scores,
-            signatures=signatures(module.scores),
+            signatures=signatures(module.text_metrics),
             parameters=network.parameter_count,
             steps=trainer.global_step,
             seconds=seconds,

@@ -25,8 +25,8 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
-from attnlab.metrics.conala import parses
-from attnlab.metrics.scores import EVERY
+from attnlab.metrics.conala import is_valid_python
+from attnlab.metrics.registry import DEFAULT_METRICS
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.embedding import TokenEmbedding
@@ -247,7 +247,7 @@ def build_module(
         length_penalty=config.search.length_penalty,
         **build_ranking(config),
         max_length=config.search.max_length,
-        scores=(*EVERY, *corpus.scores),
+        text_metrics=(*DEFAULT_METRICS, *corpus.scores),
     )
 
 
@@ -256,7 +256,7 @@ def build_ranking(config: DictConfig) -> dict[str, Any]:
     # Checkpoints from before these settings lack them
     return {
         "coverage_penalty": config.search.get("coverage_penalty", 0.0),
-        "accepts": parses if config.search.get("prefer_python", False) else None,
+        "accepts": is_valid_python if config.search.get("prefer_python", False) else None,
     }
 
 

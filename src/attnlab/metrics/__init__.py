@@ -1,1 +1,1 @@
-"""How good an output is, and how good the attention behind it."""
+"""Metrics of decoded texts, token distributions and attention weights."""

@@ -1,7 +1,7 @@
-"""What attention looks at, as numbers.
+"""Metrics of attention weights: entropy, sharpness, monotonicity, coverage, agreement with gold alignments.
 
-B, T, S as in `attnlab.types`. Every score is a mean over units of its own: target positions, steps between
-them, or source positions, of all sentences together.
+B, T, S as in `attnlab.types`. Every metric is a mean over its own units, of all sentences together: target
+positions, pairs of consecutive target positions, or source positions.
 """
 
 from __future__ import annotations
@@ -11,106 +11,100 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.metrics.scores import Tally
+from attnlab.metrics import registry
+from attnlab.metrics.tokens import SumMetric
+
+NAMES = tuple(name.removeprefix("attention/") for name in registry.names("attention"))
+"""Names of the metrics, in the order of the registry and of `measure`."""
 
 
-class Measured(NamedTuple):
-    """A score before its mean is taken: a value for each unit, and which units count."""
+class UnitValues(NamedTuple):
+    """Values of a metric before averaging, one per unit."""
 
     values: Tensor  # [B, T], [B, T - 1] or [B, S], float64
-    counted: Tensor  # of the same shape, bool
+    counted: Tensor  # same shape, bool: True where the unit is part of the mean
 
 
 def measure(
     weights: Tensor, target_mask: Tensor, source_mask: Tensor, gold: Tensor | None = None
-) -> dict[str, Measured]:
-    """The scores of attention weights, unit by unit.
+) -> dict[str, UnitValues]:
+    """Compute the attention metrics of a batch, unit by unit.
 
-    α_ij is the weight of source position j at target position i, as a share of all weights at i: they need
-    not sum to 1. A target position with no weight at all, as where a monotonic mechanism has come to the end,
-    looks at nothing: it has no part in the first four scores, covers nothing, and is not aligned.
+    α_ij is the weight of source position j at target position i, divided by the sum of all weights at i, so
+    that the weights need not sum to 1. A target position whose weights are all 0, as at the end of a
+    monotonic mechanism's reach, is left out of the first four metrics, covers nothing, and counts as not
+    aligned.
 
     `entropy`
-        H_i = -Σ_j α_ij ln α_ij, in nats: 0 for one position, ln S for all alike.
+        H_i = -Σ_j α_ij ln α_ij, in nats: 0 for a one-hot distribution, ln S for a uniform one.
     `effective_positions`
-        exp H_i: how many positions, had all the same weight, would have this entropy.
+        exp H_i: the number of positions of a uniform distribution with the same entropy.
     `sharpness`
         max_j α_ij.
     `monotonicity`
-        Share of steps i - 1 → i in which the expected position Σ_j j α_ij does not go back: 1 for reading
-        from left to right, or for not moving at all.
+        Share of steps i - 1 → i in which the expected position Σ_j j α_ij does not decrease: 1 for reading
+        from left to right, and for not moving at all.
     `coverage`
-        min(1, Σ_i α_ij): the inner term of GNMT's coverage penalty (Wu et al. 2016, section 7), its mean
-        taken in place of the sum of its logarithms, so that a position never looked at is 0 and no -∞.
+        min(1, Σ_i α_ij): the inner term of GNMT's coverage penalty (Wu et al. 2016, section 7). Its mean
+        replaces the sum of logarithms, so that an unattended position counts 0 instead of -∞.
     `alignment_accuracy`
-        Share of target positions whose largest weight is at a position that gold links them to.
+        Share of target positions whose largest weight is at a position linked to them by gold.
     `alignment_error`
-        1 - Σ_j α_ij over the linked j: the share of the weight that lies elsewhere.
+        1 - Σ_j α_ij over the linked j: the share of the weight at positions that are not linked.
 
     Args:
-        weights: [B, T, S] of any float dtype, 0 on padding.
-        target_mask: [B, T], True at the positions that count.
-        source_mask: [B, S], True at the positions that are to be covered.
-        gold: [B, T, S], True where a gold alignment links two tokens. Positions without a link have no part
-            in the last two scores, which are left out where it is None.
+        weights: [B, T, S] of any float dtype, 0 at padding.
+        target_mask: [B, T], True at target positions that count.
+        source_mask: [B, S], True at source positions that should be covered.
+        gold: [B, T, S], True where a gold alignment links two tokens. Target positions without a link are
+            left out of the last two metrics; both are missing from the result if `gold` is None.
     """
     weights = weights.double().masked_fill(~target_mask[..., None], 0)  # [B, T, S]
     total = weights.sum(dim=-1)  # [B, T]
-    looking = total != 0  # [B, T]; True where it is NaN, for that should show
-    shares = weights / total.where(looking, 1)[..., None]  # [B, T, S]
+    attending = total != 0  # [B, T]; True at NaN, so that NaN propagates to the metrics
+    shares = weights / total.where(attending, 1)[..., None]  # [B, T, S]
     entropy = torch.special.entr(shares).sum(dim=-1)  # [B, T]
     expected = (shares * torch.arange(shares.size(-1), device=shares.device)).sum(dim=-1)  # [B, T]
-    ahead = expected.diff(dim=1) > -1e-6  # [B, T - 1]; rounding is no step back
-    sources = source_mask & target_mask.any(dim=1, keepdim=True)  # [B, S]: where something is to cover them
-    scores = {
-        "entropy": Measured(entropy, looking),
-        "effective_positions": Measured(entropy.exp(), looking),
-        "sharpness": Measured(shares.amax(dim=-1), looking),
-        "monotonicity": Measured(ahead.double(), looking[:, 1:] & looking[:, :-1]),
-        "coverage": Measured(shares.sum(dim=1).clamp(max=1), sources),
+    ahead = expected.diff(dim=1) > -1e-6  # [B, T - 1]; tolerates rounding errors
+    sources = source_mask & target_mask.any(
+        dim=1, keepdim=True
+    )  # [B, S]; without targets nothing can be covered
+    metrics = {
+        "entropy": UnitValues(entropy, attending),
+        "effective_positions": UnitValues(entropy.exp(), attending),
+        "sharpness": UnitValues(shares.amax(dim=-1), attending),
+        "monotonicity": UnitValues(ahead.double(), attending[:, 1:] & attending[:, :-1]),
+        "coverage": UnitValues(shares.sum(dim=1).clamp(max=1), sources),
     }
     if gold is not None:
         linked = gold.any(dim=-1) & target_mask  # [B, T]
-        found = gold.gather(-1, shares.argmax(dim=-1, keepdim=True))[..., 0] & looking  # [B, T]
-        scores["alignment_accuracy"] = Measured(found.double(), linked)
-        scores["alignment_error"] = Measured(1 - (shares * gold).sum(dim=-1), linked)
-    return scores
+        correct = gold.gather(-1, shares.argmax(dim=-1, keepdim=True))[..., 0] & attending  # [B, T]
+        metrics["alignment_accuracy"] = UnitValues(correct.double(), linked)
+        metrics["alignment_error"] = UnitValues(1 - (shares * gold).sum(dim=-1), linked)
+    return metrics
 
 
-NAMES = (
-    "entropy",
-    "effective_positions",
-    "sharpness",
-    "monotonicity",
-    "coverage",
-    "alignment_accuracy",
-    "alignment_error",
-)
-"""The scores of `measure`, in its order."""
+class AttentionMetrics(SumMetric):
+    """Means of the metrics of `measure` over all batches and processes."""
 
-
-class AttentionScores(Tally):
-    """The scores of `measure`, over all batches and processes."""
-
-    full_state_update = False
-    sums: Tensor  # [scores] float64
-    counts: Tensor  # [scores] int64
+    sums: Tensor  # [metrics] float64
+    counts: Tensor  # [metrics] int64
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("sums", torch.zeros(len(NAMES), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("counts", torch.zeros(len(NAMES), dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_sum("sums", len(NAMES), dtype=torch.float64)
+        self.add_sum("counts", len(NAMES), dtype=torch.int64)
 
     def update(
         self, weights: Tensor, target_mask: Tensor, source_mask: Tensor, gold: Tensor | None = None
     ) -> None:
-        """Add the weights of a batch; arguments as of `measure`."""
+        """Add the weights of a batch; arguments and shapes as in `measure`."""
         for place, (values, counted) in enumerate(measure(weights, target_mask, source_mask, gold).values()):
             self.sums[place] += values.where(counted, 0).sum()
             self.counts[place] += counted.sum()
 
     def compute(self) -> dict[str, Tensor]:
-        """The means, but for those of nothing; none at all for a mechanism without weights."""
+        """Return the means of the metrics with at least one unit; empty for a mechanism without weights."""
         if self.counts[0] == 0:
             return {}
         means = (self.sums / self.counts).unbind()

@@ -1,8 +1,8 @@
-"""The official scoring of CoNaLa: its tokens, its BLEU, and whether an output is Python at all.
+"""Metrics of the CoNaLa benchmark (Yin et al. 2018, arXiv 1805.08949): official tokens, BLEU, valid Python.
 
-The BLEU is the one of the challenge's own script: corpus BLEU-4 with clipped counts and one reference,
-without smoothing and with case kept, over the tokens of `tokenize`. sacreBLEU computes the same number once
-the tokens are given.
+BLEU is that of the challenge's own script: corpus BLEU-4 with clipped counts and one reference, without
+smoothing and case-sensitive, over the tokens of `tokenize`. sacreBLEU returns the same number for these
+tokens.
 """
 
 from __future__ import annotations
@@ -10,42 +10,89 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.data.tokenization.python_code import parse
+from attnlab.metrics.text import columns, mean, text_pairs
+from attnlab.runs.predictions import Prediction
 
-SIGNATURE = "BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none"
-"""What `bleu` computes, in the manner of a sacreBLEU signature."""
+
+def conala_bleu(predictions: Sequence[Prediction]) -> float:
+    """Return BLEU-4 (0 to 100) of CoNaLa's official script; 0 if there is no match of some n-gram order."""
+    return bleu(*columns(predictions))
+
+
+def signature() -> str:
+    """Return the settings of `conala_bleu` in the format of a sacreBLEU signature."""
+    return f"BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none|version:{sacrebleu.__version__}"
+
+
+def conala_exact_match(predictions: Sequence[Prediction]) -> float:
+    """Return the share (0 to 1) of hypotheses whose official tokens equal those of the reference."""
+    return mean(
+        tokenize(hypothesis) == tokenize(reference) for hypothesis, reference in text_pairs(predictions)
+    )
+
+
+def parses(predictions: Sequence[Prediction]) -> float:
+    """Return the share (0 to 1) of hypotheses that are valid Python."""
+    return mean(is_valid_python(hypothesis) for hypothesis, _ in text_pairs(predictions))
+
+
+def slot_accuracy(predictions: Sequence[Prediction]) -> float:
+    """Return the share (0 to 1) of quoted texts that the hypotheses repeat, of those the references repeat.
+
+    Counted by occurrence, in the tokens of CoNaLa's official script and at any position: a text that occurs r
+    times in a reference and h times in its hypothesis counts as min(r, h) correct of r. The metric is
+    therefore comparable between models with and without placeholders. It is 1 if no reference repeats a
+    quoted text.
+    """
+    correct = total = 0
+    for prediction, pair in zip(predictions, text_pairs(predictions), strict=True):
+        hypothesis, reference = map(tokenize, pair)
+        for text in prediction.quoted:
+            tokens = tokenize(text)
+            wanted = occurrences(tokens, reference)
+            total += wanted
+            correct += min(wanted, occurrences(tokens, hypothesis))
+    return correct / total if total else 1.0
 
 
 def tokenize(code: str) -> list[str]:
-    """Split code as the official script does.
+    """Split code into tokens as the official script does.
 
-    Every character but letters, digits and `_` stands alone, camelCase is cut at its humps, and both kinds
-    of quotes become a backtick.
+    Every character except letters, digits and `_` is a token of its own, camelCase is split at the capital
+    letters, and both kinds of quotation marks become a backtick.
     """
     code = re.sub(r"([^A-Za-z0-9_])", r" \1 ", code)
     code = re.sub(r"([a-z])([A-Z])", r"\1 \2", code)
     return re.sub("[\"']", "`", code).split()
 
 
+def spaced(code: str) -> str:
+    """Return the official tokens of the code, separated by single spaces."""
+    return " ".join(tokenize(code))
+
+
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Official corpus BLEU-4 of raw code strings, 0 to 100; 0 where some n-gram order has no match."""
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    return float(metric.corpus_score(_spaced(hypotheses), [_spaced(references)]).score)
+    """Return the official corpus BLEU-4 (0 to 100) of N hypotheses and N references, as raw code."""
+    prepared = [[spaced(code) for code in texts] for texts in (hypotheses, references)]
+    return float(bleu_metric().corpus_score(prepared[0], [prepared[1]]).score)
 
 
-def occurrences(tokens: Sequence[str], among: Sequence[str]) -> int:
-    """How often a run of tokens occurs in others; 0 for an empty run."""
+def bleu_metric() -> BLEU:
+    """Return sacreBLEU's BLEU with the settings of the official script, for `spaced` texts."""
+    return BLEU(tokenize="none", smooth_method="none", force=True)
+
+
+def occurrences(tokens: Sequence[str], text: Sequence[str]) -> int:
+    """Count how often a sequence of tokens occurs in a longer one; 0 for an empty sequence."""
     size = len(tokens)
-    return sum(among[i : i + size] == tokens for i in range(len(among) - size + 1)) if size else 0
+    return sum(text[i : i + size] == tokens for i in range(len(text) - size + 1)) if size else 0
 
 
-def parses(code: str) -> bool:
-    """Tell whether Python reads the code as at least one statement; an empty output does not count."""
+def is_valid_python(code: str) -> bool:
+    """Return whether the code parses as at least one Python statement; empty text is not valid."""
     tree = parse(code)
     return tree is not None and bool(tree.body)
-
-
-def _spaced(texts: Sequence[str]) -> list[str]:
-    return [" ".join(tokenize(text)) for text in texts]

@@ -1,88 +1,253 @@
-"""How a score is called, shown and read: its label, its unit, and which way is better."""
+"""Registry of metrics: the function, label, unit and direction of each, in one table.
+
+A new text metric needs its function and a row in `METRICS`; logging, tables, report and dashboard read the
+row. Functions are named by their import path and imported when they are used, so that this module imports no
+torch.
+
+Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/entropy" (validation) and
+"test/attention/entropy". The functions below accept a name with or without the prefix.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-MAIN = ("conala_bleu", "bleu", "chrf", "exact_match")
-"""The scores a study is compared by unless others are asked for; the first that runs have orders them."""
+from attnlab.errors import UserError
 
-LABELS = {
-    "conala_bleu": "CoNaLa BLEU",
-    "conala_exact_match": "CoNaLa exact match",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "train/loss_epoch": "training loss",
-    "attention/alignment_accuracy": "alignment accuracy",
-    "attention/alignment_error": "alignment error",
+if TYPE_CHECKING:
+    from attnlab.metrics.sentence_counts import SentenceCounts
+    from attnlab.metrics.text import TextMetric
+
+Kind = Literal["text", "token", "attention", "training"]
+Direction = Literal["higher", "lower"]
+Format = Literal["share", "points", "nats", "number"]
+"""share: 0 to 1, shown in percent · points: 0 to 100 · nats · number: any other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricInfo:
+    """Description of one metric.
+
+    Attributes:
+        label: name in tables and figures.
+        kind: what it is computed from: decoded "text", the "token" distribution given the reference,
+            "attention" weights, or the "training" loop.
+        format: range and unit of the values.
+        direction: whether higher or lower is better; None if neither is.
+        function: import path "module:name" of a text metric, a function of predictions.
+        signature: import path of a function that returns the settings of a metric with several definitions.
+        counts: import path of the metric's `SentenceCounts`, for metrics that follow from counts per sentence
+            and can therefore be tested for significance over the sentences.
+        default: a text metric that is computed for every corpus. The others are named by `Corpus.scores`.
+        rank: position among the metrics that a study is compared by (1 first); None if it is not one of them.
+    """
+
+    label: str
+    kind: Kind
+    format: Format = "number"
+    direction: Direction | None = None
+    function: str | None = None
+    signature: str | None = None
+    counts: str | None = None
+    default: bool = False
+    rank: int | None = None
+
+
+METRICS: dict[str, MetricInfo] = {
+    "loss": MetricInfo(label="loss", kind="token", format="nats", direction="lower"),
+    "perplexity": MetricInfo(label="perplexity", kind="token", direction="lower"),
+    "token_accuracy": MetricInfo(label="token accuracy", kind="token", format="share", direction="higher"),
+    "exact_match": MetricInfo(
+        label="exact match",
+        kind="text",
+        format="share",
+        direction="higher",
+        function="attnlab.metrics.text:exact_match",
+        counts="attnlab.metrics.sentence_counts:EXACT_MATCH",
+        default=True,
+        rank=4,
+    ),
+    "edit_distance": MetricInfo(
+        label="edit distance",
+        kind="text",
+        direction="lower",
+        function="attnlab.metrics.text:edit_distance",
+        default=True,
+    ),
+    "bleu": MetricInfo(
+        label="BLEU",
+        kind="text",
+        format="points",
+        direction="higher",
+        function="attnlab.metrics.text:bleu",
+        signature="attnlab.metrics.text:bleu_signature",
+        counts="attnlab.metrics.sentence_counts:CORPUS_BLEU",
+        default=True,
+        rank=2,
+    ),
+    "chrf": MetricInfo(
+        label="chrF",
+        kind="text",
+        format="points",
+        direction="higher",
+        function="attnlab.metrics.text:chrf",
+        signature="attnlab.metrics.text:chrf_signature",
+        counts="attnlab.metrics.sentence_counts:CORPUS_CHRF",
+        default=True,
+        rank=3,
+    ),
+    "conala_bleu": MetricInfo(
+        label="CoNaLa BLEU",
+        kind="text",
+        format="points",
+        direction="higher",
+        function="attnlab.metrics.conala:conala_bleu",
+        signature="attnlab.metrics.conala:signature",
+        counts="attnlab.metrics.sentence_counts:CONALA_BLEU",
+        rank=1,
+    ),
+    "conala_exact_match": MetricInfo(
+        label="CoNaLa exact match",
+        kind="text",
+        format="share",
+        direction="higher",
+        function="attnlab.metrics.conala:conala_exact_match",
+        counts="attnlab.metrics.sentence_counts:CONALA_EXACT_MATCH",
+    ),
+    "parses": MetricInfo(
+        label="parses",
+        kind="text",
+        format="share",
+        direction="higher",
+        function="attnlab.metrics.conala:parses",
+    ),
+    "slot_accuracy": MetricInfo(
+        label="slot accuracy",
+        kind="text",
+        format="share",
+        direction="higher",
+        function="attnlab.metrics.conala:slot_accuracy",
+    ),
+    "attention/entropy": MetricInfo(label="attention entropy", kind="attention", format="nats"),
+    "attention/effective_positions": MetricInfo(label="attention effective positions", kind="attention"),
+    "attention/sharpness": MetricInfo(label="attention sharpness", kind="attention"),
+    "attention/monotonicity": MetricInfo(label="attention monotonicity", kind="attention"),
+    "attention/coverage": MetricInfo(label="attention coverage", kind="attention"),
+    "attention/alignment_accuracy": MetricInfo(
+        label="alignment accuracy", kind="attention", format="share", direction="higher"
+    ),
+    "attention/alignment_error": MetricInfo(
+        label="alignment error", kind="attention", format="share", direction="lower"
+    ),
+    "train/loss_epoch": MetricInfo(label="training loss", kind="training", format="nats"),
 }
-"""Names that are not the metric's own words."""
+"""Every metric by its name without the split."""
 
-SHARES = (
-    "exact_match",
-    "conala_exact_match",
-    "parses",
-    "slot_accuracy",
-    "token_accuracy",
-    "attention/alignment_accuracy",
-    "attention/alignment_error",
+DEFAULT_METRICS = tuple(metric for metric, info in METRICS.items() if info.default)
+"""Text metrics that are computed for every corpus."""
+
+MAIN_METRICS = tuple(
+    sorted(
+        (metric for metric, info in METRICS.items() if info.rank),
+        key=lambda metric: METRICS[metric].rank or 0,
+    )
 )
-"""Scores from 0 to 1, shown as percentages."""
+"""Default metrics of a comparison; the first that the runs have sorts the variants."""
 
-NATS = ("loss", "train/loss_epoch", "attention/entropy")
-LOWER_IS_BETTER = ("edit_distance", "loss", "perplexity", "attention/alignment_error")
-HIGHER_IS_BETTER = {*MAIN, *SHARES} - {*LOWER_IS_BETTER}
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """Return the names of all metrics of one kind, in the order of the table."""
+    return tuple(metric for metric, info in METRICS.items() if info.kind == kind)
+
+
+def function(metric: str) -> TextMetric:
+    """Import the function of a text metric.
+
+    Raises:
+        UserError: if `metric` is not the name of a text metric.
+    """
+    path = METRICS[metric].function if metric in METRICS else None
+    if path is None:
+        raise UserError(f"Unknown text metric {metric!r}. Choose from: {', '.join(names('text'))}")
+    return _load(path)  # type: ignore[no-any-return]
+
+
+def sentence_counts(metric: str) -> SentenceCounts | None:
+    """Import the per-sentence counts of a metric; None if the metric is not computed from such counts."""
+    path = _info(metric).counts
+    return None if path is None else _load(path)
+
+
+def signatures(metrics: Iterable[str] = DEFAULT_METRICS) -> dict[str, str]:
+    """Return the settings string of each metric that has more than one definition, as sacreBLEU writes it."""
+    signature_of = {metric: _info(metric).signature for metric in metrics}
+    return {metric: _load(path)() for metric, path in signature_of.items() if path is not None}
 
 
 def split(metric: str) -> Literal["test", "val"]:
-    """The split a metric was computed on."""
+    """Return the split that a logged metric was computed on."""
     return "test" if metric.startswith("test/") else "val"
 
 
 def name(metric: str) -> str:
-    """The metric without its split: "bleu" of "test/bleu"."""
+    """Return the metric without its split: "bleu" for "test/bleu"."""
     return metric.removeprefix("test/").removeprefix("val/")
 
 
 def label(metric: str) -> str:
-    """What to call a metric: "BLEU", and "BLEU (val)" where it is not of the test split."""
-    called = LABELS.get(name(metric), name(metric).replace("_", " ").replace("/", " "))
-    return called if split(metric) == "test" else f"{called} (val)"
+    """Return the label of a logged metric: "BLEU" for the test split, "BLEU (val)" for the other."""
+    text = _info(metric).label
+    return text if split(metric) == "test" else f"{text} (val)"
 
 
 def unit(metric: str) -> Literal["%", "nats", ""]:
-    """The unit it is shown in."""
-    if name(metric) in SHARES:
-        return "%"
-    return "nats" if name(metric) in NATS else ""
+    """Return the unit in which values are displayed."""
+    units: dict[Format, Literal["%", "nats", ""]] = {"share": "%", "nats": "nats", "points": "", "number": ""}
+    return units[_info(metric).format]
 
 
 def scale(metric: str) -> int:
-    """What to multiply a value with to have it in `unit`."""
+    """Return the factor that converts a value to its `unit`."""
     return 100 if unit(metric) == "%" else 1
 
 
+def percentage(metric: str, value: float) -> float:
+    """Convert a value to a scale of 0 to 100, to draw several metrics on one axis."""
+    return value if _info(metric).format == "points" else 100 * value
+
+
 def digits(metric: str) -> int:
-    """Decimal places to show."""
-    return 1 if name(metric) in (*MAIN, *SHARES) else 3
+    """Return the number of decimal places to display."""
+    return 1 if _info(metric).format in ("share", "points") else 3
 
 
-def better(metric: str) -> Literal["higher", "lower"] | None:
-    """Which way is better; None where neither is, as for the entropy of attention."""
-    if name(metric) in LOWER_IS_BETTER:
-        return "lower"
-    return "higher" if name(metric) in HIGHER_IS_BETTER else None
+def better(metric: str) -> Direction | None:
+    """Return whether higher or lower values are better; None if neither, as for the attention entropy."""
+    return _info(metric).direction
 
 
 def number(metric: str, value: float) -> str:
-    """A value as it is shown, without its unit."""
+    """Format a value in its `unit`, without the unit's name."""
     return f"{round(value * scale(metric), digits(metric)) + 0:.{digits(metric)}f}"  # + 0: no "-0.0"
 
 
 def amount(metric: str, value: float) -> str:
-    """A difference in words: "4.1 BLEU", "2.0 points of exact match", "0.150 nats of loss"."""
+    """Format a difference as words: "4.1 BLEU", "2.0 points of exact match", "0.150 nats of loss"."""
     shown = number(metric, value)
     if value != 0 and float(shown) == 0:
         shown = f"less than {10 ** -digits(metric)}"
     of = {"%": " points of", "nats": " nats of", "": ""}[unit(metric)]
     return f"{shown}{of} {label(metric)}"
+
+
+def _info(metric: str) -> MetricInfo:
+    """Return the row of a logged metric; a default row for names that are not in the table."""
+    base = name(metric)
+    return METRICS.get(base) or MetricInfo(label=base.replace("_", " ").replace("/", " "), kind="training")
+
+
+def _load(path: str) -> Any:
+    return pkgutil.resolve_name(path)

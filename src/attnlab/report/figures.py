@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.analysis.collect import RunRecord, Study
-from attnlab.analysis.significance import SCORES
 from attnlab.analysis.statistics import estimate
 from attnlab.metrics import registry
 from attnlab.plotting.files import save
@@ -147,7 +146,7 @@ def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
 def _by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
     """The bottleneck figure: one vector holds a short sentence, and not a long one."""
     read = [run for runs in groups.values() for run in runs if run.predictions]
-    metric = next((name for name in study.metrics if registry.name(name) in SCORES), None)
+    metric = next((name for name in study.metrics if registry.sentence_counts(name) is not None), None)
     if metric is None or not read:
         return
     unit, lengths = _lengths([prediction.source for run in read for prediction in run.predictions])
@@ -260,7 +259,8 @@ def _lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
 
 def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> dict[float, float]:
     """The corpus score of the sentences in each range of lengths, by the middle of the range."""
-    score = SCORES[registry.name(metric)]
+    score = registry.sentence_counts(metric)
+    assert score is not None
     counts = score.count(
         [prediction.hypothesis for prediction in run.predictions],
         [prediction.reference for prediction in run.predictions],

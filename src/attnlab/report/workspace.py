@@ -13,20 +13,13 @@ import wandb_workspaces.workspaces as workspaces
 from wandb_workspaces import expr
 
 from attnlab.errors import UserError
+from attnlab.metrics import registry
 
-SCORES = ("loss", "perplexity", "token_accuracy", "exact_match", "edit_distance", "bleu", "chrf")
-"""What every run logs as `val/…` while it trains, and as `test/…` at its end."""
+METRICS = (*registry.names("token"), *registry.DEFAULT_METRICS)
+"""Metrics that every run logs as `val/…` during training and as `test/…` at its end."""
 
-ATTENTION = (
-    "entropy",
-    "effective_positions",
-    "sharpness",
-    "monotonicity",
-    "coverage",
-    "alignment_accuracy",
-    "alignment_error",
-)
-"""What it logs as `attention/…` and `test/attention/…`."""
+ATTENTION = registry.names("attention")
+"""Metrics that runs log for the validation split, and with `test/` in front for the test split."""
 
 PICTURES = tuple(f"attention/{number}" for number in range(1, 5))
 STEP = "trainer/global_step"
@@ -46,12 +39,12 @@ def workspace(entity: str, project: str, study: str) -> workspaces.Workspace:
         project=project,
         name=f"attnlab {study}",
         sections=[
-            _section("Final scores", [_bars(f"test/{name}") for name in SCORES]),
+            _section("Final scores", [_bars(f"test/{name}") for name in METRICS]),
             _section(
-                "Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in SCORES))]
+                "Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in METRICS))]
             ),
-            _section("Attention", [_bars(f"test/attention/{name}") for name in ATTENTION]),
-            _section("Attention in training", [_curve(f"attention/{name}") for name in ATTENTION]),
+            _section("Attention", [_bars(f"test/{name}") for name in ATTENTION]),
+            _section("Attention in training", [_curve(name) for name in ATTENTION]),
             _section("What it looks at", [reports.MediaBrowser(media_keys=list(PICTURES), num_columns=4)]),
             _section("What it says", [reports.WeavePanelSummaryTable(table_name="predictions/test")]),
         ],

@@ -19,10 +19,13 @@ from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.reranking import rerank
 from attnlab.decoding.search import beam, greedy
-from attnlab.metrics.attention import AttentionScores
-from attnlab.metrics.scores import MeanLoss, Sample, Samples, TokenScores, score
+from attnlab.metrics.attention import AttentionMetrics
+from attnlab.metrics.text import score
+from attnlab.metrics.tokens import MeanLoss, TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
+from attnlab.runs.predictions import Prediction
+from attnlab.training.gathering import gather_predictions
 from attnlab.training.schedules import TeacherForcing, draw_forced
 from attnlab.types import PAD, Batch, Hypotheses
 
@@ -48,7 +51,7 @@ class Seq2SeqModule(lightning.LightningModule):
         coverage_penalty: β of the part of a beam score that asks for every source token to be looked at.
         accepts: which texts a beam prefers to all others; None for no preference.
         max_length: longest output, in tokens.
-        scores: names of the scores of decoded texts, of `attnlab.metrics.scores.SCORES`.
+        text_metrics: names of text metrics of `attnlab.metrics.registry`.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Seq2SeqModule(lightning.LightningModule):
         coverage_penalty: float = 0.0,
         accepts: Callable[[str], bool] | None = None,
         max_length: int = 100,
-        scores: Sequence[str] = (),
+        text_metrics: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.network = network
@@ -85,14 +88,14 @@ class Seq2SeqModule(lightning.LightningModule):
         self.coverage_penalty = coverage_penalty
         self.accepts = accepts
         self.max_length = max_length
-        self.scores = tuple(scores)
+        self.text_metrics = tuple(text_metrics)
         self.train_loss = MeanLoss()  # over the tokens of the epoch so far
         self.last_loss: Tensor | None = None  # of the last step trained
         self.gradient_norm: Tensor | None = None  # of the last step of the optimizer, before it was clipped
-        self.token_scores = TokenScores()
-        self.attention_scores = AttentionScores()
-        self.samples = Samples()
-        self.outputs: list[Sample] = []  # of the last evaluation, in the order of the split
+        self.token_metrics = TokenMetrics()
+        self.attention_metrics = AttentionMetrics()
+        self.decoded: list[Prediction] = []  # by this process in the current evaluation
+        self.outputs: list[Prediction] = []  # by all processes in the last evaluation, ordered by index
 
     @property
     def data(self) -> Seq2SeqData:
@@ -226,32 +229,35 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def _evaluate(self, batch: Batch, split: Split) -> None:
         decoded, logits, labels = self.decode(batch)
-        self.token_scores.update(logits, labels)
+        self.token_metrics.update(logits, labels)
         indices = batch.indices.tolist()
         pairs = [self.data.pairs(split)[index] for index in indices]
         gold = aligned(batch, [self.vocabularies.links(pair) for pair in pairs])
         # What predicts EOS need not look anywhere
-        self.attention_scores.update(decoded.weights, batch.target_text, batch.source_text, gold)
+        self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold)
         found = zip(indices, pairs, self.search(batch, pairs).tokens, strict=True)
-        self.samples.update([self._sample(index, pair, best[0]) for index, pair, best in found])
+        self.decoded += [self._prediction(index, pair, best[0]) for index, pair, best in found]
 
-    def _sample(self, index: int, pair: Pair, hypothesis: list[int]) -> Sample:
+    def _prediction(self, index: int, pair: Pair, hypothesis: list[int]) -> Prediction:
         reference = pair.reference
         if reference is None:
             reference = self.vocabularies.target.clean(pair.target)
         text = self.vocabularies.write(hypothesis, pair)
-        return Sample(index, pair.source, reference, text, pair.quoted)
+        return Prediction(
+            index=index, source=pair.source, reference=reference, hypothesis=text, quoted=pair.quoted
+        )
 
     def _log_scores(self, split: Split) -> None:
-        self.outputs = self.samples.compute()
-        values = {**self.token_scores.compute(), **score(self.outputs, self.scores)}
+        self.outputs = gather_predictions(self.decoded)
+        self.decoded = []
+        values = {**self.token_metrics.compute(), **score(self.outputs, self.text_metrics)}
         attention = {"val": "attention", "test": "test/attention"}[split]
         self.log_dict(
             {
                 **{f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()},
-                **{f"{attention}/{name}": value for name, value in self.attention_scores.compute().items()},
+                **{f"{attention}/{name}": value for name, value in self.attention_metrics.compute().items()},
             },
             sync_dist=True,
         )
-        for metric in (self.samples, self.token_scores, self.attention_scores):
+        for metric in (self.token_metrics, self.attention_metrics):
             metric.reset()

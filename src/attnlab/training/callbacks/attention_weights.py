@@ -8,9 +8,8 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from attnlab.data.batching import aligned, aligned_output
-from attnlab.runs import attention_records
-from attnlab.runs.attention_records import Attended
 from attnlab.runs.directory import Run
+from attnlab.runs.predictions import Prediction, write_predictions
 from attnlab.training.module import Seq2SeqModule, Split
 
 
@@ -41,10 +40,10 @@ class AttentionWeights(Callback):
 
     def _write(self, trainer: Trainer, module: Seq2SeqModule, split: Split) -> None:
         if trainer.is_global_zero:
-            attention_records.write(self.path, self._decode(module, split))
+            write_predictions(self.path, self._decode(module, split), weights="pack")
 
     @torch.no_grad()
-    def _decode(self, module: Seq2SeqModule, split: Split) -> Iterator[Attended]:
+    def _decode(self, module: Seq2SeqModule, split: Split) -> Iterator[Prediction]:
         data, vocabularies = module.data, module.vocabularies
         pairs = data.pairs(split)[: self.count]
         for start in range(0, len(pairs), data.evaluation_batch_size):
@@ -55,12 +54,17 @@ class AttentionWeights(Callback):
             for row, index in enumerate(indices):
                 tokens, weights = found.tokens[row][0], found.weights[row][0]
                 source = batch.source[row, : int(batch.source_lengths[row])].tolist()
-                yield Attended(
-                    index,
-                    vocabularies.source.tokens(source),
-                    [*vocabularies.tokens(tokens, pairs[index].source), "<eos>"],
-                    attention_records.pack(weights.numpy()),
-                    None
+                pair = pairs[index]
+                reference = pair.reference
+                yield Prediction(
+                    index=index,
+                    source=pair.source,
+                    reference=vocabularies.target.clean(pair.target) if reference is None else reference,
+                    hypothesis=vocabularies.write(tokens, pair),
+                    source_tokens=vocabularies.source.tokens(source),
+                    tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
+                    weights=weights.numpy(),
+                    alignment=None
                     if vocabularies.links(pairs[index]) is None
                     else aligned_output(batch, gold, row, tokens).nonzero().tolist(),
                 )

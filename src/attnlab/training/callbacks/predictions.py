@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.runs.files import write_atomically
+from attnlab.runs.predictions import write_predictions
 from attnlab.training.loggers import log_table
 from attnlab.training.module import Seq2SeqModule
 
@@ -36,9 +35,8 @@ class Predictions(Callback):
         assert isinstance(module, Seq2SeqModule)
         if not trainer.is_global_zero:
             return
-        lines = [json.dumps(sample._asdict(), ensure_ascii=False) for sample in module.outputs]
-        write_atomically(self.folder / f"{split}.jsonl", "".join(f"{line}\n" for line in lines))
+        write_predictions(self.folder / f"{split}.jsonl", module.outputs, weights="omit")
         rows = [
-            [sample.source, sample.reference, sample.hypothesis] for sample in module.outputs[: self.shown]
+            [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.shown]
         ]
         log_table(trainer.loggers, f"predictions/{split}", ["source", "reference", "hypothesis"], rows)

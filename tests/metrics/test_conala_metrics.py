@@ -83,7 +83,7 @@ def test_the_library_agrees_with_the_official_formula(pairs: list[tuple[str, str
 def test_python_parses(code: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert conala.parses(code)
+        assert conala.is_valid_python(code)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_python_parses(code: str) -> None:
     ids=["empty", "blank", "comment", "syntax", "python2", "nul", "surrogate", "brackets", "deep"],
 )
 def test_no_python(code: str) -> None:
-    assert not conala.parses(code)
+    assert not conala.is_valid_python(code)

@@ -1,0 +1,81 @@
+"""Token-level metrics under teacher forcing, accumulated over batches and processes.
+
+N: real target tokens of a batch, padding excluded · V: vocabulary
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class SumMetric(Metric):
+    """Base of metrics that are defined, as NaN or as an empty result, before the first update."""
+
+    full_state_update = False
+
+    @property
+    def update_called(self) -> bool:
+        """Always True, so that torchmetrics does not warn about `compute` before `update`."""
+        return True
+
+    def add_sum(self, name: str, *size: int, dtype: torch.dtype) -> None:
+        """Add a state of zeros [*size] that is summed over processes."""
+        self.add_state(name, torch.zeros(size, dtype=dtype), dist_reduce_fx="sum")
+
+
+class MeanLoss(Metric):
+    """Mean training loss of an epoch, weighted by the tokens of each batch.
+
+    torchmetrics' `MeanMetric` either weights all batches equally or checks for NaN, which synchronises the
+    GPU.
+    """
+
+    full_state_update = False
+    total: Tensor  # [] float64
+    tokens: Tensor  # [] float64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("tokens", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, loss: Tensor, tokens: int) -> None:
+        """Add the mean loss [] of this many tokens."""
+        self.total += tokens * loss
+        self.tokens += tokens
+
+    def compute(self) -> Tensor:
+        """Return the mean loss per token, []."""
+        return self.total / self.tokens
+
+
+class TokenMetrics(SumMetric):
+    """Loss, perplexity and token accuracy given the reference prefix."""
+
+    loss: Tensor  # [] float64: summed negative log-likelihood in nats
+    correct: Tensor  # [] int64
+    count: Tensor  # [] int64
+
+    def __init__(self) -> None:
+        super().__init__()
+        # float64: a float32 sum over millions of tokens loses the digits in which two models differ
+        self.add_sum("loss", dtype=torch.float64)
+        self.add_sum("correct", dtype=torch.int64)
+        self.add_sum("count", dtype=torch.int64)
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        """Add N tokens without padding: `logits` [N, V] of any float dtype, `labels` [N] int64."""
+        self.loss += F.cross_entropy(logits.float(), labels, reduction="none").double().sum()
+        self.correct += (logits.argmax(dim=-1) == labels).sum()
+        self.count += labels.numel()
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return `loss` (nats per token, no label smoothing), `perplexity` and `token_accuracy` (0 to 1).
+
+        All are NaN before the first token.
+        """
+        loss = self.loss / self.count
+        return {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.correct / self.count}

@@ -1,0 +1,122 @@
+"""Metrics of decoded texts."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlab.metrics import registry
+from attnlab.metrics.text import LengthScores, score, score_by_length
+from attnlab.runs.predictions import Prediction
+from predictions import predictions_of
+
+
+def test_exact_match_compares_tokens() -> None:
+    predictions = predictions_of(("a  b", "a b"), ("a", "A"), ("", "a"), ("a b", "b a"))
+    assert score(predictions, ["exact_match"]) == {"exact_match": 0.25}
+
+
+def test_edit_distance_is_per_reference_token() -> None:
+    # A substitution, a deletion and an insertion against 3 + 2 + 1 tokens, then 2 deletions of 2 tokens
+    predictions = predictions_of(("a x c", "a b c"), ("a", "a b"), ("a a", "a"), ("", "a b"))
+    assert score(predictions, ["edit_distance"]) == {"edit_distance": pytest.approx(5 / 8)}
+
+
+def test_perfect_and_empty_hypotheses_have_extreme_scores() -> None:
+    text = "the cat sat on the mat ."
+    perfect = {"exact_match": 1, "edit_distance": 0, "bleu": pytest.approx(100), "chrf": pytest.approx(100)}
+    assert score(predictions_of((text, text))) == perfect
+    assert score(predictions_of(("", text), ("", text))) == {
+        "exact_match": 0,
+        "edit_distance": 1,
+        "bleu": 0,
+        "chrf": 0,
+    }
+
+
+def test_bleu_matches_a_manual_calculation() -> None:
+    # BLEU-4: 4/5, 3/4, 2/3, 1/2 of the n-grams match; "." is a token of its own
+    predictions = predictions_of(("a b c d.", "a b c d!"))
+    expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
+    assert score(predictions, ["bleu"])["bleu"] == pytest.approx(expected)
+
+
+def test_bleu_is_case_sensitive() -> None:
+    assert score(predictions_of(("The cat sat on it", "the cat sat on it")), ["bleu"])["bleu"] < 100
+
+
+def test_tokenised_text_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        score(predictions_of(*[("a b c .", "a b c .")] * 150))
+    assert not caplog.records
+
+
+def test_code_metrics_match_a_manual_calculation() -> None:
+    predictions = predictions_of(("x = 'abc'", 'x = "abc"'), ("x = (", "x = 1"))
+    values = score(predictions, ["conala_bleu", "parses"])
+    # x = ` abc ` on both sides; then 7 of 8 tokens, 5 of 6 bigrams, 3 of 4 trigrams and 2 of 2 4-grams match
+    precisions = [7 / 8, 5 / 6, 3 / 4, 2 / 2]
+    assert values["conala_bleu"] == pytest.approx(100 * math.prod(precisions) ** (1 / 4))
+    assert values["parses"] == 0.5
+
+
+def test_conala_exact_match_compares_official_tokens() -> None:
+    predictions = predictions_of(("f( 'a' )", 'f("a")'), ("f(a)", 'f("a")'))
+    assert score(predictions, ["conala_exact_match", "exact_match"]) == {
+        "conala_exact_match": 0.5,
+        "exact_match": 0.0,
+    }
+
+
+def test_slot_accuracy_counts_repeated_quotations() -> None:
+    accuracy = registry.function("slot_accuracy")
+    correct = Prediction(
+        index=0,
+        source="",
+        reference="sorted(names, key=lambda x: x['age'] + x.age, reverse=my_list[0])",
+        hypothesis='my_list [ 0 ]; names; "age"; age; age',
+        quoted=("names", "age", "my_list[0]", "unused", ""),
+    )
+    assert accuracy([correct]) == 1.0
+    assert accuracy([replace(correct, hypothesis="age(names)(names)")]) == 2 / 4
+    assert accuracy([correct, replace(correct, hypothesis="")]) == 4 / 8
+    assert accuracy([replace(correct, quoted=("unused",), hypothesis="")]) == 1.0
+
+
+def test_scores_by_length_match_a_manual_calculation() -> None:
+    predictions = predictions_of(("a", "a"), ("b", "c"), ("d", "d"), ("e", "e"))
+    assert score_by_length(predictions, [7, 3, 4, 3], ["exact_match"]) == [
+        LengthScores(3, 3, 2, {"exact_match": 0.5}),
+        LengthScores(4, 4, 1, {"exact_match": 1.0}),
+        LengthScores(7, 7, 1, {"exact_match": 1.0}),
+    ]
+    assert [row[:3] for row in score_by_length(predictions, [1, 5, 6, 9], ["exact_match"], bins=2)] == [
+        (1, 5, 2),
+        (6, 9, 2),
+    ]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(1, 12))
+def test_length_ranges_contain_every_sentence_once(lengths: list[int], bins: int) -> None:
+    predictions = predictions_of(*[("a", "a")] * len(lengths))
+    rows = score_by_length(predictions, lengths, ["exact_match"], bins=bins)
+    assert [row.sentences for row in rows] == [
+        sum(row.shortest <= length <= row.longest for length in lengths) for row in rows
+    ]
+    assert sum(row.sentences for row in rows) == len(lengths)
+    assert len(rows) <= bins
+    assert all(one.longest < two.shortest for one, two in pairwise(rows))
+    assert (rows[0].shortest, rows[-1].longest) == (min(lengths), max(lengths))
+    assert len({row.longest - row.shortest for row in rows[:-1]}) <= 1
+
+
+@pytest.mark.parametrize("name", registry.names("text"))
+def test_scoring_no_predictions_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="No predictions to score"):
+        score([], [name])
