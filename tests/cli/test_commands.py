@@ -409,7 +409,7 @@ def test_train_tells_its_groups(tmp_path: Path) -> None:
 def test_data_that_is_missing_or_broken(tmp_path: Path) -> None:
     broken = tmp_path / "conala.json"
     broken.write_text('[{"intent": "a", ')
-    for path, message in ((tmp_path / "none.json", "no such file"), (broken, "conala.json")):
+    for path, message in ((tmp_path / "none.json", "does not exist"), (broken, "conala.json")):
         done = attnlab("train", "data=conala", f"data.path={path}", folder=tmp_path)
         assert done.returncode == 1
         assert message in done.stderr.replace("\n", "")

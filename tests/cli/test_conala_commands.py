@@ -87,7 +87,7 @@ def test_a_test_file_is_scored_by_its_path(trained: Run, folder: Path) -> None:
         "source": "sort list var_0",
         "reference": "sorted(never_seen_0)",
         "hypothesis": "sorted(never_seen_0)",
-        "quoted": ["never_seen_0"],
+        "annotations": {"quoted": ["never_seen_0"]},
     }
 
 

@@ -134,12 +134,12 @@ def test_an_alignment_that_links_what_is_not_there(link: tuple[int, int]) -> Non
 
 def test_links_of_words_are_no_links_of_characters() -> None:
     pair = Pair("3 4", "4 3", ((0, 1),))
-    assert DIGITS.links(pair) == pair.alignment
+    assert DIGITS.gold_alignment(pair) == pair.alignment
     for cut in (characters(["3 4"], max_size=None), bpe(["3 4 3 4"], max_size=30)):
-        assert Vocabularies(cut, digits).links(pair) is None
-        assert Vocabularies(digits, cut).links(pair) is None
+        assert Vocabularies(cut, digits).gold_alignment(pair) is None
+        assert Vocabularies(digits, cut).gold_alignment(pair) is None
     for whole in (whitespace(["3 4"], max_size=None), words(["3 4"], max_size=None)):
-        assert Vocabularies(whole, whole).links(pair) == pair.alignment
+        assert Vocabularies(whole, whole).gold_alignment(pair) == pair.alignment
 
 
 def test_a_source_without_tokens_is_numbered_and_quoted() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.download import fetch
+from attnlab.data.download import download
 from attnlab.errors import UserError
 
 CONTENT = b"some data\n" * 1000
@@ -18,40 +18,40 @@ def url(served: tuple[Path, str]) -> str:
 
 
 @pytest.mark.parametrize("known_hash", [HASH, None])
-def test_a_file_is_fetched_once(url: str, served: tuple[Path, str], tmp_path: Path, known_hash: str | None):
+def test_file_is_downloaded_once(url: str, served: tuple[Path, str], tmp_path: Path, known_hash: str | None):
     cache = tmp_path / "deep" / "cache"
-    path = fetch(url, known_hash=known_hash, cache=cache)
+    path = download(url, known_hash=known_hash, cache=cache)
     assert path.read_bytes() == CONTENT
     assert path.parent == cache
     (served[0] / "file.txt").unlink()
-    assert fetch(url, known_hash=known_hash, cache=str(cache)) == path
+    assert download(url, known_hash=known_hash, cache=str(cache)) == path
 
 
-def test_a_wrong_hash_leaves_nothing_behind(url: str, tmp_path: Path):
+def test_wrong_hash_is_an_error_and_leaves_no_file(url: str, tmp_path: Path):
     with pytest.raises(UserError, match=rf"{url} cannot be downloaded .* data.path=FILE") as caught:
-        fetch(url, known_hash="sha256:" + "0" * 64, cache=tmp_path / "cache")
+        download(url, known_hash="sha256:" + "0" * 64, cache=tmp_path / "cache")
     assert "does not match the known hash" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_file_changed_in_the_cache_is_fetched_again(url: str, tmp_path: Path):
-    path = fetch(url, known_hash=HASH, cache=tmp_path / "cache")
+def test_damaged_file_in_the_cache_is_downloaded_again(url: str, tmp_path: Path):
+    path = download(url, known_hash=HASH, cache=tmp_path / "cache")
     path.write_bytes(CONTENT[:50])
-    assert fetch(url, known_hash=HASH, cache=tmp_path / "cache").read_bytes() == CONTENT
+    assert download(url, known_hash=HASH, cache=tmp_path / "cache").read_bytes() == CONTENT
 
 
-def test_what_cannot_be_reached_is_named(url: str, tmp_path: Path):
-    with pytest.raises(UserError, match=rf"{url}x cannot be downloaded into .*404"):
-        fetch(url + "x", known_hash=None, cache=tmp_path / "cache")
+def test_errors_name_the_address(url: str, tmp_path: Path):
+    with pytest.raises(UserError, match=rf"{url}x cannot be downloaded to .*404"):
+        download(url + "x", known_hash=None, cache=tmp_path / "cache")
     with pytest.raises(UserError, match="nosuch://a/b cannot be downloaded"):
-        fetch("nosuch://a/b", known_hash=None, cache=tmp_path / "cache")
+        download("nosuch://a/b", known_hash=None, cache=tmp_path / "cache")
     with pytest.raises(UserError, match="cannot be downloaded"):
-        fetch("http://127.0.0.1:9/file", known_hash=None, cache=tmp_path / "cache")  # nothing listens there
+        download("http://127.0.0.1:9/file", known_hash=None, cache=tmp_path / "cache")  # no server
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_named(url: str, tmp_path: Path):
+def test_errors_name_a_cache_that_cannot_be_written(url: str, tmp_path: Path):
     (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.raises(UserError, match=rf"into {tmp_path}/cache"):
-        fetch(url, known_hash=None, cache=tmp_path / "cache")
+    with pytest.raises(UserError, match=rf"to {tmp_path}/cache"):
+        download(url, known_hash=None, cache=tmp_path / "cache")

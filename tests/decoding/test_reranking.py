@@ -46,7 +46,7 @@ def test_both_at_once_write_what_a_pairs_slots_stand_for() -> None:
         return "x" if ids == [8] else pair.source
 
     pairs = [Pair("f(", ""), Pair("x", "")]
-    assert rerank(FOUND, pairs, write=write) == FOUND
-    assert rerank(FOUND, pairs, write=write, accepts=is_valid_python).tokens == [[[8], [7]], [[9]]]
-    both = rerank(FOUND, pairs, write=write, accepts=lambda text: text == "f(", coverage_penalty=0.5)
+    assert rerank(FOUND, pairs, output_text=write) == FOUND
+    assert rerank(FOUND, pairs, output_text=write, accepts=is_valid_python).tokens == [[[8], [7]], [[9]]]
+    both = rerank(FOUND, pairs, output_text=write, accepts=lambda text: text == "f(", coverage_penalty=0.5)
     assert both.tokens == [[[7], [8]], [[9]]]

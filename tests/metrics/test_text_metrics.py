@@ -81,12 +81,12 @@ def test_slot_accuracy_counts_repeated_quotations() -> None:
         source="",
         reference="sorted(names, key=lambda x: x['age'] + x.age, reverse=my_list[0])",
         hypothesis='my_list [ 0 ]; names; "age"; age; age',
-        quoted=("names", "age", "my_list[0]", "unused", ""),
+        annotations={"quoted": ["names", "age", "my_list[0]", "unused", ""]},
     )
     assert accuracy([correct]) == 1.0
     assert accuracy([replace(correct, hypothesis="age(names)(names)")]) == 2 / 4
     assert accuracy([correct, replace(correct, hypothesis="")]) == 4 / 8
-    assert accuracy([replace(correct, quoted=("unused",), hypothesis="")]) == 1.0
+    assert accuracy([replace(correct, annotations={"quoted": ["unused"]}, hypothesis="")]) == 1.0
 
 
 def test_scores_by_length_match_a_manual_calculation() -> None:

@@ -20,7 +20,7 @@ FULL = Prediction(
     source="a\u2028b",
     reference="c",
     hypothesis='d\n"',
-    quoted=("a", ""),
+    annotations={"quoted": ["a", ""]},
     rank=2,
     score=-1.5,
     source_tokens=HOSTILE,
@@ -67,7 +67,9 @@ def test_a_written_file_reads_back_equal(tmp_path: Path, weights: Weights) -> No
 def test_omitted_weights_leave_only_texts(tmp_path: Path) -> None:
     write_predictions(tmp_path / "test.jsonl", [FULL], weights="omit")
     (prediction,) = read_predictions(tmp_path / "test.jsonl")
-    expected = Prediction(index=3, source="a\u2028b", reference="c", hypothesis='d\n"', quoted=("a", ""))
+    expected = Prediction(
+        index=3, source="a\u2028b", reference="c", hypothesis='d\n"', annotations={"quoted": ["a", ""]}
+    )
     assert prediction == expected
 
 

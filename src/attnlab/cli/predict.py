@@ -109,7 +109,7 @@ def predict(
     `ranking` are arguments of `rerank`.
     """
     found = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
-    found = rerank(found, [pair for _, pair in lines], write=vocabularies.write, **ranking)
+    found = rerank(found, [pair for _, pair in lines], output_text=vocabularies.output_text, **ranking)
     for row, (line, pair) in enumerate(lines):
         source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
         hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
@@ -118,8 +118,8 @@ def predict(
                 index=line - 1,
                 source=pair.source,
                 reference="",
-                hypothesis=vocabularies.write(tokens, pair),
-                quoted=pair.quoted,
+                hypothesis=vocabularies.output_text(tokens, pair),
+                annotations=pair.annotations or {},
                 rank=rank,
                 score=score,
                 source_tokens=source,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.range_checks import check_numbers
 from attnlab.data.batching import Examples, encode
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
@@ -68,10 +68,10 @@ def build_corpus(config: DictConfig) -> Corpus:
     return corpus
 
 
-def build_preparation(config: DictConfig) -> Callable[[str], Pair]:
+def build_preparation(config: DictConfig) -> Preparation:
     """What makes a pair, still without its target, of a source as a user types it."""
     node = config.data.get("preparation")
-    prepare: Callable[[str], Pair] = partial(Pair, target="") if node is None else construct(node)
+    prepare: Preparation = partial(Pair, target="") if node is None else construct(node)
     return prepare
 
 
@@ -91,7 +91,7 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
     Raises:
         UserError: if gold alignments are given for tokens that are less than words.
     """
-    if config.data.get("alignments_path") and any(side.cuts_words for side in vocabularies):
+    if config.data.get("alignments_path") and any(side.splits_words for side in vocabularies):
         raise UserError(
             f"data.alignments_path={config.data.alignments_path} links words, and a tokenizer here cuts them "
             "into pieces: use tokenizer=whitespace or words"
@@ -247,7 +247,7 @@ def build_module(
         length_penalty=config.search.length_penalty,
         **build_ranking(config),
         max_length=config.search.max_length,
-        text_metrics=(*DEFAULT_METRICS, *corpus.scores),
+        text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
     )
 
 

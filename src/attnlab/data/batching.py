@@ -113,7 +113,7 @@ def encode(
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = vocabularies.target.encode_all([pair.target for pair in pairs])
     for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
-        for link in vocabularies.links(pair) or ():
+        for link in vocabularies.gold_alignment(pair) or ():
             if link[0] >= len(source) or link[1] >= len(target):
                 raise UserError(
                     f"pair {number} of {len(pairs)}, {pair.source!r}: its alignment links "

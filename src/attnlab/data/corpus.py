@@ -1,53 +1,72 @@
-"""What every loader of data returns, and how pairs are split."""
+"""Text pairs, the corpus that every dataset returns, and random splits."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from attnlab.data.datasets.placeholders import Placeholders
 from attnlab.errors import UserError
 
 Alignment = tuple[tuple[int, int], ...]
-"""Links between tokens, each (source, target), counted from 0 in the text alone, without SOS and EOS."""
+"""Links (source token, target token), both counted from 0 without SOS and EOS."""
 
 
 class Pair(NamedTuple):
-    """One example, as raw text."""
+    """One example: a source text and a target text, with what its dataset adds to them.
+
+    Attributes:
+        source: text that the network reads.
+        target: text that the network is trained to produce.
+        alignment: gold alignment of the source and target tokens; None if unknown.
+        reference: text that outputs are scored against; None for the target as its tokenizer normalises it.
+        annotations: plain JSON data for the metrics of the dataset, copied into every prediction.
+        postprocess: maps the decoded text to the final text, which is scored and shown; None for no change.
+    """
 
     source: str
     target: str
     alignment: Alignment | None = None
-    """Which source tokens each target token comes from, where that is known."""
     reference: str | None = None
-    """What outputs are scored against, where it is not what the tokenizer leaves of the target."""
-    slots: Placeholders = ()
-    """Names in both texts and what they stand for: put back into outputs before they are scored or shown."""
-    quoted: tuple[str, ...] = ()
-    """What the source quotes and an output may have to repeat."""
+    annotations: Mapping[str, Any] | None = None
+    postprocess: Callable[[str], str] | None = None
+
+
+Preparation = Callable[..., Pair]
+"""Converts a raw source and, if there is one, a raw target to the `Pair` that the network reads.
+
+A dataset that prepares its texts names such an object in `data.preparation`; `attnlab predict` applies the
+same object to its input lines.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Raw text pairs in three disjoint splits.
+    """Text pairs in three disjoint splits.
 
-    Raises `UserError` where there is nothing to train on or nothing to validate with; `test` may be empty.
+    Attributes:
+        train: training pairs.
+        val: validation pairs.
+        test: test pairs; may be empty.
+        metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) that are computed in addition
+            to the default ones.
+
+    Raises:
+        UserError: if the training or the validation split is empty.
     """
 
     train: list[Pair]
     val: list[Pair]
     test: list[Pair]
-    scores: tuple[str, ...] = ()
-    """Names of the scores these targets have beyond those every corpus has."""
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, pairs in (("training", self.train), ("validation", self.val)):
             if not pairs:
                 raise UserError(
-                    f"the {name} split is empty ({len(self.train)} training, {len(self.val)} validation, "
-                    f"{len(self.test)} test pairs): give more data, or other split sizes or fractions"
+                    f"the {name} split is empty ({len(self.train)} training, {len(self.val)} validation "
+                    f"and {len(self.test)} test pairs). Provide more data or change the sizes of the splits"
                 )
 
 
@@ -59,44 +78,53 @@ def split(
     seed: int,
     groups: Sequence[Hashable] | None = None,
 ) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    """Deal pairs out at random to train, validation and test.
+    """Split pairs at random into training, validation and test.
 
-    `groups[i]` names the group of `pairs[i]`: all pairs of a group land in one split, and the fractions are
-    met as closely as that allows. Without `groups` every pair stands alone. A fraction above zero asks for
-    at least one pair. What lands where, and in which order, depends on the pairs, their groups and the seed
-    alone. Raises `UserError` where the fractions leave nothing to train on.
+    The result depends only on the pairs, their groups, the fractions and the seed.
+
+    Args:
+        pairs: N pairs.
+        val_fraction: share of the pairs in the validation split, above 0.
+        test_fraction: share of the pairs in the test split. A split with a fraction above 0 gets at least one
+            pair if the groups allow it.
+        seed: seed of the shuffle.
+        groups: the group of each pair, [N]; pairs of one group stay in one split, and the sizes are as close
+            to the fractions as that permits. None: each pair is a group.
+
+    Raises:
+        UserError: if a fraction is out of range, or the fractions leave no training data.
     """
     if not (0 < val_fraction < 1 and 0 <= test_fraction < 1 and val_fraction + test_fraction < 1):
         raise UserError(
-            f"data.val_fraction={val_fraction} and data.test_fraction={test_fraction} leave no split to "
-            "validate with or to train on: both must be at least 0, the first above 0, and their sum below 1"
+            f"data.val_fraction={val_fraction} and data.test_fraction={test_fraction} are not valid: "
+            "val_fraction must be above 0, test_fraction at least 0, and their sum below 1"
         )
     members: dict[Hashable, list[Pair]] = {}
     for key, pair in zip(range(len(pairs)) if groups is None else groups, pairs, strict=True):
         members.setdefault(key, []).append(pair)
-    order = list(members.values())
-    random.Random(seed).shuffle(order)
+    shuffled = list(members.values())
+    random.Random(seed).shuffle(shuffled)
 
     train: list[Pair] = []
     val: list[Pair] = []
     test: list[Pair] = []
-    val_quota = _quota(len(pairs), val_fraction)
-    test_quota = _quota(len(pairs), test_fraction)
-    for group in order:
-        if _comes_closer(len(test), len(group), test_quota):
+    val_size = _split_size(len(pairs), val_fraction)
+    test_size = _split_size(len(pairs), test_fraction)
+    for group in shuffled:
+        if _comes_closer(len(test), len(group), test_size):
             test += group
-        elif _comes_closer(len(val), len(group), val_quota):
+        elif _comes_closer(len(val), len(group), val_size):
             val += group
         else:
             train += group
     return train, val, test
 
 
-def _quota(total: int, fraction: float) -> int:
-    """Pairs a split should hold."""
+def _split_size(total: int, fraction: float) -> int:
+    """Return the intended number of pairs in a split."""
     return max(1, round(total * fraction)) if fraction > 0 else 0
 
 
-def _comes_closer(size: int, more: int, quota: int) -> bool:
-    """Whether adding `more` to `size` brings it nearer to `quota`."""
-    return abs(quota - size - more) < abs(quota - size)
+def _comes_closer(size: int, added: int, goal: int) -> bool:
+    """Return whether adding `added` pairs brings a split of `size` pairs closer to its goal."""
+    return abs(goal - size - added) < abs(goal - size)

@@ -1,4 +1,4 @@
-"""Files from the network, kept in the cache."""
+"""Download of files into a local cache."""
 
 from __future__ import annotations
 
@@ -10,20 +10,28 @@ import pooch
 from attnlab.errors import UserError
 
 
-def fetch(url: str, *, known_hash: str | None, cache: str | Path) -> Path:
-    """The local copy of a file, downloaded at the first call.
+def download(url: str, *, known_hash: str | None, cache: str | Path) -> Path:
+    """Return the local copy of a file and download it first if necessary.
 
-    `known_hash` is `sha256:…` or `md5:…`; None trusts what arrives, and pooch then prints its SHA256. The
-    copy appears in `cache` whole or not at all. Raises `UserError` where it cannot be had.
+    The file appears in `cache` only when the download is complete.
+
+    Args:
+        url: address of the file.
+        known_hash: expected hash, `sha256:…` or `md5:…`; None to accept any content, whose SHA256 pooch then
+            logs.
+        cache: folder of downloaded files.
+
+    Raises:
+        UserError: if the file cannot be downloaded or its hash is wrong.
     """
     try:
         path: str = pooch.retrieve(
             url, known_hash, path=Path(cache).expanduser(), progressbar=sys.stderr.isatty()
         )
-    except (OSError, ValueError) as error:  # the network's errors are OSErrors; a wrong hash is a ValueError
+    except (OSError, ValueError) as error:  # network errors are OSErrors; a wrong hash is a ValueError
         reason = " ".join(str(error).split())
         raise UserError(
-            f"{url} cannot be downloaded into {cache} ({reason}): download it by hand, unpack it if it is an "
+            f"{url} cannot be downloaded to {cache} ({reason}). Download it yourself, unpack it if it is an "
             "archive, and set data.path=FILE"
         ) from error
     return Path(path)

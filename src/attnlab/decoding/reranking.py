@@ -16,7 +16,7 @@ def rerank(
     found: Hypotheses,
     pairs: Sequence[Pair],
     *,
-    write: Callable[[Sequence[int], Pair], str],
+    output_text: Callable[[Sequence[int], Pair], str],
     coverage_penalty: float = 0.0,
     accepts: Callable[[str], bool] | None = None,
 ) -> Hypotheses:
@@ -25,7 +25,7 @@ def rerank(
     Args:
         found: of each sentence, best first.
         pairs: the sentences.
-        write: the text of a hypothesis for a pair.
+        output_text: returns the final text of a hypothesis for a pair.
         coverage_penalty: β; 0 for the order found.
         accepts: the texts to prefer; None for no preference.
     """
@@ -33,7 +33,7 @@ def rerank(
         found = by_coverage(found, coverage_penalty)
     if accepts is not None:
         rows = zip(found.tokens, pairs, strict=True)
-        found = by_acceptance(found, [[write(ids, pair) for ids in row] for row, pair in rows], accepts)
+        found = by_acceptance(found, [[output_text(ids, pair) for ids in row] for row, pair in rows], accepts)
     return found
 
 

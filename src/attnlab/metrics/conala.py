@@ -51,7 +51,7 @@ def slot_accuracy(predictions: Sequence[Prediction]) -> float:
     correct = total = 0
     for prediction, pair in zip(predictions, text_pairs(predictions), strict=True):
         hypothesis, reference = map(tokenize, pair)
-        for text in prediction.quoted:
+        for text in prediction.annotations.get("quoted", ()):
             tokens = tokenize(text)
             wanted = occurrences(tokens, reference)
             total += wanted

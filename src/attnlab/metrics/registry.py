@@ -41,7 +41,7 @@ class MetricInfo:
         signature: import path of a function that returns the settings of a metric with several definitions.
         counts: import path of the metric's `SentenceCounts`, for metrics that follow from counts per sentence
             and can therefore be tested for significance over the sentences.
-        default: a text metric that is computed for every corpus. The others are named by `Corpus.scores`.
+        default: a text metric that is computed for every corpus. The others are named by `Corpus.metrics`.
         rank: position among the metrics that a study is compared by (1 first); None if it is not one of them.
     """
 

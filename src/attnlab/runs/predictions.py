@@ -34,7 +34,7 @@ class Prediction:
         source: source text.
         reference: text that the hypothesis is scored against; empty if there is none.
         hypothesis: decoded text.
-        quoted: texts that the source quotes and that the hypothesis should repeat (CoNaLa).
+        annotations: plain JSON data of the dataset (`Pair.annotations`), read by its own metrics.
         rank: position among the hypotheses of this source, 1 for the best.
         score: log-probability divided by length ** length_penalty, reranking included.
         source_tokens: S tokens as the network reads them.
@@ -49,7 +49,7 @@ class Prediction:
     source: str
     reference: str
     hypothesis: str
-    quoted: tuple[str, ...] = ()
+    annotations: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 1
     score: float | None = None
     source_tokens: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
         "source": prediction.source,
         "reference": prediction.reference,
         "hypothesis": prediction.hypothesis,
-        "quoted": prediction.quoted,
+        "annotations": dict(prediction.annotations),
     }
     if weights == "omit":
         return texts
@@ -126,4 +126,4 @@ def _from_json(record: Mapping[str, Any]) -> Prediction:
         weights = unpack(weights, (len(record["tokens"]), len(record["source_tokens"])))
     elif weights is not None:
         weights = np.array(weights)
-    return Prediction(**{**record, "quoted": tuple(record.get("quoted", ())), "weights": weights})
+    return Prediction(**{**record, "weights": weights})

@@ -139,7 +139,7 @@ class Seq2SeqModule(lightning.LightningModule):
         return rerank(
             found,
             pairs,
-            write=self.vocabularies.write,
+            output_text=self.vocabularies.output_text,
             coverage_penalty=self.coverage_penalty,
             accepts=self.accepts,
         )
@@ -232,7 +232,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.token_metrics.update(logits, labels)
         indices = batch.indices.tolist()
         pairs = [self.data.pairs(split)[index] for index in indices]
-        gold = aligned(batch, [self.vocabularies.links(pair) for pair in pairs])
+        gold = aligned(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])
         # What predicts EOS need not look anywhere
         self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold)
         found = zip(indices, pairs, self.search(batch, pairs).tokens, strict=True)
@@ -242,9 +242,13 @@ class Seq2SeqModule(lightning.LightningModule):
         reference = pair.reference
         if reference is None:
             reference = self.vocabularies.target.clean(pair.target)
-        text = self.vocabularies.write(hypothesis, pair)
+        text = self.vocabularies.output_text(hypothesis, pair)
         return Prediction(
-            index=index, source=pair.source, reference=reference, hypothesis=text, quoted=pair.quoted
+            index=index,
+            source=pair.source,
+            reference=reference,
+            hypothesis=text,
+            annotations=pair.annotations or {},
         )
 
     def _log_scores(self, split: Split) -> None:

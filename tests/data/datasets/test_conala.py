@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.conala import TEST_MEMBER, TRAIN_MEMBER, Preparation, load, normalise
-from attnlab.data.datasets.placeholders import put_back
+from attnlab.data.datasets.placeholders import RestorePlaceholders
 from attnlab.data.tokenization.python_code import cut
 from attnlab.data.tokenization.training import python
 from attnlab.errors import UserError
@@ -23,7 +23,7 @@ def item(number: int, **changes) -> dict:
 
 
 ITEMS = [item(number) for number in range(20)]
-"""Two of each of ten questions."""
+"""Two examples of each of ten questions."""
 
 
 @pytest.fixture
@@ -36,36 +36,36 @@ def write(tmp_path: Path):
     return write
 
 
-def read(path: str, **settings) -> Corpus:
+def load_file(path: str, **settings) -> Corpus:
     return load(path=path, cache="nowhere", **settings)
 
 
-def everything(corpus: Corpus) -> set[Pair]:
+def train_and_val(corpus: Corpus) -> set[Pair]:
     return set(corpus.train + corpus.val)
 
 
-def test_the_rewritten_intent_is_the_source_and_the_snippet_the_target(write):
+def test_source_is_the_rewritten_intent_and_target_the_snippet(write):
     snippet = "for x in y:\n    print(x)  # ü"
-    corpus = read(write([*ITEMS, item(99, snippet=snippet)]))
-    assert everything(corpus) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)} | {
+    corpus = load_file(write([*ITEMS, item(99, snippet=snippet)]))
+    assert train_and_val(corpus) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)} | {
         Pair("do `99`", snippet)
     }
     assert corpus.test == []
-    assert corpus.scores == ("conala_bleu", "parses")
+    assert corpus.metrics == ("conala_bleu", "parses")
 
 
-def test_a_question_lands_in_one_split(write):
+def test_examples_of_a_question_are_in_one_split(write):
     for seed in range(5):
-        corpus = read(write(ITEMS), seed=seed)
+        corpus = load_file(write(ITEMS), seed=seed)
         assert (len(corpus.train), len(corpus.val)) == (16, 4)
         questions = [{int(p.target[2:-1]) // 2 for p in part} for part in (corpus.train, corpus.val)]
         assert not questions[0] & questions[1]
 
 
-def test_the_published_split_is_by_example(write):
+def test_split_without_question_groups(write):
     split_questions = 0
     for seed in range(5):
-        corpus = read(write(ITEMS), seed=seed, group_by_question=False)
+        corpus = load_file(write(ITEMS), seed=seed, group_by_question=False)
         assert (len(corpus.train), len(corpus.val)) == (16, 4)
         questions = [{int(p.target[2:-1]) // 2 for p in part} for part in (corpus.train, corpus.val)]
         split_questions += len(questions[0] & questions[1])
@@ -73,13 +73,13 @@ def test_the_published_split_is_by_example(write):
 
 
 @pytest.mark.parametrize("missing", [None, ""])
-def test_examples_nobody_rewrote_are_dropped_or_fall_back(write, missing: str | None):
+def test_examples_without_a_rewritten_intent_are_dropped_or_use_the_intent(write, missing: str | None):
     path = write([*ITEMS, item(50, rewritten_intent=missing)])
-    assert len(everything(read(path))) == 20
-    assert Pair("how to 50", "f(50)") in everything(read(path, keep_unrewritten=True))
+    assert len(train_and_val(load_file(path))) == 20
+    assert Pair("how to 50", "f(50)") in train_and_val(load_file(path, keep_unrewritten=True))
 
 
-def test_long_examples_are_dropped_counting_between_runs_of_white_space(write):
+def test_max_tokens_drops_long_examples(write):
     path = write(
         [
             *ITEMS,
@@ -88,20 +88,23 @@ def test_long_examples_are_dropped_counting_between_runs_of_white_space(write):
             item(52, rewritten_intent="a b c d e"),
         ]
     )
-    assert {pair.target for pair in everything(read(path, max_tokens=4))} >= {"a b c\n\n     d", "f(0)"}
-    assert len(everything(read(path, max_tokens=4))) == 21
-    assert len(everything(read(path, max_tokens=5))) == 23
-    assert len(everything(read(path, max_tokens=None))) == 23
+    assert {pair.target for pair in train_and_val(load_file(path, max_tokens=4))} >= {
+        "a b c\n\n     d",
+        "f(0)",
+    }
+    assert len(train_and_val(load_file(path, max_tokens=4))) == 21
+    assert len(train_and_val(load_file(path, max_tokens=5))) == 23
+    assert len(train_and_val(load_file(path, max_tokens=None))) == 23
 
 
-def test_the_test_file_is_read_whole_and_in_order(write):
+def test_the_test_file_is_read_completely_and_in_order(write):
     tests = write([item(60, rewritten_intent=None), item(61, snippet="x " * 99)], "test.json")
-    corpus = read(write(ITEMS), test_path=tests)
+    corpus = load_file(write(ITEMS), test_path=tests)
     assert corpus.test == [Pair("how to 60", "f(60)"), Pair("do `61`", "x " * 99)]
 
 
 @pytest.mark.parametrize(
-    ("intent", "written"),
+    ("intent", "expected"),
     [
         ("How to sort  a List?", "how to sort a list"),
         (" Import CSV into a DataFrame `Df  X` . ", "import CSV into a DataFrame `Df  X`"),
@@ -111,29 +114,33 @@ def test_the_test_file_is_read_whole_and_in_order(write):
         ("?!", "?!"),
     ],
 )
-def test_intents_are_brought_to_one_way_of_writing(intent: str, written: str):
-    assert normalise(intent) == written
-    assert normalise(written) == written
+def test_normalise_intent(intent: str, expected: str):
+    assert normalise(intent) == expected
+    assert normalise(expected) == expected
 
 
-def test_a_pair_with_slots_can_be_put_back_and_is_scored_raw(write):
+def test_pairs_with_placeholders_restore_the_texts_and_keep_the_raw_reference(write):
     snippet = "print( names, 'age' )"
     example = item(50, rewritten_intent="Print `names` and 'age'.", snippet=snippet)
     path = write([*ITEMS, example])
-    corpus = read(path, preparation=Preparation(slots=True))
-    (pair,) = {pair for pair in everything(corpus) if pair.reference == snippet}
+    corpus = load_file(path, preparation=Preparation(slots=True))
+    (pair,) = [pair for pair in corpus.train + corpus.val if pair.reference == snippet]
     assert pair == Pair(
         "print var_0 and str_0",
         "print(var_0, 'str_0')",
         reference=snippet,
-        slots=(("var_0", "names"), ("str_0", "age")),
-        quoted=("names", "age"),
+        annotations={"quoted": ["names", "age"]},
+        postprocess=RestorePlaceholders((("var_0", "names"), ("str_0", "age"))),
     )
-    assert corpus.scores == ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
-    plain = read(path, preparation=Preparation(normalise=False))
-    expected = Pair("Print `names` and 'age'.", snippet, reference=snippet, quoted=("names", "age"))
-    assert expected in everything(plain)
-    tests = read(write(ITEMS), test_path=write([example], "test.json"), preparation=Preparation(slots=True))
+    assert corpus.metrics == ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
+    plain = load_file(path, preparation=Preparation(normalise=False))
+    expected = Pair(
+        "Print `names` and 'age'.", snippet, reference=snippet, annotations={"quoted": ["names", "age"]}
+    )
+    assert expected in plain.train + plain.val
+    tests = load_file(
+        write(ITEMS), test_path=write([example], "test.json"), preparation=Preparation(slots=True)
+    )
     assert tests.test == [pair]
 
 
@@ -149,12 +156,12 @@ NEAR = [
     for n, noun in enumerate(NOUNS)
     for k in (1, 2, 3, 4)
 ]
-"""Of each noun three intents that are the same but for what they quote, and one with the same question."""
+"""For each noun three intents that differ only in what they quote, and one with the same original intent."""
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_near_duplicates_land_in_one_split(write, seed: int):
-    corpus = read(write(NEAR), seed=seed, near_duplicates=0.8)
+def test_near_duplicates_are_in_one_split(write, seed: int):
+    corpus = load_file(write(NEAR), seed=seed, near_duplicates=0.8)
     nouns = [
         {pair.source.split()[pair.source.startswith("sort")] for pair in part}
         for part in (corpus.train, corpus.val)
@@ -164,8 +171,8 @@ def test_near_duplicates_land_in_one_split(write, seed: int):
     assert (len(corpus.train), len(corpus.val)) == (32, 8)
 
 
-def test_without_it_they_do_not(write):
-    corpus = read(write(NEAR))
+def test_near_duplicates_may_be_separated_by_default(write):
+    corpus = load_file(write(NEAR))
     nouns = [
         {pair.target.split(".")[0].split("_")[0] for pair in part} for part in (corpus.train, corpus.val)
     ]
@@ -176,38 +183,38 @@ def test_without_it_they_do_not(write):
     ("content", "message"),
     [
         ("", "train.json: the file is empty"),
-        (json.dumps(ITEMS, indent=1)[:300], r"train.json, line \d+: not valid JSON"),
-        ({"intent": "x"}, "train.json: not a JSON list"),
-        ([*ITEMS, 7], "train.json, item 21: not an object"),
-        ([{"intent": "x", "snippet": "y"}], "item 1: lacks rewritten_intent, question_id"),
-        ([item(1), item(2, snippet=" ")], "item 2: snippet is not a text"),
-        ([item(1, intent=None)], "item 1: intent is not a text"),
-        ([item(1, rewritten_intent=["x"])], "item 1: rewritten_intent is not a text"),
-        ([item(1, snippet="\ud83d")], "item 1: snippet is not a text"),
-        ([item(1, question_id=None)], "item 1: question_id is neither"),
-        ([], "train.json: none of its 0 examples is left"),
-        ([item(1, rewritten_intent=None)], "none of its 1 examples is left .* data.keep_unrewritten=true"),
+        (json.dumps(ITEMS, indent=1)[:300], r"train.json, line \d+: invalid JSON"),
+        ({"intent": "x"}, "train.json: expected a JSON list"),
+        ([*ITEMS, 7], "train.json, item 21: expected an object"),
+        ([{"intent": "x", "snippet": "y"}], "item 1: missing fields: rewritten_intent, question_id"),
+        ([item(1), item(2, snippet=" ")], "item 2: snippet must be non-empty text"),
+        ([item(1, intent=None)], "item 1: intent must be non-empty text"),
+        ([item(1, rewritten_intent=["x"])], "item 1: rewritten_intent must be non-empty text"),
+        ([item(1, snippet="\ud83d")], "item 1: snippet must be non-empty text"),
+        ([item(1, question_id=None)], "item 1: question_id must be a number or text"),
+        ([], "train.json: all 0 examples were dropped"),
+        ([item(1, rewritten_intent=None)], "all 1 examples were dropped. Set data.keep_unrewritten=true"),
         ([item(1)], "training split is empty"),
     ],
 )
-def test_broken_files_are_named(write, content: object, message: str):
+def test_errors_name_the_file_and_the_item(write, content: object, message: str):
     with pytest.raises(UserError, match=message):
-        read(write(content))
+        load_file(write(content))
 
 
-def test_files_and_settings_that_cannot_be_used_are_named(write):
-    with pytest.raises(UserError, match=r"none\.json: there is no such file"):
-        read("none.json")
-    with pytest.raises(UserError, match=r"none\.json: there is no such file"):
-        read(write(ITEMS), test_path="none.json")
+def test_errors_name_missing_files_and_invalid_settings(write):
+    with pytest.raises(UserError, match=r"data\.path: none\.json does not exist"):
+        load_file("none.json")
+    with pytest.raises(UserError, match=r"data\.test_path: none\.json does not exist"):
+        load_file(write(ITEMS), test_path="none.json")
     with pytest.raises(UserError, match=r"data\.max_tokens=0"):
-        read(write(ITEMS), max_tokens=0)
-    with pytest.raises(UserError, match=r"data\.near_duplicates=1\.5: a share above 0"):
-        read(write(ITEMS), near_duplicates=1.5)
+        load_file(write(ITEMS), max_tokens=0)
+    with pytest.raises(UserError, match=r"data\.near_duplicates=1\.5 must be above 0"):
+        load_file(write(ITEMS), near_duplicates=1.5)
 
 
 @pytest.mark.parametrize("form", ["crlf", "bom", "empty lines"])
-def test_every_form_of_the_file_gives_the_same_pairs(tmp_path: Path, form: str):
+def test_line_endings_and_byte_order_mark_do_not_matter(tmp_path: Path, form: str):
     text = json.dumps(ITEMS, indent=1)
     content = {
         "crlf": text.replace("\n", "\r\n"),
@@ -216,24 +223,24 @@ def test_every_form_of_the_file_gives_the_same_pairs(tmp_path: Path, form: str):
     }
     path = tmp_path / "train.json"
     path.write_bytes(content[form].encode())
-    assert everything(read(str(path))) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)}
+    assert train_and_val(load_file(str(path))) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "train.json: the file is empty"),
-        (b'[\n{"intent": "a\0"}]', "train.json, line 2: a NUL byte: save"),
-        (b'[\n\n{"intent": "\xe9"}]', r"train.json, line 3: not UTF-8 \(byte 0xe9\): save"),
-        (b'[\n{"intent": "a",', "train.json, line 2: not valid JSON .* cut short; fetch it again"),
-        (b'[\n{"intent": "a\tb"}]', "train.json, line 2: not valid JSON"),
+        (b'[\n{"intent": "a\0"}]', "train.json, line 2: NUL byte. Save"),
+        (b'[\n\n{"intent": "\xe9"}]', r"train.json, line 3: not valid UTF-8 \(byte 0xe9\). Save"),
+        (b'[\n{"intent": "a",', "train.json, line 2: invalid JSON .* may be incomplete"),
+        (b'[\n{"intent": "a\tb"}]', "train.json, line 2: invalid JSON"),
     ],
 )
-def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str):
+def test_errors_of_damaged_files_name_the_line(tmp_path: Path, content: bytes, message: str):
     path = tmp_path / "train.json"
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
-        read(str(path))
+        load_file(str(path))
 
 
 HOSTILE = [
@@ -250,24 +257,28 @@ HOSTILE = [
 ]
 
 
+def final_text(decoded: str, pair: Pair) -> str:
+    return decoded if pair.postprocess is None else pair.postprocess(decoded)
+
+
 @pytest.mark.parametrize("slots", [False, True])
-def test_snippets_that_are_odd_long_or_no_python_are_kept_as_they_are(write, slots: bool):
+def test_unusual_snippets_are_restored_exactly(write, slots: bool):
     items = [item(100 + n, rewritten_intent="set `x` to `y`", snippet=text) for n, text in enumerate(HOSTILE)]
-    corpus = read(write([*ITEMS, *items]), max_tokens=None, preparation=Preparation(slots=slots))
-    pairs = {pair.reference: pair for pair in everything(corpus)}
+    corpus = load_file(write([*ITEMS, *items]), max_tokens=None, preparation=Preparation(slots=slots))
+    pairs = {pair.reference: pair for pair in corpus.train + corpus.val}
     tokenizer = python([pair.target for pair in pairs.values()], max_size=None)
     for text in HOSTILE[:-2]:
         decoded = tokenizer.decode(tokenizer.encode(pairs[text].target))
-        assert cut(put_back(decoded, pairs[text].slots)) == cut(text)
-    assert put_back(pairs[HOSTILE[-1]].target, pairs[HOSTILE[-1]].slots) == HOSTILE[-1]
+        assert cut(final_text(decoded, pairs[text])) == cut(text)
+    assert final_text(pairs[HOSTILE[-1]].target, pairs[HOSTILE[-1]]) == HOSTILE[-1]
 
 
-def test_a_long_example_is_dropped_or_read_whole(write):
+def test_a_very_long_example_is_dropped_or_kept_complete(write):
     path = write([*ITEMS, item(50, rewritten_intent="word " * 10_000)])
-    assert len(everything(read(path))) == 20
+    assert len(train_and_val(load_file(path))) == 20
     for preparation in (None, Preparation(slots=True)):
-        pairs = everything(read(path, max_tokens=None, preparation=preparation))
-        assert max(len(pair.source.split()) for pair in pairs) == 10_000
+        corpus = load_file(path, max_tokens=None, preparation=preparation)
+        assert max(len(pair.source.split()) for pair in corpus.train + corpus.val) == 10_000
 
 
 TRAIN = json.dumps(ITEMS)
@@ -282,16 +293,16 @@ def archive(folder: Path, *, test_member: str = TEST_MEMBER) -> Path:
     return path
 
 
-def test_the_archive_gives_training_and_test(served: tuple[Path, str], tmp_path: Path):
+def test_archive_provides_training_and_test_examples(served: tuple[Path, str], tmp_path: Path):
     folder, address = served
     archive(folder)
     corpus = load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip", train_md5=MD5)
-    assert len(everything(corpus)) == 20
+    assert len(train_and_val(corpus)) == 20
     assert corpus.test == [Pair("do `77`", "f(77)")]
     assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".zip"]
 
 
-def test_a_test_file_of_ones_own_replaces_the_archives(served: tuple[Path, str], tmp_path: Path, write):
+def test_test_path_replaces_the_test_file_of_the_archive(served: tuple[Path, str], tmp_path: Path, write):
     folder, address = served
     archive(folder, test_member="elsewhere.json")
     settings = {"cache": str(tmp_path / "cache"), "url": f"{address}/conala.zip", "train_md5": MD5}
@@ -301,14 +312,14 @@ def test_a_test_file_of_ones_own_replaces_the_archives(served: tuple[Path, str],
         load(**settings)
 
 
-def test_an_archive_with_other_contents_is_refused(served: tuple[Path, str], tmp_path: Path):
+def test_archive_with_a_wrong_checksum_is_rejected(served: tuple[Path, str], tmp_path: Path):
     folder, address = served
     archive(folder)
-    with pytest.raises(UserError, match=f"md5 is {MD5}, not 3c339ac6a45566f70a2a74db1ef3cc3a: delete"):
+    with pytest.raises(UserError, match=f"MD5 is {MD5}, expected 3c339ac6a45566f70a2a74db1ef3cc3a. Delete"):
         load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip")
 
 
-def test_an_archive_cut_short_is_refused(served: tuple[Path, str], tmp_path: Path):
+def test_truncated_archive_is_rejected(served: tuple[Path, str], tmp_path: Path):
     folder, address = served
     whole = archive(folder)
     whole.write_bytes(whole.read_bytes()[:200])

@@ -25,7 +25,7 @@ def write(tmp_path: Path):
     return write
 
 
-def everything(corpus: Corpus) -> list[Pair]:
+def all_pairs(corpus: Corpus) -> list[Pair]:
     return sorted(corpus.train + corpus.val + corpus.test)
 
 
@@ -46,58 +46,58 @@ EXPECTED = [Pair(f"source {i}", f"Ziel {i}") for i in range(10)]
     ],
     ids=["plain", "ended", "crlf", "empty lines", "bom", "header", "bom, header, crlf", "third column"],
 )
-def test_every_form_of_the_table_gives_the_same_pairs(write, content: str):
+def test_line_endings_headers_and_extra_columns_do_not_matter(write, content: str):
     corpus = load(path=write(content))
-    assert everything(corpus) == EXPECTED
+    assert all_pairs(corpus) == EXPECTED
     assert (len(corpus.train), len(corpus.val), len(corpus.test)) == (8, 1, 1)
 
 
-def test_a_line_of_any_length_is_read_and_may_be_cut_later(write):
+def test_long_lines_are_read_and_truncated_when_encoded(write):
     long = " ".join(["word"] * 10_000)
     path = write("\n".join([f"{long}\t{long}", *ROWS]))
-    pairs = everything(load(path=path))
+    pairs = all_pairs(load(path=path))
     assert Pair(long, long) in pairs
     vocabularies = train_vocabularies(pairs, source=partial(whitespace, max_size=None))
     examples = encode(pairs, vocabularies, source_eos=True, max_source_length=50, max_target_length=40)
     assert (max(examples.source_lengths), max(examples.target_lengths)) == (50, 40)
 
 
-def test_a_header_is_recognised_by_numbers_alone_or_by_order(write):
+def test_numeric_headers_are_detected_and_others_need_the_setting(write):
     named = write("English\tGerman\n" + "\n".join(ROWS), "named.tsv")
-    assert Pair("English", "German") in everything(load(path=named))
-    assert everything(load(path=named, header=True)) == EXPECTED
+    assert Pair("English", "German") in all_pairs(load(path=named))
+    assert all_pairs(load(path=named, header=True)) == EXPECTED
     numbered = write("1\t2\n3\t4\n" + "\n".join(ROWS), "numbered.tsv")
-    assert everything(load(path=numbered)) == sorted([*EXPECTED, Pair("3", "4")])
-    assert len(everything(load(path=numbered, header=False))) == 12
+    assert all_pairs(load(path=numbered)) == sorted([*EXPECTED, Pair("3", "4")])
+    assert len(all_pairs(load(path=numbered, header=False))) == 12
 
 
-def test_columns_are_chosen(write):
+def test_column_settings(write):
     path = write("\n".join(f"{i}\tZiel {i}\tsource {i}" for i in range(10)))
-    assert everything(load(path=path, source_column=2, target_column=1)) == EXPECTED
+    assert all_pairs(load(path=path, source_column=2, target_column=1)) == EXPECTED
 
 
 def test_limit_reads_only_the_first_pairs(write):
     path = write("1\t2\n\n" + "\n".join(ROWS) + "\nbroken")
-    assert everything(load(path=path, limit=5)) == EXPECTED[:5]
+    assert all_pairs(load(path=path, limit=5)) == EXPECTED[:5]
 
 
-def test_quotation_marks_and_unusual_line_separators_are_text(write):
+def test_quotation_marks_and_unicode_line_separators_are_text(write):
     rows = ['"Hi\tHallo', 'He said "no"\tEr\u2028sagte „nein“', "a\tb"]
-    assert Pair('"Hi', "Hallo") in everything(load(path=write("\n".join(rows))))
-    assert Pair('He said "no"', "Er\u2028sagte „nein“") in everything(load(path=write("\n".join(rows))))
+    assert Pair('"Hi', "Hallo") in all_pairs(load(path=write("\n".join(rows))))
+    assert Pair('He said "no"', "Er\u2028sagte „nein“") in all_pairs(load(path=write("\n".join(rows))))
 
 
-def test_aligned_files_give_the_same_pairs_as_a_table(write):
+def test_aligned_files_equal_a_table(write):
     sources = write("\n".join(f"source {i}" for i in range(10)) + "\n\n", "text.en")
     targets = write("\r\n".join(f"Ziel {i}" for i in range(10)) + "\r\n\r\n", "text.de")
     corpus = load(source_path=sources, target_path=targets)
-    assert everything(corpus) == EXPECTED
+    assert all_pairs(corpus) == EXPECTED
     assert corpus == load(path=write("\n".join(ROWS)))
 
 
-def test_the_first_pair_of_aligned_files_is_never_a_header(write):
+def test_aligned_files_have_no_header(write):
     sources, targets = write("1\n2\n3\n", "a"), write("2\n3\n4\n", "b")
-    assert Pair("1", "2") in everything(load(source_path=sources, target_path=targets))
+    assert Pair("1", "2") in all_pairs(load(source_path=sources, target_path=targets))
 
 
 variants = st.sampled_from(
@@ -122,15 +122,15 @@ def test_no_source_leaks_into_another_split(tmp_path_factory, chosen: list[str],
     assert not train & val
     assert not train & test
     assert not val & test
-    assert len(everything(corpus)) == len(rows)
+    assert len(all_pairs(corpus)) == len(rows)
 
 
-def test_sources_of_nothing_but_symbols_are_told_apart(write):
+def test_sources_of_symbols_only_are_distinct(write):
     corpus = load(path=write("\n".join(f"{source}\t{i}" for i, source in enumerate("+-=?!😀😁😂"))))
     assert (len(corpus.train), len(corpus.val), len(corpus.test)) == (6, 1, 1)
 
 
-def test_the_seed_decides_the_splits(write):
+def test_splits_depend_only_on_the_seed(write):
     path = write("\n".join(ROWS))
     assert load(path=path, seed=1) == load(path=path, seed=1)
     assert any(load(path=path, seed=1).val != load(path=path, seed=seed).val for seed in range(2, 6))
@@ -140,19 +140,19 @@ def test_the_seed_decides_the_splits(write):
     ("content", "message"),
     [
         ("", "pairs.tsv: the file is empty"),
-        ("a\tb\n\nc\n", "pairs.tsv, line 3: 1 of the 2 columns"),
-        ("a\tb\r\n\r\nc\r\n", "pairs.tsv, line 3: 1 of the 2 columns"),
+        ("a\tb\n\nc\n", "pairs.tsv, line 3: 1 column, expected at least 2"),
+        ("a\tb\r\n\r\nc\r\n", "pairs.tsv, line 3: 1 column, expected at least 2"),
         ("a\tb\nc\t \n", "pairs.tsv, line 2: the target is empty"),
         ("a\tb\n\tc\n", "pairs.tsv, line 2: the source is empty"),
-        (b"a\tb\nc\0\td\n", "pairs.tsv, line 2: a NUL byte"),
-        (b"a\tb\nc\t\xe9\n", "pairs.tsv, line 2: not UTF-8"),
-        ("1\t2\n", "pairs.tsv: there is no pair in it"),
-        ("\ufeff", "pairs.tsv: there is no pair in it"),
+        (b"a\tb\nc\0\td\n", "pairs.tsv, line 2: NUL byte"),
+        (b"a\tb\nc\t\xe9\n", "pairs.tsv, line 2: not valid UTF-8"),
+        ("1\t2\n", "pairs.tsv: no sentence pairs"),
+        ("\ufeff", "pairs.tsv: no sentence pairs"),
         ("a\tb\n", "training split is empty"),
         ("a\tb\na\tc\na\td\n", "validation split is empty"),
     ],
 )
-def test_broken_tables_are_named(write, content: str | bytes, message: str):
+def test_errors_name_the_line_of_the_table(write, content: str | bytes, message: str):
     with pytest.raises(UserError, match=message):
         load(path=write(content))
 
@@ -160,21 +160,21 @@ def test_broken_tables_are_named(write, content: str | bytes, message: str):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "set data.path=FILE"),
+        ({}, "Set data.path=FILE"),
         ({"source_path": "a"}, "data.source_path=FILE and data.target_path=FILE"),
-        ({"path": "a", "target_path": "b"}, "set data.path=FILE"),
-        ({"path": "none.tsv"}, "none.tsv: there is no such file"),
+        ({"path": "a", "target_path": "b"}, "Set data.path=FILE"),
+        ({"path": "none.tsv"}, "data.path: none.tsv does not exist"),
         ({"path": "a", "source_column": -1}, "data.source_column=-1"),
         ({"path": "a", "source_column": 1}, "data.source_column=1 and data.target_column=1"),
         ({"path": "a", "limit": 0}, "data.limit=0"),
     ],
 )
-def test_settings_that_do_not_fit_are_named(settings: dict, message: str):
+def test_invalid_settings_are_rejected(settings: dict, message: str):
     with pytest.raises(UserError, match=message):
         load(**settings)
 
 
-def test_aligned_files_must_be_aligned(write):
+def test_aligned_files_need_equally_many_lines(write):
     three, two, holed = write("a\nb\nc\n", "3"), write("a\nb\n", "2"), write("a\n\nc\n", "hole")
     with pytest.raises(UserError, match=rf"{three} has 3 lines, but {two} has 2"):
         load(source_path=three, target_path=two)
@@ -187,31 +187,31 @@ FOUND = [(), ((0, 0), (1, 1)), ((10, 0), (0, 10))] + [((i, 2 * i),) for i in ran
 ALIGNED = [pair._replace(alignment=links) for pair, links in zip(EXPECTED, FOUND, strict=True)]
 
 
-def test_alignments_stand_beside_their_pairs(write):
+def test_alignments_belong_to_the_pair_of_their_line(write):
     links = write("\n".join(LINKS) + "\n", "links")
-    assert everything(load(path=write("\n".join(ROWS)), alignments_path=links)) == ALIGNED
+    assert all_pairs(load(path=write("\n".join(ROWS)), alignments_path=links)) == ALIGNED
     sources = write("\n".join(f"source {i}" for i in range(10)), "text.en")
     targets = write("\n".join(f"Ziel {i}" for i in range(10)), "text.de")
-    assert everything(load(source_path=sources, target_path=targets, alignments_path=links)) == ALIGNED
-    assert everything(load(path=write("\n".join(ROWS)), alignments_path=links, limit=5)) == ALIGNED[:5]
+    assert all_pairs(load(source_path=sources, target_path=targets, alignments_path=links)) == ALIGNED
+    assert all_pairs(load(path=write("\n".join(ROWS)), alignments_path=links, limit=5)) == ALIGNED[:5]
 
 
-def test_alignments_go_by_the_line_where_a_table_has_more_than_pairs(write):
+def test_alignments_count_header_and_empty_lines(write):
     table = write("1\t2\n\n" + "\n".join(ROWS))
     links = write("\r\n".join(["a header", "", *LINKS]), "links")
-    assert everything(load(path=table, alignments_path=links)) == ALIGNED
+    assert all_pairs(load(path=table, alignments_path=links)) == ALIGNED
 
 
 @pytest.mark.parametrize("link", ["0:1", "0-", "-1-0", "0-1-2", "0p1", "²-0", "0–1"])
-def test_what_is_no_link_is_named(write, link: str):
+def test_invalid_links_are_rejected(write, link: str):
     links = write("\n".join([*LINKS[:4], f"0-0 {link}", *LINKS[5:]]), "links")
-    with pytest.raises(UserError, match=f"links, line 5: '{link}' is no link: write"):
+    with pytest.raises(UserError, match=f"links, line 5: '{link}' is not a link"):
         load(path=write("\n".join(ROWS)), alignments_path=links)
 
 
-def test_alignments_that_do_not_fit_are_named(write):
+def test_alignment_file_errors(write):
     table = write("\n".join(ROWS))
-    with pytest.raises(UserError, match=r"pairs.tsv has 10 lines, but .*links has 9: line i"):
+    with pytest.raises(UserError, match=r"pairs.tsv has 10 lines, but .*links has 9"):
         load(path=table, alignments_path=write("\n".join(LINKS[:9]), "links"))
-    with pytest.raises(UserError, match="nowhere: there is no such file"):
+    with pytest.raises(UserError, match=r"data\.alignments_path: nowhere does not exist"):
         load(path=table, alignments_path="nowhere")

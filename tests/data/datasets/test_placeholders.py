@@ -2,18 +2,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.data.datasets.placeholders import name, put_back, quoted, take_out
+from attnlab.data.datasets.placeholders import (
+    Placeholders,
+    RestorePlaceholders,
+    quoted_texts,
+    replace_in_code,
+    replace_in_intent,
+)
 from attnlab.data.tokenization.python_code import cut, join, parse, same_tree
 
 
-def test_by_hand():
-    intent, slots = name("sort list `names` by key 'age' and `names` by \"two words\"")
+def restore(code: str, placeholders: Placeholders) -> str:
+    return RestorePlaceholders(placeholders)(code)
+
+
+def test_placeholders_of_an_example():
+    intent, placeholders = replace_in_intent("sort list `names` by key 'age' and `names` by \"two words\"")
     assert intent == "sort list var_0 by key str_0 and var_0 by str_1"
-    assert slots == (("var_0", "names"), ("str_0", "age"), ("str_1", "two words"))
+    assert placeholders == (("var_0", "names"), ("str_0", "age"), ("str_1", "two words"))
     code = "sorted(names, key=lambda x: x['age'] + \"two words\" + 'ages')"
-    taken = "sorted(var_0, key=lambda x: x['str_0'] + \"str_1\" + 'ages')"
-    assert take_out(code, slots) == taken
-    assert put_back(taken, slots) == code
+    replaced = "sorted(var_0, key=lambda x: x['str_0'] + \"str_1\" + 'ages')"
+    assert replace_in_code(code, placeholders) == replaced
+    assert restore(replaced, placeholders) == code
 
 
 @pytest.mark.parametrize(
@@ -29,12 +39,12 @@ def test_by_hand():
         ("never `closed and 'open", []),
     ],
 )
-def test_what_is_quoted(intent: str, texts: list[str]):
-    assert quoted(intent) == texts
+def test_quoted_texts(intent: str, texts: list[str]):
+    assert quoted_texts(intent) == texts
 
 
 @pytest.mark.parametrize(
-    ("quotes", "code", "taken"),
+    ("quotes", "code", "replaced"),
     [
         ("`a` `a.b`", "a.b(a, x.b, ab)", "var_1(var_0, x.b, ab)"),
         ("`[1, 2]` `42`", "zip([1,2], [42])", "zip(var_0, [var_1])"),
@@ -44,42 +54,42 @@ def test_what_is_quoted(intent: str, texts: list[str]):
         ("'x' 'y'", "x['x'], r'y', '''y'''", "str_0['str_0'], r'str_1', '''str_1'''"),
         ("`'a b'`", "f('a b')", "f(var_0)"),
         ("`x`", "print x, 'x'", "print var_0, 'var_0'"),  # Python 2
-        ("`x`", "x + var_0", "x + var_0"),  # a name of its own: left alone
+        ("`x`", "x + var_0", "x + var_0"),  # contains a placeholder name: unchanged
         ("nothing", "print ( 'x' )", "print('x')"),
     ],
 )
-def test_what_is_taken_out(quotes: str, code: str, taken: str):
-    _, slots = name(quotes)
-    assert take_out(code, slots) == taken
-    if taken != code:
-        assert cut(put_back(taken, slots)) == cut(code)
+def test_replace_in_code(quotes: str, code: str, replaced: str):
+    _, placeholders = replace_in_intent(quotes)
+    assert replace_in_code(code, placeholders) == replaced
+    if replaced != code:
+        assert cut(restore(replaced, placeholders)) == cut(code)
 
 
-def test_a_name_that_the_intent_uses_itself_is_not_given():
-    assert name("rename var_0 to `x` and `y`") == (
+def test_placeholder_names_in_the_intent_are_skipped():
+    assert replace_in_intent("rename var_0 to `x` and `y`") == (
         "rename var_0 to var_1 and var_2",
         (("var_1", "x"), ("var_2", "y")),
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "written"),
+    ("text", "literal"),
     [
         ("it's", '"it\'s"'),
         ('say "hi"', "'say \"hi\"'"),
         ("both ' and \"", "'both \\' and \"'"),
     ],
 )
-def test_a_text_does_not_end_the_string_it_comes_into(text: str, written: str):
-    assert put_back("f('str_0')", (("str_0", text),)) == f"f({written})"
+def test_restored_text_does_not_terminate_its_string(text: str, literal: str):
+    assert restore("f('str_0')", (("str_0", text),)) == f"f({literal})"
 
 
-def test_only_whole_names_that_were_given_are_put_back():
-    slots = (("var_1", "x"), ("str_0", "a b"))
-    assert put_back("var_1 + var_11 + my_var_1 + var_0 + ' str_0 '", slots) == (
+def test_only_complete_placeholder_names_are_restored():
+    placeholders = (("var_1", "x"), ("str_0", "a b"))
+    assert restore("var_1 + var_11 + my_var_1 + var_0 + ' str_0 '", placeholders) == (
         "x + var_11 + my_var_1 + var_0 + ' a b '"
     )
-    assert put_back("var_0", ()) == "var_0"
+    assert restore("var_0", ()) == "var_0"
 
 
 TEXTS = st.sampled_from(
@@ -108,12 +118,12 @@ CODE = st.sampled_from(
 
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(["`", "'", '"'])), max_size=5), CODE)
 @settings(max_examples=80)
-def test_what_was_taken_out_comes_back(spans: list[tuple[str, str]], code: str):
+def test_restoring_replaced_code_gives_the_original(spans: list[tuple[str, str]], code: str):
     intent = " and ".join(f"{mark}{text}{mark}" for text, mark in spans)
-    _, slots = name(intent)
-    taken = take_out(code, slots)
-    assert cut(put_back(taken, slots)) == cut(code)
-    assert (parse(taken) is None) == (parse(code) is None)
+    _, placeholders = replace_in_intent(intent)
+    replaced = replace_in_code(code, placeholders)
+    assert cut(restore(replaced, placeholders)) == cut(code)
+    assert (parse(replaced) is None) == (parse(code) is None)
     if parse(code):
-        assert same_tree(put_back(taken, slots), code)
-    assert join(cut(taken)) == taken
+        assert same_tree(restore(replaced, placeholders), code)
+    assert join(cut(replaced)) == replaced

@@ -20,17 +20,17 @@ def sources(pairs: list[Pair]) -> set[str]:
 
 
 def solve(task: str, source: str) -> str:
-    """The right answer, by other means than the generator's: one symbol after another."""
+    """Solve a task one symbol at a time, independently of the generator."""
     remaining = [int(symbol) for symbol in source.split()]
     answer = []
     while remaining:
-        place = {"copy": 0, "reverse": -1, "sort": remaining.index(min(remaining))}[task]
-        answer.append(remaining.pop(place))
+        position = {"copy": 0, "reverse": -1, "sort": remaining.index(min(remaining))}[task]
+        answer.append(remaining.pop(position))
     return " ".join(str(symbol) for symbol in answer)
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort"])
-def test_the_target_is_the_solved_source(task: str):
+def test_target_is_the_solution_of_the_source(task: str):
     corpus = small(task=task)
     assert [len(part) for part in (corpus.train, corpus.val, corpus.test)] == [300, 40, 50]
     for pair in corpus.train + corpus.val + corpus.test:
@@ -42,47 +42,45 @@ def test_the_target_is_the_solved_source(task: str):
     [
         ("copy", "5 3 5 4", [{0}, {1}, {2}, {3}]),
         ("reverse", "5 3 5 4", [{3}, {2}, {1}, {0}]),
-        ("sort", "5 3 5 4", [{1}, {3}, {0, 2}, {0, 2}]),  # 3 4 5 5: either 5 will do
+        ("sort", "5 3 5 4", [{1}, {3}, {0, 2}, {0, 2}]),  # 3 4 5 5: both 5 are linked
     ],
 )
-def test_alignments_by_hand(task: str, symbols: str, links: list[set[int]]):
+def test_alignments_of_an_example(task: str, symbols: str, links: list[set[int]]):
     shape = {f"{name}_lengths": [4, 4] for name in ("train", "val", "test")}
     pairs = small(task=task, symbols=3, train_size=1000, val_size=1, test_size=1, **shape).train
     (alignment,) = {pair.alignment for pair in pairs if pair.source == symbols}
-    found = [{source for source, target in alignment if target == place} for place in range(4)]
-    assert found == links
+    sources_of = [{source for source, target in alignment if target == position} for position in range(4)]
+    assert sources_of == links
 
 
 @given(seed=st.integers(0, 100), task=st.sampled_from(["copy", "reverse", "sort"]))
-def test_every_target_symbol_is_linked_to_itself_in_the_source(seed: int, task: str):
+def test_links_connect_equal_symbols(seed: int, task: str):
     for pair in small(task=task, symbols=9, train_size=20, val_size=2, test_size=2, seed=seed).train:
         source, target = pair.source.split(), pair.target.split()
         assert all(source[i] == target[j] for i, j in pair.alignment)
         assert {j for _, j in pair.alignment} == {i for i, _ in pair.alignment} == set(range(len(source)))
 
 
-def test_sorting_is_by_number_and_not_by_letter():
+def test_sorting_is_numeric():
     pairs = small(task="sort").train
     mixed = [p.target.split() for p in pairs if "9" in p.target.split() and "10" in p.target.split()]
     assert mixed
     assert all(target.index("9") < target.index("10") for target in mixed)
 
 
-def test_the_defaults_are_the_published_ones_and_quick():
+def test_default_sizes_and_speed():
     start = time.process_time()
     corpus = generate(task="reverse")
-    assert time.process_time() - start < 1.0  # a tenth of that on an ordinary machine
+    assert time.process_time() - start < 1.0  # 0.1 s is usual
     assert [len(part) for part in (corpus.train, corpus.val, corpus.test)] == [10_000, 1_000, 2_000]
-    assert corpus.scores == ()
+    assert corpus.metrics == ()
 
     lengths = Counter(len(pair.source.split()) for pair in corpus.train)
     assert set(lengths) == set(range(3, 13))
-    assert all(
-        850 < count < 1150 for count in lengths.values()
-    )  # 1,000 each, give or take 5 deviations of 30
+    assert all(850 < count < 1150 for count in lengths.values())  # mean 1,000, standard deviation 30
     symbols = Counter(symbol for pair in corpus.train for symbol in pair.source.split())
     assert set(symbols) == {str(number) for number in range(3, 50)}
-    assert all(1_380 < count < 1_820 for count in symbols.values())  # 75,000 / 47 = 1,596, deviation 40
+    assert all(1_380 < count < 1_820 for count in symbols.values())  # mean 75,000 / 47 = 1,596, deviation 40
 
 
 @given(
@@ -100,21 +98,23 @@ def test_splits_are_disjoint(seed: int, symbols: int, longest: int, task: str):
     assert not val & test
 
 
-def test_lengths_are_set_per_split():
+def test_lengths_of_each_split():
     corpus = small(train_lengths=[2, 4], val_lengths=[5, 5], test_lengths=[13, 24])
-    found = [{len(pair.source.split()) for pair in part} for part in (corpus.train, corpus.val, corpus.test)]
-    assert found[:2] == [{2, 3, 4}, {5}]
-    assert min(found[2]) >= 13
-    assert max(found[2]) <= 24
+    lengths = [
+        {len(pair.source.split()) for pair in part} for part in (corpus.train, corpus.val, corpus.test)
+    ]
+    assert lengths[:2] == [{2, 3, 4}, {5}]
+    assert min(lengths[2]) >= 13
+    assert max(lengths[2]) <= 24
 
 
-def test_the_seed_decides_everything():
+def test_corpus_depends_only_on_the_seed():
     assert small(seed=4) == small(seed=4)
     first, second = small(seed=4), small(seed=5)
     assert not sources(first.test) & sources(second.test)
 
 
-def test_a_split_stays_when_one_drawn_after_it_changes():
+def test_splits_do_not_depend_on_splits_drawn_later():
     default = small()
     longer = small(train_size=400, train_lengths=[3, 20])
     assert (longer.val, longer.test) == (default.val, default.test)
@@ -122,8 +122,8 @@ def test_a_split_stays_when_one_drawn_after_it_changes():
     assert wider.test == default.test
 
 
-def test_extrapolation_leaves_what_is_trained_on_as_it_was():
-    # nothing of length 13 and more is in the way of training and validation
+def test_longer_test_sequences_do_not_change_training_and_validation():
+    # Sequences of 13 and more symbols cannot collide with training and validation sequences
     default, extrapolating = small(symbols=47), small(symbols=47, test_lengths=[13, 24])
     assert extrapolating.train == default.train
     assert extrapolating.val == default.val
@@ -132,24 +132,24 @@ def test_extrapolation_leaves_what_is_trained_on_as_it_was():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "rotate"}, "data.task=rotate is unknown: choose one of copy, reverse, sort"),
+        ({"task": "rotate"}, "Unknown data.task 'rotate'. Choose from: copy, reverse, sort"),
         ({"symbols": 0}, "data.symbols=0"),
-        ({"test_lengths": [0, 3]}, r"data.test_lengths=\[0, 3\]: give"),
-        ({"val_lengths": [5, 4]}, r"data.val_lengths=\[5, 4\]: give"),
-        ({"train_lengths": [5]}, r"data.train_lengths=\[5\]: give"),
-        ({"train_lengths": 12}, "data.train_lengths=12: give"),
-        ({"train_lengths": [3, 4.5]}, r"data.train_lengths=\[3, 4.5\]: give"),
+        ({"test_lengths": [0, 3]}, r"data.test_lengths=\[0, 3\]: must be"),
+        ({"val_lengths": [5, 4]}, r"data.val_lengths=\[5, 4\]: must be"),
+        ({"train_lengths": [5]}, r"data.train_lengths=\[5\]: must be"),
+        ({"train_lengths": 12}, "data.train_lengths=12: must be"),
+        ({"train_lengths": [3, 4.5]}, r"data.train_lengths=\[3, 4.5\]: must be"),
         ({"test_size": -1}, "data.test_size=-1"),
         ({"train_size": 0}, "training split is empty"),
         ({"val_size": 0}, "validation split is empty"),
-        ({"symbols": 1}, r"data.val_lengths=\[3, 12\].* hold 1 of the 1 sequences of length 3"),
-        ({"symbols": 2, "test_size": 5_000}, r"hold 8 of the 8 sequences of length 3"),
+        ({"symbols": 1}, r"data.val_lengths=\[3, 12\]: .* contain 1 of the 1 sequences of length 3"),
+        ({"symbols": 2, "test_size": 5_000}, r"contain 8 of the 8 sequences of length 3"),
     ],
 )
-def test_impossible_demands_are_refused_at_once(options: dict, message: str):
+def test_invalid_settings_are_rejected(options: dict, message: str):
     with pytest.raises(UserError, match=message):
         small(**options)
 
 
-def test_the_test_may_be_empty():
+def test_test_split_may_be_empty():
     assert small(test_size=0).test == []

@@ -1,7 +1,7 @@
-"""CoNaLa: English intents and the Python snippets that fulfil them (Yin et al. 2018).
+"""CoNaLa: English intents and the Python snippets that implement them (Yin et al. 2018, arXiv 1805.08949).
 
-The annotated corpus comes from Stack Overflow, CC BY-SA 4.0: 2,379 training and 500 test examples in an
-archive that also holds mined pairs, which are not read here.
+The annotated corpus was collected from Stack Overflow (CC BY-SA 4.0): 2,379 training and 500 test examples.
+The archive also contains automatically mined pairs, which are not used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.datasets import placeholders
-from attnlab.data.datasets.near_duplicates import Tokens, group
-from attnlab.data.download import fetch
+from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
+from attnlab.data.download import download
 from attnlab.data.files import decode, read_text
 from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
@@ -29,58 +29,67 @@ TEST_MEMBER = "conala-corpus/conala-test.json"
 TRAIN_MD5 = "3c339ac6a45566f70a2a74db1ef3cc3a"
 
 FIELDS = ("intent", "rewritten_intent", "snippet", "question_id")
-SCORES = ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
+METRICS = ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
+"""Metrics computed for prepared pairs, in addition to the default metrics."""
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half a character: JSON can write one, UTF-8 and tokenizers cannot hold one."""
+"""A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 
 
 QUOTES = str.maketrans("‘’“”", "''\"\"")
-BLANKS_OR_WORD = re.compile(rf"{placeholders.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
+WHITE_SPACE_OR_WORD = re.compile(rf"{placeholders.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
 
 
 def normalise(intent: str) -> str:
-    """An intent as most are written, for the same question asked in two ways should read the same.
+    """Return the intent in a uniform spelling, so that one question in two spellings reads the same.
 
-    Typographic quotation marks become plain ones, runs of blanks one blank, and a full stop, a question mark
-    or the like at the end goes. A word with a capital at its beginning alone is lower-cased, "Sort" and "I"
-    but not "DataFrame" or "CSV", which may be names. What stands in quotes is kept to the letter.
+    Typographic quotation marks become ASCII, a run of white space becomes one space, and punctuation at the
+    end is removed. Words with only an initial capital are lower-cased: "Sort" and "I", but not "DataFrame"
+    or "CSV", which may be names. Quoted texts are not changed.
     """
 
-    def written(match: re.Match[str]) -> str:
+    def normalised(match: re.Match[str]) -> str:
         if match["word"]:
             return match["word"].lower()
         return " " if match[0].isspace() else match[0]
 
-    plain = BLANKS_OR_WORD.sub(written, intent.translate(QUOTES).strip())
+    plain = WHITE_SPACE_OR_WORD.sub(normalised, intent.translate(QUOTES).strip())
     return plain.rstrip(" .?!:;,") or plain
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """From an intent and its snippet to the pair that a network reads.
+    """Conversion of an intent and its snippet to the pair that the network reads.
 
     Args:
-        normalise: bring intents to one way of writing.
-        slots: name what the intent quotes, in both texts; the pair knows how to put it back.
+        normalise: normalise the spelling of intents.
+        slots: replace what the intent quotes by placeholders, in both texts; the pair's post-processing
+            restores them.
     """
 
     normalise: bool = True
     slots: bool = False
 
     def __call__(self, intent: str, snippet: str = "") -> Pair:
-        """The pair; outputs for it are scored against the raw snippet."""
+        """Return the pair, whose reference is the raw snippet."""
         source = normalise(intent) if self.normalise else intent
-        quoted = tuple(placeholders.quoted(source))
+        pair = Pair(
+            source,
+            snippet,
+            reference=snippet,
+            annotations={"quoted": placeholders.quoted_texts(source)},
+        )
         if not self.slots:
-            return Pair(source, snippet, reference=snippet, quoted=quoted)
-        source, named = placeholders.name(source)
-        return Pair(
-            source, placeholders.take_out(snippet, named), reference=snippet, slots=named, quoted=quoted
+            return pair
+        source, replaced = placeholders.replace_in_intent(source)
+        return pair._replace(
+            source=source,
+            target=placeholders.replace_in_code(snippet, replaced),
+            postprocess=placeholders.RestorePlaceholders(replaced),
         )
 
 
 class Example(NamedTuple):
-    """One object of a CoNaLa file."""
+    """One example of a CoNaLa file."""
 
     intent: str
     rewritten_intent: str | None
@@ -88,8 +97,8 @@ class Example(NamedTuple):
     question_id: int | str
 
     @property
-    def asked(self) -> str:
-        """The rewritten intent, or the intent where nobody rewrote it."""
+    def question(self) -> str:
+        """The rewritten intent, or the original intent if there is none."""
         return self.rewritten_intent or self.intent
 
 
@@ -109,42 +118,47 @@ def load(
     preparation: Preparation | None = None,
     seed: int = 0,
 ) -> Corpus:
-    """Read the annotated corpus, and hold a validation split out of its training file.
+    """Load the annotated corpus and split a validation set off its training file.
 
-    `path` is a training file of one's own and `test_path` a test file; without `test_path` there is then no
-    test split. Without `path` the official archive is downloaded into `cache`, and its test file is the
-    test. `known_hash` checks the whole archive; where it is None pooch prints the hash that came. What is
-    trained on is checked in any case, by `train_md5` (None for another edition of the corpus).
+    Args:
+        path: training file (JSON). None: the official archive is downloaded to `cache`, and its test file is
+            the test split.
+        test_path: test file (JSON). It replaces the test file of the archive; without it a corpus from
+            `path` has no test split. The whole file is used, so that scores are comparable with published
+            ones.
+        cache: folder of downloaded files.
+        url: address of the archive.
+        known_hash: hash of the archive, as for `download`.
+        train_md5: MD5 of the training file in the archive; None to accept another edition.
+        val_fraction: share of the training file in the validation split.
+        group_by_question: keep all examples of one Stack Overflow question in one split.
+        near_duplicates: keep two examples in one split if the Jaccard index of their intents' words
+            (original or rewritten, with placeholders) or of their snippets' tokens is at least this, and
+            transitively all examples connected by such pairs. None to ignore near-duplicates.
+        keep_unrewritten: use the original intent of training examples without a rewritten one, instead of
+            dropping them (79 of the 2,379).
+        max_tokens: maximum number of white-space separated tokens of a training intent or snippet; longer
+            examples are dropped (none of the official training file with the default). None for no limit.
+        preparation: conversion to pairs; None for intents and snippets as they are.
+        seed: seed of the split.
 
-    Of the training file, examples without a rewritten intent are dropped, unless `keep_unrewritten` falls
-    back on the intent; so are those with more than `max_tokens` tokens on either side, counted between runs
-    of white space. Of the 2,379 examples 2,300 remain: 79 have no rewritten intent, and none is too long
-    (the longest intent has 32 tokens, the longest snippet 29; only splitting at every single blank would
-    make 64 of an indented one). The test file is read whole, so that scores compare with published ones.
-
-    All examples of one question land in one split, unless `group_by_question` is false. With
-    `near_duplicates`, so do two examples that share at least this part of the words of their intents (as
-    asked or as rewritten, with slots for what they quote) or of the pieces of their snippets, by Jaccard's
-    index, and whatever a chain of such pairs joins. Snippets keep their white space; 84 of the training file
-    hold line breaks.
-
-    Without a `preparation` a pair is the intent and the snippet as they stand.
-
-    Raises `UserError` for files that cannot be had, read or understood.
+    Raises:
+        UserError: if a file cannot be downloaded, read or parsed, a setting is out of range, or no example
+        is left.
     """
     if max_tokens is not None and max_tokens < 1:
-        raise UserError(f"data.max_tokens={max_tokens}: allow at least 1 token, or null for any number")
+        raise UserError(f"data.max_tokens={max_tokens} must be at least 1, or null for no limit")
     if near_duplicates is not None and not 0 < near_duplicates <= 1:
-        raise UserError(f"data.near_duplicates={near_duplicates}: a share above 0 and at most 1, or null")
+        raise UserError(f"data.near_duplicates={near_duplicates} must be above 0 and at most 1, or null")
     tests: list[Example] = []
     if path is None:
-        archive = fetch(url, known_hash=known_hash, cache=cache)
+        archive = download(url, known_hash=known_hash, cache=cache)
         examples = _read_member(archive, TRAIN_MEMBER, md5=train_md5)
         tests = _read_member(archive, TEST_MEMBER) if test_path is None else []
     else:
-        examples = _parse(read_text(path), name=path)
+        examples = _parse(read_text(path, setting="data.path"), name=path)
     if test_path is not None:
-        tests = _parse(read_text(test_path), name=test_path)
+        tests = _parse(read_text(test_path, setting="data.test_path"), name=test_path)
 
     kept = [
         example
@@ -153,12 +167,12 @@ def load(
     ]
     if not kept:
         raise UserError(
-            f"{path or url}: none of its {len(examples)} examples is left to train on: give another file, or "
-            "set data.keep_unrewritten=true or data.max_tokens=null"
+            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true or "
+            "data.max_tokens=null, or use another file"
         )
     prepare = preparation or Pair
     train, val, _ = split(
-        [prepare(example.asked, example.snippet) for example in kept],
+        [prepare(example.question, example.snippet) for example in kept],
         val_fraction=val_fraction,
         seed=seed,
         groups=_groups(kept, by_question=group_by_question, threshold=near_duplicates),
@@ -166,81 +180,83 @@ def load(
     return Corpus(
         train=train,
         val=val,
-        test=[prepare(example.asked, example.snippet) for example in tests],
-        scores=("conala_bleu", "parses") if preparation is None else SCORES,
+        test=[prepare(example.question, example.snippet) for example in tests],
+        metrics=("conala_bleu", "parses") if preparation is None else METRICS,
     )
 
 
 def _groups(examples: list[Example], *, by_question: bool, threshold: float | None) -> list[Hashable] | None:
-    """What must not be torn apart by a split; None for nothing."""
+    """Return the group of each example, which a split must keep together; None for no groups."""
     keys: list[Hashable] = [
-        example.question_id if by_question else place for place, example in enumerate(examples)
+        example.question_id if by_question else index for index, example in enumerate(examples)
     ]
     if threshold is None:
         return keys if by_question else None
     views = [
-        [_words(placeholders.name(normalise(example.intent))[0]) for example in examples],
-        [_words(placeholders.name(normalise(example.asked))[0]) for example in examples],
+        [_intent_words(example.intent) for example in examples],
+        [_intent_words(example.question) for example in examples],
         [frozenset(cut(example.snippet)) for example in examples],
     ]
-    return list(group(keys, views, threshold=threshold))
+    return list(group_near_duplicates(keys, views, threshold=threshold))
 
 
-def _words(text: str) -> Tokens:
+def _intent_words(intent: str) -> Tokens:
+    """Return the lower-cased words of an intent with placeholders."""
+    text, _ = placeholders.replace_in_intent(normalise(intent))
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[Example]:
-    """The examples of one file in the archive, which is never unpacked: nothing is left half-written."""
+    """Parse one file of the archive without unpacking it to disk."""
     name = f"{archive} ({member})"
-    mend = "delete the archive to download it again, or set data.path=FILE"
+    fix = "Delete the archive to download it again, or set data.path=FILE"
     try:
         with zipfile.ZipFile(archive) as opened:
             content = opened.read(member)
     except (zipfile.BadZipFile, KeyError, OSError) as error:
-        raise UserError(f"{name}: cannot be read from the archive ({error}): {mend}") from error
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if md5 is not None and found != md5:
-        raise UserError(f"{name}: its md5 is {found}, not {md5}: {mend}")
+        raise UserError(f"{name}: cannot be read from the archive ({error}). {fix}") from error
+    actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 is not None and actual != md5:
+        raise UserError(f"{name}: the MD5 is {actual}, expected {md5}. {fix}")
     return _parse(decode(content, name=name), name=name)
 
 
 def _parse(text: str, *, name: str) -> list[Example]:
-    """The examples of a CoNaLa file's text; `name` is what errors call the file."""
+    """Parse the text of a CoNaLa file; `name` is the file name in error messages."""
     try:
         items = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{name}, line {error.lineno}: not valid JSON ({error.msg}): it may be cut short; fetch it again"
+            f"{name}, line {error.lineno}: invalid JSON ({error.msg}). The file may be incomplete"
         ) from error
     if not isinstance(items, list):
-        raise UserError(f"{name}: not a JSON list: give a list of objects with {', '.join(FIELDS)}")
-    return [_example(item, place=f"{name}, item {number}") for number, item in enumerate(items, start=1)]
+        raise UserError(f"{name}: expected a JSON list of objects with the fields {', '.join(FIELDS)}")
+    return [_example(item, location=f"{name}, item {number}") for number, item in enumerate(items, start=1)]
 
 
-def _example(item: object, *, place: str) -> Example:
-    """One object, checked."""
+def _example(item: object, *, location: str) -> Example:
+    """Convert one JSON object to an example, or raise `UserError` if a field is missing or invalid."""
     if not isinstance(item, dict):
-        raise UserError(f"{place}: not an object: give it {', '.join(FIELDS)}")
+        raise UserError(f"{location}: expected an object with the fields {', '.join(FIELDS)}")
     if missing := [field for field in FIELDS if field not in item]:
-        raise UserError(f"{place}: lacks {', '.join(missing)}: add what is missing, or remove the item")
+        raise UserError(f"{location}: missing fields: {', '.join(missing)}. Add them or remove the item")
     example = Example(*(item[field] for field in FIELDS))
     for field, text in zip(FIELDS[:3], example[:3], strict=True):
         absent = field == "rewritten_intent" and text in (None, "")
         if not absent and not _is_text(text):
-            raise UserError(f"{place}: {field} is not a text: mend or remove the item")
+            raise UserError(f"{location}: {field} must be non-empty text. Correct or remove the item")
     if not isinstance(example.question_id, int | str):
-        raise UserError(f"{place}: question_id is neither a number nor a text: mend or remove the item")
+        raise UserError(f"{location}: question_id must be a number or text. Correct or remove the item")
     return example
 
 
 def _is_text(value: object) -> bool:
-    """Whether a tokenizer can read it and find a token in it."""
+    """Return whether a value is text that a tokenizer can encode to at least one token."""
     return isinstance(value, str) and bool(value.strip()) and not SURROGATE.search(value)
 
 
 def _fits(example: Example, max_tokens: int | None) -> bool:
-    """Whether neither side has more tokens, counted between runs of white space."""
+    """Return whether both texts have at most `max_tokens` white-space separated tokens."""
     return max_tokens is None or all(
-        len(text.split()) <= max_tokens for text in (example.asked, example.snippet)
+        len(text.split()) <= max_tokens for text in (example.question, example.snippet)
     )

@@ -1,4 +1,4 @@
-"""Which examples are near-duplicates of each other, so that none is tested on what it was trained on."""
+"""Grouping of near-duplicate examples, so that no test example is almost equal to a training example."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from math import ceil
 Tokens = frozenset[str]
 
 
-def group(keys: Sequence[Hashable], views: Sequence[Sequence[Tokens]], *, threshold: float) -> list[int]:
-    """The group of each example: examples land in one if a chain of likenesses joins them.
+def group_near_duplicates(
+    keys: Sequence[Hashable], views: Sequence[Sequence[Tokens]], *, threshold: float
+) -> list[int]:
+    """Return the group of each example: the connected components of the similarity graph.
 
-    Two are alike if their keys are equal, or if they share at least `threshold` (above 0, at most 1) of their
-    tokens in one of the views: |A ∩ B| ≥ threshold · |A ∪ B|, Jaccard's index. An empty set is like none.
+    Two examples are similar if their keys are equal, or if the Jaccard index |A ∩ B| / |A ∪ B| of their
+    token sets is at least `threshold` in one of the views. An empty set is similar to none.
+
+    Args:
+        keys: a key for each of N examples.
+        views: for each view, the token set of each example.
+        threshold: minimum Jaccard index, above 0 and at most 1.
+
+    Returns:
+        A group number for each of the N examples.
     """
     parents = list(range(len(keys)))
 
-    def find(i: int) -> int:
+    def root(i: int) -> int:
         while parents[i] != i:
             parents[i] = parents[parents[i]]
             i = parents[i]
@@ -25,27 +35,27 @@ def group(keys: Sequence[Hashable], views: Sequence[Sequence[Tokens]], *, thresh
 
     first: dict[Hashable, int] = {}
     for i, key in enumerate(keys):
-        parents[find(i)] = find(first.setdefault(key, i))
+        parents[root(i)] = root(first.setdefault(key, i))
     for sets in views:
-        for i, j in near(sets, threshold=threshold):
-            parents[find(i)] = find(j)
-    return [find(i) for i in range(len(keys))]
+        for i, j in similar_pairs(sets, threshold=threshold):
+            parents[root(i)] = root(j)
+    return [root(i) for i in range(len(keys))]
 
 
-def near(sets: Sequence[Tokens], *, threshold: float) -> Iterator[tuple[int, int]]:
-    """All pairs of sets with a Jaccard index of at least `threshold`.
+def similar_pairs(sets: Sequence[Tokens], *, threshold: float) -> Iterator[tuple[int, int]]:
+    """Yield the indices of all pairs of sets with a Jaccard index of at least `threshold`.
 
-    Exact. A set of n tokens that is like another has ≥ ⌈threshold · n⌉ of its tokens in it, so that the two
-    share one of the n - ⌈threshold · n⌉ + 1 tokens of each that are the rarest of all: only sets with one of
-    those in common are compared (Chaudhuri et al. 2006, prefix filtering).
+    The result is exact. By prefix filtering (Chaudhuri et al. 2006) only sets that share one of their
+    n - ⌈threshold · n⌉ + 1 rarest tokens are compared: a set of n tokens shares at least ⌈threshold · n⌉ of
+    them with every similar set.
     """
     counts = Counter(token for tokens in sets for token in tokens)
-    holders: defaultdict[str, list[int]] = defaultdict(list)
+    sets_with: defaultdict[str, list[int]] = defaultdict(list)
     for i, tokens in enumerate(sets):
         rarest = sorted(tokens, key=lambda token: (counts[token], token))
         rarest = rarest[: len(tokens) - ceil(threshold * len(tokens)) + 1]
-        for j in {j for token in rarest for j in holders[token]}:
+        for j in {j for token in rarest for j in sets_with[token]}:
             if len(tokens & sets[j]) >= threshold * len(tokens | sets[j]):
                 yield i, j
         for token in rarest:
-            holders[token].append(i)
+            sets_with[token].append(i)

@@ -1,10 +1,10 @@
-"""Parallel text: a tab-separated table, or two aligned plain files; with gold alignments, if there are."""
+"""Parallel text from a tab-separated file or two aligned files, optionally with gold alignments."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from attnlab.data.corpus import Alignment, Corpus, Pair, split
@@ -28,40 +28,46 @@ def load(
     test_fraction: float = 0.1,
     seed: int = 0,
 ) -> Corpus:
-    """Read sentence pairs and split them at random, keeping pairs of one source together.
+    """Load sentence pairs and split them at random into training, validation and test.
 
-    Either `path` is a table, a pair a line and a tab between columns, as Tatoeba and Anki export it; columns
-    count from 0 and may be more than two; quotation marks are text. Or line i of `target_path` translates
-    line i of `source_path`.
+    Give either `path`, or both `source_path` and `target_path`. Empty lines are skipped. Pairs whose sources
+    differ only in case, punctuation, symbols and white space stay in one split. (A tokenizer that drops more,
+    such as digits, can still make sources of different splits equal.)
 
-    `alignments_path` has gold alignments in the Pharaoh format, as word aligners write them: line i holds the
-    links of line i of the other files, such as `0-0 1-2` for the first source token with the first target
-    token and the second with the third; a line without links is empty. Tokens count as the aligner saw them,
-    so it takes a tokenizer that cuts where it did: `whitespace`, or `words` where it drops no word whole.
+    Args:
+        path: tab-separated file with one pair per line, as exported by Tatoeba and Anki; quotation marks are
+            text.
+        source_path: file with one source sentence per line.
+        target_path: file whose line i is the translation of line i of `source_path`.
+        alignments_path: file whose line i has the gold alignment of line i in Pharaoh format, such as
+            `0-0 1-2`: source token 0 with target token 0, 1 with 2. The tokenizer must produce the aligner's
+            tokens: `whitespace`, or `words` if it drops no token.
+        header: whether the first row of the table is a header; None if it is one only when both cells are
+            numbers, such as `1<TAB>2`.
+        source_column: column of the source sentence, from 0.
+        target_column: column of the target sentence, from 0.
+        limit: number of pairs to read; None for all.
+        val_fraction: share of the pairs in the validation split.
+        test_fraction: share of the pairs in the test split.
+        seed: seed of the split.
 
-    `header` tells whether a table's first row is a header; None takes a row of column numbers, such as
-    `1<TAB>2`, for one. Empty lines are skipped. `limit` reads only the first so many pairs.
-
-    Two sources are one where only case, punctuation, symbols and the amount of white space tell them apart;
-    all their pairs land in the same split. A tokenizer that drops more, such as digits, can still make two
-    sources equal.
-
-    Raises `UserError` where files or settings are missing, do not fit together, or are broken.
+    Raises:
+        UserError: if a setting is missing or invalid, or a file cannot be read or parsed.
     """
     if limit is not None and limit < 1:
-        raise UserError(f"data.limit={limit}: ask for at least 1 pair, or null for all")
+        raise UserError(f"data.limit={limit} must be at least 1, or null for all pairs")
     if path and not (source_path or target_path):
-        found = _table(path, alignments_path, header, source_column, target_column)
+        read_pairs = _read_table(path, alignments_path, header, source_column, target_column)
     elif source_path and target_path and not path:
-        found = _aligned(source_path, target_path, alignments_path)
+        read_pairs = _read_aligned(source_path, target_path, alignments_path)
     else:
         raise UserError(
-            "no text to read: set data.path=FILE to a tab-separated file, or else both "
+            "data: no text is given. Set data.path=FILE to a tab-separated file, or "
             "data.source_path=FILE and data.target_path=FILE to two aligned files"
         )
-    pairs = list(islice(found, limit))
+    pairs = list(islice(read_pairs, limit))
     if not pairs:
-        raise UserError(f"{path or source_path}: there is no pair in it: give a file with sentence pairs")
+        raise UserError(f"{path or source_path}: no sentence pairs. Provide a file with at least 2 pairs")
     train, val, test = split(
         pairs,
         val_fraction=val_fraction,
@@ -72,84 +78,90 @@ def load(
     return Corpus(train=train, val=val, test=test)
 
 
-def _table(
+def _read_table(
     path: str, alignments_path: str | None, header: bool | None, source_column: int, target_column: int
 ) -> Iterator[Pair]:
-    """The pairs of a tab-separated file."""
+    """Yield the pairs of a tab-separated file."""
     if source_column < 0 or target_column < 0 or source_column == target_column:
         raise UserError(
-            f"data.source_column={source_column} and data.target_column={target_column}: give two different "
-            "columns, counted from 0"
+            f"data.source_column={source_column} and data.target_column={target_column} must be two "
+            "different column numbers, counted from 0"
         )
-    needed = max(source_column, target_column) + 1
-    lines = _side_by_side(path, alignments_path)
+    columns = max(source_column, target_column) + 1
+    lines = _read_lines({"data.path": path, "data.alignments_path": alignments_path})
     filled = ((i, line, links) for i, (line, links) in enumerate(lines, start=1) if line.strip())
     for row, (number, line, links) in enumerate(filled):
         cells = line.split("\t")
-        if len(cells) < needed:
+        if len(cells) < columns:
+            count = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
             raise UserError(
-                f"{path}, line {number}: {len(cells)} of the {needed} columns needed: put tabs between "
-                "columns, or set data.source_column and data.target_column"
+                f"{path}, line {number}: {count}, expected at least {columns}. Separate columns by tabs, or "
+                "set data.source_column and data.target_column"
             )
         source, target = cells[source_column], cells[target_column]
         is_header = source.strip().isdigit() and target.strip().isdigit() if header is None else header
         if row > 0 or not is_header:
-            alignment = _alignment(links, alignments_path, number)
-            yield _check(Pair(source, target, alignment), f"{path}, line {number}")
+            alignment = _parse_alignment(links, alignments_path, number)
+            yield _check_text(Pair(source, target, alignment), f"{path}, line {number}")
 
 
-def _aligned(source_path: str, target_path: str, alignments_path: str | None) -> Iterator[Pair]:
-    """The pairs of two files with as many lines."""
-    lines = _side_by_side(source_path, target_path, alignments_path)
+def _read_aligned(source_path: str, target_path: str, alignments_path: str | None) -> Iterator[Pair]:
+    """Yield the pairs of two files with equally many lines."""
+    files = {"data.source_path": source_path, "data.target_path": target_path}
+    lines = _read_lines({**files, "data.alignments_path": alignments_path})
     for number, (source, target, links) in enumerate(lines, start=1):
         if source.strip() or target.strip():
-            alignment = _alignment(links, alignments_path, number)
-            place = f"{source_path} and {target_path}, line {number}"
-            yield _check(Pair(source, target, alignment), place)
+            alignment = _parse_alignment(links, alignments_path, number)
+            location = f"{source_path} and {target_path}, line {number}"
+            yield _check_text(Pair(source, target, alignment), location)
 
 
-def _side_by_side(first: str, *others: str | None) -> Iterator[tuple[str, ...]]:
-    """Line i of each file, for every i; a file that is None has empty lines."""
-    lines = split_lines(read_text(first))
-    columns = [lines]
-    for path in others:
-        columns.append([""] * len(lines) if path is None else split_lines(read_text(path)))
-        if len(columns[-1]) != len(lines):
+def _read_lines(paths: Mapping[str, str | None]) -> Iterator[tuple[str, ...]]:
+    """Yield line i of each file for every i; a file that is None has empty lines.
+
+    `paths` maps settings to files. The first file must be given.
+    """
+    columns: list[list[str]] = []
+    first, *_ = paths.values()
+    for setting, path in paths.items():
+        lines = [""] * len(columns[0]) if path is None else split_lines(read_text(path, setting=setting))
+        columns.append(lines)
+        if len(lines) != len(columns[0]):
             raise UserError(
-                f"{first} has {len(lines)} lines, but {path} has {len(columns[-1])}: line i of one must "
-                "belong to line i of the other"
+                f"{first} has {len(columns[0])} lines, but {path} has {len(lines)}. The files must have the "
+                "same number of lines"
             )
     return zip(*columns, strict=True)
 
 
-def _alignment(links: str, path: str | None, number: int) -> Alignment | None:
-    """The links of a line in the Pharaoh format; None where there is no such file."""
+def _parse_alignment(links: str, path: str | None, number: int) -> Alignment | None:
+    """Parse a line in Pharaoh format; None if there is no alignment file."""
     if path is None:
         return None
-    found = []
+    alignment = []
     for link in links.split():
         match = LINK.fullmatch(link)
         if match is None:
             raise UserError(
-                f"{path}, line {number}: {link!r} is no link: write two places, counted from 0, as "
-                "SOURCE-TARGET, such as 0-0 1-2"
+                f"{path}, line {number}: {link!r} is not a link. Write SOURCE-TARGET with token numbers from "
+                "0, such as 0-0 1-2"
             )
-        found.append((int(match[1]), int(match[2])))
-    return tuple(found)
+        alignment.append((int(match[1]), int(match[2])))
+    return tuple(alignment)
 
 
-def _check(pair: Pair, place: str) -> Pair:
-    """Demand text on both sides."""
+def _check_text(pair: Pair, location: str) -> Pair:
+    """Return the pair, or raise `UserError` if one of its sides is empty."""
     for name, text in (("source", pair.source), ("target", pair.target)):
         if not text.strip():
-            raise UserError(f"{place}: the {name} is empty: fill it in, or remove the line")
+            raise UserError(f"{location}: the {name} is empty. Add the text or remove the line")
     return pair
 
 
 def _source_keys(sources: list[str]) -> list[str]:
-    """What is left of each source without case, punctuation, symbols and more than one blank at a time.
+    """Return each source without case, punctuation and symbols and with single spaces.
 
-    A source of nothing but punctuation or symbols, an emoji for one, is its own key.
+    A source that consists of punctuation and symbols only, such as an emoji, is its own key.
     """
     folded = [source.casefold() for source in sources]
     dropped = {

@@ -1,12 +1,13 @@
-"""Slots: what an intent quotes is named in the intent and in the code, and put back after decoding.
+"""Placeholders for the names and strings that an intent quotes.
 
     sort list `names` by key 'age'      sorted(names, key=lambda x: x['age'])
     sort list var_0 by key str_0        sorted(var_0, key=lambda x: x['str_0'])
 
-A network then need not spell names and strings that it has never seen (Yin & Neubig 2018, arXiv 1810.02720).
-What stands between backticks is `var_0`, `var_1`, …, between quotation marks `str_0`, …; equal texts share a
-slot. In the code every equal run of tokens is replaced, names, numbers and whole expressions among them, and
-every string that reads so between its quotation marks, which stay.
+With placeholders a model does not have to produce names and strings that never occur in the training data
+(Yin & Neubig 2018, arXiv 1810.02720); they are restored after decoding. Texts between backticks become
+`var_0`, `var_1`, …, texts between quotation marks `str_0`, …; equal texts share a placeholder. In code, each
+occurrence of the text as a sequence of tokens is replaced (names, numbers, whole expressions), and each
+string whose content is the text, which keeps its quotation marks.
 """
 
 from __future__ import annotations
@@ -14,30 +15,35 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 from attnlab.data.tokenization.python_code import OPENING, cut, join, parse, units
 
 Placeholders = tuple[tuple[str, str], ...]
-"""Names and the texts they stand for."""
+"""Pairs (placeholder, text that it stands for)."""
 
 SPAN = re.compile(
     r"`(?P<code>[^`]+)`"
-    r"|(?<![\w`'\"])''(?=\S)(?P<doubled>[^']+)(?<=\S)''(?!\w)"  # ''text'', as some write it
-    r"|(?<![\w`])[ub]?(?P<quote>['\"])(?P<text>.+?)(?P=quote)(?!\w)",  # but not the 's of keys' or today's
+    r"|(?<![\w`'\"])''(?=\S)(?P<doubled>[^']+)(?<=\S)''(?!\w)"  # ''text'' occurs in CoNaLa as well
+    r"|(?<![\w`])[ub]?(?P<quote>['\"])(?P<text>.+?)(?P=quote)(?!\w)",  # not as in keys' or today's
     re.DOTALL | re.IGNORECASE,
 )
+"""A quoted span of an intent."""
 
 
-def quoted(intent: str) -> list[str]:
-    """The texts that an intent quotes, each once, in their order."""
+def quoted_texts(intent: str) -> list[str]:
+    """Return the distinct texts that an intent quotes, in order of appearance."""
     return list(dict.fromkeys(text for _, text in _spans(intent)))
 
 
-def name(intent: str) -> tuple[str, Placeholders]:
-    """The intent with names in place of what it quotes, and what they stand for.
+def replace_in_intent(intent: str) -> tuple[str, Placeholders]:
+    """Replace the texts that an intent quotes by placeholders.
 
-    Python's keywords stay, and a name that the intent uses itself is not given.
+    Python keywords are not replaced, and a placeholder that already occurs in the intent is not used.
+
+    Returns:
+        The intent with placeholders, and the placeholders.
     """
     names: dict[str, str] = {}
     counts = {"var": 0, "str": 0}
@@ -50,80 +56,88 @@ def name(intent: str) -> tuple[str, Placeholders]:
         names[text] = f"{kind}_{counts[kind]}"
         counts[kind] += 1
 
-    def replaced(match: re.Match[str]) -> str:
-        return names.get(_text(match), match[0])
+    def replacement(match: re.Match[str]) -> str:
+        return names.get(_quoted_text(match), match[0])
 
-    return SPAN.sub(replaced, intent), tuple((slot, text) for text, slot in names.items())
+    return SPAN.sub(replacement, intent), tuple((name, text) for text, name in names.items())
 
 
-def take_out(code: str, slots: Placeholders) -> str:
-    """The code with names in place of what they stand for.
+def replace_in_code(code: str, placeholders: Placeholders) -> str:
+    """Replace the texts of the placeholders in Python code.
 
-    Python stays Python: runs of tokens are left where a name would not do, such as the `(1, 2)` of `f(1, 2)`.
-    All of the code is left where it has such a name itself, as no snippet of CoNaLa's training file has.
+    Valid Python stays valid: an occurrence is kept if the result would not parse, such as `(1, 2)` in `f(1,
+    2)`. The code is returned unchanged if it contains a placeholder name itself (none of CoNaLa's training
+    snippets does).
     """
     parts = units(code)
-    for slot, text in sorted(slots, key=lambda item: -len(item[1])):  # `a.b` before `a`
-        parts = [_in_string(part, slot, text) for part in parts]
-        parts = _name_runs(parts, slot, text)
-    named = _write(parts)
-    return named if cut(put_back(named, slots)) == cut(code) else code
+    for name, text in sorted(placeholders, key=lambda item: -len(item[1])):  # `a.b` before `a`
+        parts = [_replace_string(part, name, text) for part in parts]
+        parts = _replace_token_runs(parts, name, text)
+    replaced = _join_units(parts)
+    return replaced if cut(RestorePlaceholders(placeholders)(replaced)) == cut(code) else code
 
 
-def put_back(code: str, slots: Placeholders) -> str:
-    """The code with what its names stand for.
+@dataclass(frozen=True)
+class RestorePlaceholders:
+    """Post-processing of a `Pair` that replaces placeholders by the texts they stand for.
 
-    Where a text would end the string it comes into, that is written with other quotation marks, or else with
-    a backslash.
+    If the text contains the quotation mark of the string it is inserted into, the string gets the other kind
+    of quotation mark; if it contains both kinds, the quotation mark is escaped with a backslash.
     """
-    if not slots:
-        return code
-    texts = dict(slots)
-    slot = "|".join(map(re.escape, texts))
 
-    def restored(match: re.Match[str]) -> str:
-        opening, quote, string, bare = match.groups()
-        return texts[bare] if bare else _literal(opening.removesuffix(quote), quote, texts[string])
+    placeholders: Placeholders
 
-    return re.sub(rf"({OPENING.pattern})({slot})\2|\b({slot})\b", restored, code)
+    def __call__(self, code: str) -> str:
+        """Return the code with the original texts."""
+        if not self.placeholders:
+            return code
+        texts = dict(self.placeholders)
+        names = "|".join(map(re.escape, texts))
+
+        def original(match: re.Match[str]) -> str:
+            opening, quote, string, bare = match.groups()
+            return texts[bare] if bare else _literal(opening.removesuffix(quote), quote, texts[string])
+
+        return re.sub(rf"({OPENING.pattern})({names})\2|\b({names})\b", original, code)
 
 
 def _spans(intent: str) -> Iterator[tuple[re.Match[str], str]]:
-    """What an intent quotes, but for keywords and mere blanks between backticks."""
+    """Yield the quoted spans and their texts, without keywords and blank code spans."""
     for match in SPAN.finditer(intent):
-        text = _text(match)
+        text = _quoted_text(match)
         if not keyword.iskeyword(text) and (text.strip() or not match["code"]):
             yield match, text
 
 
-def _text(match: re.Match[str]) -> str:
-    """What a span reads; blanks at the edges of code mean nothing."""
+def _quoted_text(match: re.Match[str]) -> str:
+    """Return the text of a span; code is stripped, strings keep their white space."""
     return match["code"].strip() if match["code"] else match["doubled"] or match["text"]
 
 
-def _write(parts: list[tuple[str, ...]]) -> str:
+def _join_units(parts: list[tuple[str, ...]]) -> str:
+    """Return the code of a list of units."""
     return join(chain.from_iterable(parts))
 
 
-def _in_string(part: tuple[str, ...], slot: str, text: str) -> tuple[str, ...]:
-    """A unit of code, with the slot in it if it is a string that reads so."""
+def _replace_string(part: tuple[str, ...], name: str, text: str) -> tuple[str, ...]:
+    """Return the unit with the placeholder as its content if it is a string with this text."""
     is_string = len(part) == 3 and part[1] == text and OPENING.fullmatch(part[0])
-    return (part[0], slot, part[2]) if is_string else part
+    return (part[0], name, part[2]) if is_string else part
 
 
-def _name_runs(parts: list[tuple[str, ...]], slot: str, text: str) -> list[tuple[str, ...]]:
-    """The units of code, with the slot in place of every run of them that is the text."""
+def _replace_token_runs(parts: list[tuple[str, ...]], name: str, text: str) -> list[tuple[str, ...]]:
+    """Replace each run of units that equals the text, unless the code would no longer parse."""
     run = units(text)
-    named, at = [], 0
-    while at < len(parts):
-        found = bool(run) and parts[at : at + len(run)] == run
-        named.append((slot,) if found else parts[at])
-        at += len(run) if found else 1
-    return named if parse(_write(named)) or not parse(_write(parts)) else parts
+    replaced, position = [], 0
+    while position < len(parts):
+        matches = bool(run) and parts[position : position + len(run)] == run
+        replaced.append((name,) if matches else parts[position])
+        position += len(run) if matches else 1
+    return replaced if parse(_join_units(replaced)) or not parse(_join_units(parts)) else parts
 
 
 def _literal(prefix: str, quote: str, text: str) -> str:
-    """A string that reads `text` between its quotation marks."""
+    """Return a string literal whose source between the quotation marks is the text, escaped if necessary."""
     other = {"'": '"', '"': "'"}.get(quote, quote)
     if quote in text and other not in text:
         quote = other

@@ -1,7 +1,7 @@
-"""Tasks over number sequences, whose right answer and right alignment are known.
+"""Synthetic tasks on number sequences with known targets and gold alignments.
 
-Symbols are the numbers from 3 on, written in decimal, so that a symbol is its own id in a vocabulary whose
-first three ids are the special tokens: padding, start and end.
+Symbols are decimal numbers from 3 on, so that each symbol is its own id in a vocabulary that starts with the
+special tokens PAD, SOS and EOS.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from collections.abc import Callable, Sequence
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.errors import UserError
 
-FIRST = 3
-"""The smallest symbol."""
+FIRST_SYMBOL = 3
 
-Places = Sequence[Sequence[int]]
-"""For each target symbol, the places in the source that hold it and that it may as well be read from."""
-
-
-def _sorted_places(sequence: Sequence[int]) -> Places:
-    """Equal symbols cannot be told apart, so each comes from the places of all of them."""
-    places: dict[int, list[int]] = {}
-    for place, symbol in enumerate(sequence):
-        places.setdefault(symbol, []).append(place)
-    return [places[symbol] for symbol in sorted(sequence)]
+Positions = Sequence[Sequence[int]]
+"""For each target symbol, the source positions that it is aligned to; the first one holds the symbol."""
 
 
-TASKS: dict[str, Callable[[Sequence[int]], Places]] = {
-    "copy": lambda sequence: [(place,) for place in range(len(sequence))],
-    "reverse": lambda sequence: [(place,) for place in reversed(range(len(sequence)))],
-    "sort": _sorted_places,
+def _sort_positions(sequence: Sequence[int]) -> Positions:
+    """Return the source positions of the sorted symbols; equal symbols share all their positions."""
+    positions: dict[int, list[int]] = {}
+    for position, symbol in enumerate(sequence):
+        positions.setdefault(symbol, []).append(position)
+    return [positions[symbol] for symbol in sorted(sequence)]
+
+
+TASKS: dict[str, Callable[[Sequence[int]], Positions]] = {
+    "copy": lambda sequence: [(position,) for position in range(len(sequence))],
+    "reverse": lambda sequence: [(position,) for position in reversed(range(len(sequence)))],
+    "sort": _sort_positions,
 }
-"""A task says where in the source each target symbol stands: this gives the target and its alignment."""
+"""Maps a task to the function that computes the source positions of its target symbols."""
 
 
 def generate(
@@ -48,20 +47,31 @@ def generate(
     test_size: int = 2_000,
     seed: int = 0,
 ) -> Corpus:
-    """Draw sequences whose lengths and symbols are uniform, and solve and align the task for each.
+    """Generate sequences with uniform lengths and symbols, and the target and alignment of each.
 
-    Lengths are `[shortest, longest]`, both included. No sequence of one split occurs in another; inside a
-    split a sequence may occur twice. Every split has a random generator of its own and avoids the splits
-    drawn before it, test first, then validation, then training: so other training settings leave validation
-    and test as they were, and other validation settings leave the test.
+    No sequence occurs in two splits; within a split a sequence may repeat. Each split has its own random
+    generator and excludes the sequences of the splits generated before it (test, then validation, then
+    training). Settings of the training split therefore do not change the other two, and settings of the
+    validation split do not change the test split.
 
-    Raises `UserError` for an unknown task, impossible lengths or sizes, and where the earlier splits leave
-    hardly a sequence of some length to draw.
+    Args:
+        task: "copy", "reverse" or "sort".
+        symbols: number of distinct symbols.
+        train_lengths: [shortest, longest] training sequence, both included.
+        val_lengths: the same for the validation split.
+        test_lengths: the same for the test split.
+        train_size: number of training sequences.
+        val_size: number of validation sequences.
+        test_size: number of test sequences.
+        seed: seed of the generators.
+
+    Raises:
+        UserError: if a setting is invalid, or there are too few sequences of some length for disjoint splits.
     """
     if task not in TASKS:
-        raise UserError(f"data.task={task} is unknown: choose one of {', '.join(TASKS)}")
+        raise UserError(f"Unknown data.task {task!r}. Choose from: {', '.join(TASKS)}")
     if symbols < 1:
-        raise UserError(f"data.symbols={symbols}: a sequence needs at least 1 symbol to draw from")
+        raise UserError(f"data.symbols={symbols} must be at least 1")
     taken: set[tuple[int, ...]] = set()
     splits: dict[str, list[Pair]] = {}
     for name, lengths, size in (
@@ -71,53 +81,53 @@ def generate(
     ):
         shortest, longest = _check_lengths(name, lengths)
         if size < 0:
-            raise UserError(f"data.{name}_size={size}: a split cannot have fewer than 0 sequences")
+            raise UserError(f"data.{name}_size={size} must be at least 0")
         if size:
-            _check_room(name, range(shortest, longest + 1), symbols, taken)
+            _check_availability(name, range(shortest, longest + 1), symbols, taken)
         rng = random.Random(f"{seed} {name}")
         sequences = [_draw(rng, rng.randint(shortest, longest), symbols, taken) for _ in range(size)]
-        splits[name] = [_pair(sequence, TASKS[task](sequence)) for sequence in sequences]
+        splits[name] = [_make_pair(sequence, TASKS[task](sequence)) for sequence in sequences]
         taken.update(sequences)
     return Corpus(train=splits["train"], val=splits["val"], test=splits["test"])
 
 
 def _check_lengths(name: str, lengths: Sequence[int]) -> tuple[int, int]:
-    """The two ends of a range of lengths."""
+    """Return the shortest and longest length, or raise `UserError` if they are not a valid range."""
     match lengths:
         case [int(shortest), int(longest)] if 1 <= shortest <= longest:
             return shortest, longest
     raise UserError(
-        f"data.{name}_lengths={lengths}: give [shortest,longest], two whole numbers of which the first is at "
-        "least 1 and the second no smaller"
+        f"data.{name}_lengths={lengths}: must be [shortest,longest] with 1 <= shortest <= longest"
     )
 
 
-def _check_room(name: str, lengths: range, symbols: int, taken: set[tuple[int, ...]]) -> None:
-    """Demand that a tenth of the sequences of every length is free, so that drawing one takes few tries."""
+def _check_availability(name: str, lengths: range, symbols: int, taken: set[tuple[int, ...]]) -> None:
+    """Raise `UserError` unless a tenth of the sequences of each length is unused, so that draws succeed."""
     for length, count in sorted(Counter(map(len, taken)).items()):
         if length in lengths and 10 * (symbols**length - count) < symbols**length:
             raise UserError(
-                f"data.{name}_lengths={[lengths.start, lengths.stop - 1]}: the splits drawn before hold "
-                f"{count} of the {symbols**length} sequences of length {length}: raise "
-                "data.symbols or the shortest lengths, or ask for smaller splits"
+                f"data.{name}_lengths={[lengths.start, lengths.stop - 1]}: the other splits contain {count} "
+                f"of the {symbols**length} sequences of length {length}. Increase data.symbols or the "
+                "shortest lengths, or reduce the size of the splits"
             )
 
 
 def _draw(rng: random.Random, length: int, symbols: int, taken: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """A sequence no earlier split holds."""
+    """Draw a sequence that is not in an earlier split."""
     while True:
-        sequence = tuple(rng.choices(range(FIRST, FIRST + symbols), k=length))
+        sequence = tuple(rng.choices(range(FIRST_SYMBOL, FIRST_SYMBOL + symbols), k=length))
         if sequence not in taken:
             return sequence
 
 
-def _pair(sequence: Sequence[int], places: Places) -> Pair:
+def _make_pair(sequence: Sequence[int], positions: Positions) -> Pair:
+    """Return the pair of a source sequence and its aligned target."""
     return Pair(
-        source=_write(sequence),
-        target=_write([sequence[own[0]] for own in places]),
-        alignment=tuple((source, target) for target, own in enumerate(places) for source in own),
+        source=_to_text(sequence),
+        target=_to_text([sequence[aligned[0]] for aligned in positions]),
+        alignment=tuple((source, target) for target, aligned in enumerate(positions) for source in aligned),
     )
 
 
-def _write(sequence: Sequence[int]) -> str:
+def _to_text(sequence: Sequence[int]) -> str:
     return " ".join(map(str, sequence))

@@ -48,7 +48,7 @@ class Tokenizer:
         return len(MARKS) + self._pipeline.get_vocab_size()
 
     @property
-    def cuts_words(self) -> bool:
+    def splits_words(self) -> bool:
         """Whether a token may be less than a word: a subword, or a character."""
         return not isinstance(self._pipeline.model, models.WordLevel) or len(self.pieces("word")) > 1
 

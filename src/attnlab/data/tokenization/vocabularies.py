@@ -1,4 +1,4 @@
-"""The tokenizers of both sides, and what one side knows that the other does not."""
+"""The source and target tokenizers of a model, and decoding of ids that were copied from the source."""
 
 from __future__ import annotations
 
@@ -7,62 +7,72 @@ from itertools import chain
 from typing import NamedTuple
 
 from attnlab.data.corpus import Alignment, Pair
-from attnlab.data.datasets.placeholders import put_back
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
 
 class Vocabularies(NamedTuple):
-    """The tokenizers of both sides; one and the same object where the vocabulary is shared."""
+    """Source and target tokenizers; the same object for both if the vocabulary is shared."""
 
     source: Tokenizer
     target: Tokenizer
 
     def oov_tokens(self, source: str) -> list[str]:
-        """The tokens of a source text that the target's vocabulary lacks, each once, in their order.
+        """Return the distinct tokens of a source text that are not in the target vocabulary, in their order.
 
-        To a network that copies, they are the ids V, V + 1, … of this sentence.
+        In a model that copies, they have the ids V, V + 1, … for this sentence.
         """
-        pieces = dict.fromkeys(self.source.spell(source))
-        return [piece for piece in pieces if self.target.id_of(piece) is None]
+        tokens = dict.fromkeys(self.source.spell(source))
+        return [token for token in tokens if self.target.id_of(token) is None]
 
-    def links(self, pair: Pair) -> Alignment | None:
-        """The pair's gold alignment; None where there is none, or tokens are less than the words it links."""
-        return None if self.source.cuts_words or self.target.cuts_words else pair.alignment
+    def gold_alignment(self, pair: Pair) -> Alignment | None:
+        """Return the gold alignment of a pair.
+
+        None if the pair has none, or if a tokenizer splits words: gold alignments link whole words.
+        """
+        return None if self.source.splits_words or self.target.splits_words else pair.alignment
 
     def decode(self, ids: Sequence[int], source: str) -> str:
-        """The text of target ids, words copied from `source` among them."""
-        return self.target.decode(ids, self._copied(ids, source))
+        """Decode target ids, including ids copied from `source`, to text."""
+        return self.target.decode(ids, self._copied_tokens(ids, source))
 
-    def write(self, ids: Sequence[int], pair: Pair) -> str:
-        """The text of target ids as it is scored and shown: with what the pair's slots stand for."""
-        return put_back(self.decode(ids, pair.source), pair.slots)
+    def output_text(self, ids: Sequence[int], pair: Pair) -> str:
+        """Decode target ids and apply the pair's post-processing; this text is scored and shown."""
+        text = self.decode(ids, pair.source)
+        return text if pair.postprocess is None else pair.postprocess(text)
 
     def tokens(self, ids: Sequence[int], source: str) -> list[str]:
-        """A readable label for each target id, words copied from `source` among them."""
-        return self.target.tokens(ids, self._copied(ids, source))
+        """Return a readable label for each target id, including ids copied from `source`."""
+        return self.target.tokens(ids, self._copied_tokens(ids, source))
 
-    def _copied(self, ids: Sequence[int], source: str) -> list[str]:
-        """The sentence's oov_tokens, where any of the ids is one."""
+    def _copied_tokens(self, ids: Sequence[int], source: str) -> list[str]:
+        """Return the out-of-vocabulary tokens of the source if an id refers to one, else an empty list."""
         return self.oov_tokens(source) if max(ids, default=0) >= self.target.size else []
 
 
 Training = Callable[[Iterable[str]], Tokenizer]
-"""One of the training functions of `attnlab.data.tokenization.training`, its settings fixed."""
+"""A function of `attnlab.data.tokenization.train` with its settings bound."""
 
 
 def train_vocabularies(
     train: Sequence[Pair], *, source: Training, target: Training | None = None, shared: bool = False
 ) -> Vocabularies:
-    """Learn the vocabularies of both sides from the training split.
+    """Train the tokenizers of both sides on the training split.
 
-    `target` defaults to the same training as `source`, on the other side's texts. With `shared`, one
-    vocabulary is learnt from the texts of both sides together, and `target` must be left out.
+    Args:
+        train: training pairs.
+        source: trains the source tokenizer on the source texts.
+        target: trains the target tokenizer on the target texts; None for the same function as `source`.
+        shared: train one tokenizer on the texts of both sides. `target` must then be None.
+
+    Raises:
+        UserError: if `target` is given for a shared vocabulary.
     """
     if shared:
         if target is not None:
             raise UserError(
-                "shared_vocabulary=true learns one vocabulary for both sides: leave target_tokenizer out"
+                "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "
+                "remove target_tokenizer or set shared_vocabulary=false"
             )
         both = source(chain((pair.source for pair in train), (pair.target for pair in train)))
         return Vocabularies(both, both)

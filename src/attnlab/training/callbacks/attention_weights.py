@@ -49,7 +49,9 @@ class AttentionWeights(Callback):
         for start in range(0, len(pairs), data.evaluation_batch_size):
             indices = range(start, min(start + data.evaluation_batch_size, len(pairs)))
             batch = data.examples(split)[list(indices)]
-            gold = aligned(batch, [vocabularies.links(pairs[index]) for index in indices])  # [B, T, S]
+            gold = aligned(
+                batch, [vocabularies.gold_alignment(pairs[index]) for index in indices]
+            )  # [B, T, S]
             found = module.search(batch.to(module.device), [pairs[index] for index in indices])
             for row, index in enumerate(indices):
                 tokens, weights = found.tokens[row][0], found.weights[row][0]
@@ -60,11 +62,11 @@ class AttentionWeights(Callback):
                     index=index,
                     source=pair.source,
                     reference=vocabularies.target.clean(pair.target) if reference is None else reference,
-                    hypothesis=vocabularies.write(tokens, pair),
+                    hypothesis=vocabularies.output_text(tokens, pair),
                     source_tokens=vocabularies.source.tokens(source),
                     tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
                     weights=weights.numpy(),
                     alignment=None
-                    if vocabularies.links(pairs[index]) is None
+                    if vocabularies.gold_alignment(pairs[index]) is None
                     else aligned_output(batch, gold, row, tokens).nonzero().tolist(),
                 )

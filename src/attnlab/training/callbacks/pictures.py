@@ -56,7 +56,7 @@ class Pictures(Callback):
         pairs = data.pairs(split)[: self.count]
         batch = data.examples(split)[list(range(len(pairs)))]
         vocabularies = module.vocabularies
-        gold = aligned(batch, [vocabularies.links(pair) for pair in pairs])  # [B, T, S]
+        gold = aligned(batch, [vocabularies.gold_alignment(pair) for pair in pairs])  # [B, T, S]
         found = module.search(batch.to(module.device), pairs)
         for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
             if not weights[0].any():
