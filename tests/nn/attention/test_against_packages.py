@@ -1,6 +1,6 @@
-"""Our mechanisms beside those of other packages, given the same weights.
+"""Comparison with the attention of other packages, given the same parameters.
 
-`pip install --no-deps -r tests/peers.txt` brings the packages; what is not installed is skipped.
+Install the packages with `pip install --no-deps -r tests/peers.txt`; missing ones are skipped.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ LENGTHS = torch.tensor([5, 2])
 
 
 def package(name: str) -> ModuleType:
-    """A module of another package, whose warnings are not ours to mend."""
+    """Import a module of another package, ignoring its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
 
 
-def made(attention: Attention) -> tuple[Tensor, Memory]:
-    """Queries [B, T, H] and a memory for it, which gets large weights."""
+def prepare(attention: Attention) -> tuple[Tensor, Memory]:
+    """Give a mechanism large parameters; return queries [B, T, H] and a memory for it."""
     randomise(attention)
     mask = torch.arange(S) < LENGTHS[:, None]
     return torch.randn(B, T, attention.query_size), Memory(torch.randn(B, S, attention.memory_size), mask)
 
 
-def give(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Ours, under the names that they have; zeros to what we have not."""
+def copy_parameters(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Set the parameters of `theirs` by name, and all others to 0."""
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
             parameter.copy_(weights.pop(name).view_as(parameter) if name in weights else 0 * parameter)
-    assert not weights  # all were asked for
+    assert not weights  # every name exists
 
 
-def assert_same(
-    found: tuple[Tensor, Tensor], contexts: list[Tensor] | Tensor, weights: list[Tensor] | Tensor
+def assert_equal_results(
+    results: tuple[Tensor, Tensor], contexts: list[Tensor] | Tensor, weights: list[Tensor] | Tensor
 ) -> None:
-    """Of all target positions, the contexts [B, T, D] and the weights [B, T, S]."""
-    for ours, theirs in zip(found, (contexts, weights), strict=True):
+    """Compare contexts [B, T, D] and weights [B, T, S] of all target positions."""
+    for ours, theirs in zip(results, (contexts, weights), strict=True):
         stacked = theirs if isinstance(theirs, Tensor) else torch.stack(theirs, dim=1)
         torch.testing.assert_close(ours, stacked, rtol=0, atol=1e-5)
 
@@ -57,14 +57,14 @@ def assert_same(
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["BahdanauAttention", "LuongAttention"])
-def test_joeynmt(name: str) -> None:
+def test_equals_joeynmt(name: str) -> None:
     theirs: nn.Module
     ours: Attention
     if name == "BahdanauAttention":
         ours = Additive(query_size=H, memory_size=D, size=A)
-        queries, memory = made(ours)
+        queries, memory = prepare(ours)
         theirs = package("joeynmt.attention").BahdanauAttention(A, D, H)
-        give(
+        copy_parameters(
             theirs,
             {
                 "query_layer.weight": ours.query.weight,
@@ -74,29 +74,29 @@ def test_joeynmt(name: str) -> None:
         )
     else:
         ours = General(query_size=H, memory_size=D)
-        queries, memory = made(ours)
+        queries, memory = prepare(ours)
         theirs = package("joeynmt.attention").LuongAttention(H, D)
-        give(theirs, {"key_layer.weight": ours.key.weight})
+        copy_parameters(theirs, {"key_layer.weight": ours.key.weight})
     theirs.compute_proj_keys(memory.states)
     steps = [theirs(query, memory.mask[:, None], memory.states) for query in queries.split(1, dim=1)]
     contexts, weights = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
-    assert_same(walk(ours, queries, memory), contexts, weights)
+    assert_equal_results(walk(ours, queries, memory), contexts, weights)
 
 
 # -------------------------------------------------------------------------------------------- ESPnet
-# Its weights before the first step are uniform where ours are 0, and are given to it as zeros here.
+# ESPnet initialises the previous weights uniformly and attnlab with 0: it gets zeros here.
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["AttAdd", "AttLoc", "AttCov", "AttForward"])
-def test_espnet(name: str) -> None:
+def test_equals_espnet(name: str) -> None:
     package("espnet")
     mechanisms = package("espnet.nets.pytorch_backend.rnn.attentions")
     sizes = {"query_size": H, "memory_size": D, "size": A}
     ours: Additive | Forward
     if name == "AttAdd":
         ours, theirs = Additive(**sizes, bias=True), mechanisms.AttAdd(D, H, A)
-    elif name == "AttForward":  # which adds features of the weights before, as AttLoc does: zeros here
+    elif name == "AttForward":  # its features of the previous weights, as in AttLoc, are 0 here
         ours = Forward(query_size=H, memory_size=D, score=partial(Additive, size=A, bias=True))
         theirs = mechanisms.AttForward(D, H, A, 2, 1)
     elif name == "AttLoc":
@@ -104,7 +104,7 @@ def test_espnet(name: str) -> None:
         theirs = mechanisms.AttLoc(D, H, A, 2, 1)
     else:
         ours, theirs = CoverageSee(**sizes), mechanisms.AttCov(D, H, A)
-    queries, memory = made(ours)
+    queries, memory = prepare(ours)
     scorer = ours.inner if isinstance(ours, Forward) else ours
     assert isinstance(scorer, Additive)
     weights = {
@@ -125,16 +125,16 @@ def test_espnet(name: str) -> None:
         weights |= {"wvec.weight": ours.past.weight, "wvec.bias": ours.past.bias}
     else:
         weights |= {"mlp_enc.bias": scorer.key.bias + scorer.query.bias}
-    give(theirs, weights)
+    copy_parameters(theirs, weights)
     contexts, attended = [], []
     for query in queries.unbind(dim=1):
         context, state = theirs(memory.states, LENGTHS, query, state, scaling=1.0)
         contexts.append(context)
         attended.append(state[-1] if isinstance(state, list) else state)
     if name != "AttForward":
-        assert_same(walk(ours, queries, memory), contexts, attended)
+        assert_equal_results(walk(ours, queries, memory), contexts, attended)
         return
-    # It gives a millionth to every position, padding too, and normalises once more.
+    # ESPnet adds 1e-6 to every position including padding and normalises again.
     for one, two in zip(walk(ours, queries, memory), (contexts, attended), strict=True):
         torch.testing.assert_close(one, torch.stack(two, dim=1), rtol=0, atol=5e-5)
 
@@ -144,8 +144,8 @@ def test_espnet(name: str) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["dot", "general", "mlp"])
-def test_eole(name: str) -> None:
-    """It gives a function of context and query: here, of the context alone, and that is turned back."""
+def test_equals_eole(name: str) -> None:
+    """Eole returns a function of context and query; its output layer is set to pass the context alone."""
     package("eole")
     theirs = package("eole.modules.global_attention").GlobalAttention(D, attn_type=name)
     sizes = {"query_size": D, "memory_size": D}
@@ -157,9 +157,11 @@ def test_eole(name: str) -> None:
         ours = General(**sizes)
     else:
         ours = Additive(**sizes, size=D, bias=True)
-    queries, memory = made(ours)
+    queries, memory = prepare(ours)
     if isinstance(ours, General):
-        weights |= {"linear_in.weight": ours.key.weight.T.contiguous()}  # maps the query and not the memory
+        weights |= {
+            "linear_in.weight": ours.key.weight.T.contiguous()
+        }  # projects the query instead of the memory
     elif isinstance(ours, Additive):
         weights |= {
             "linear_query.weight": ours.query.weight,
@@ -167,10 +169,10 @@ def test_eole(name: str) -> None:
             "linear_context.weight": ours.key.weight,
             "v.weight": ours.energy.weight,
         }
-    give(theirs, weights)
-    told, attended = theirs(queries, memory.states, ~memory.mask[:, None])
-    contexts, found = walk(ours, queries, memory)
-    assert_same((contexts if name == "mlp" else contexts.tanh(), found), told, attended)
+    copy_parameters(theirs, weights)
+    outputs, attended = theirs(queries, memory.states, ~memory.mask[:, None])
+    contexts, our_weights = walk(ours, queries, memory)
+    assert_equal_results((contexts if name == "mlp" else contexts.tanh(), our_weights), outputs, attended)
 
 
 # ---------------------------------------------------------------------------------------- PyTorch-NLP
@@ -178,16 +180,16 @@ def test_eole(name: str) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["dot", "general"])
-def test_pytorch_nlp(name: str) -> None:
-    """It knows no padding; what comes back is as in Eole, of which it is a relative."""
+def test_equals_pytorch_nlp(name: str) -> None:
+    """PyTorch-NLP has no mask; it returns a function of context and query, as Eole does."""
     theirs = package("torchnlp.nn").Attention(D, attention_type=name)
     ours: Attention = (Dot if name == "dot" else General)(query_size=D, memory_size=D)
-    queries, memory = made(ours)
+    queries, memory = prepare(ours)
     memory = memory._replace(mask=torch.ones_like(memory.mask))
     weights = {"linear_out.weight": torch.eye(D, 2 * D)}
     if isinstance(ours, General):
         weights |= {"linear_in.weight": ours.key.weight.T.contiguous()}
-    give(theirs, weights)
-    told, attended = theirs(queries, memory.states)
-    contexts, found = walk(ours, queries, memory)
-    assert_same((contexts.tanh(), found), told, attended)
+    copy_parameters(theirs, weights)
+    outputs, attended = theirs(queries, memory.states)
+    contexts, our_weights = walk(ours, queries, memory)
+    assert_equal_results((contexts.tanh(), our_weights), outputs, attended)

@@ -19,8 +19,8 @@ from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
 LN3 = math.log(3)
 
 
-def blank(attention: CoverageSee | CoverageTu, past: float) -> None:
-    """All weights 0 but v = 2 ln 3 and that of the coverage: an energy of tanh(½ ln 3) = ½ scores ln 3."""
+def set_parameters(attention: CoverageSee | CoverageTu, past: float) -> None:
+    """Set all parameters to 0 except v = 2 ln 3 and the coverage weight; tanh(½ ln 3) = ½ scores ln 3."""
     for parameter in attention.parameters():
         nn.init.zeros_(parameter)
     nn.init.constant_(attention.past.weight, past)
@@ -28,7 +28,7 @@ def blank(attention: CoverageSee | CoverageTu, past: float) -> None:
 
 
 def weigh(attention: CoverageSee | CoverageTu, covered: list[float]) -> tuple[list[float], list[float]]:
-    """Weights of a step after `covered`, and the state after it; the last position is padding."""
+    """Return weights and next state of a step with coverage `covered`; the last position is padding."""
     width = len(covered)
     memory = Memory(torch.ones(1, width, 1), (torch.arange(width) < width - 1)[None])
     keys, state = attention.project(memory), torch.tensor([[covered]])
@@ -36,34 +36,34 @@ def weigh(attention: CoverageSee | CoverageTu, covered: list[float]) -> tuple[li
     return weights.flatten().tolist(), after.flatten().tolist()
 
 
-def test_see_by_hand() -> None:
-    """w_c = -½ ln 3: what was covered once scores -ln 3."""
+def test_see_known_values() -> None:
+    """With w_c = -½ ln 3, a coverage of 1 scores -ln 3."""
     attention = CoverageSee(query_size=1, memory_size=1, size=1)
-    blank(attention, -LN3 / 2)
+    set_parameters(attention, -LN3 / 2)
     weights, after = weigh(attention, [1.0, 0.0, 0.0])
     assert weights == pytest.approx([1 / 4, 3 / 4, 0])
     assert after == pytest.approx([5 / 4, 3 / 4, 0])
-    nn.init.constant_(attention.past.bias, LN3 / 2)  # b: energies 0 and ½
+    nn.init.constant_(attention.past.bias, LN3 / 2)  # b gives energies of 0 and ½
     assert weigh(attention, [1.0, 0.0, 0.0])[0] == pytest.approx([1 / 4, 3 / 4, 0])
-    nn.init.constant_(attention.past.bias, 50.0)  # both energies at the end of tanh
+    nn.init.constant_(attention.past.bias, 50.0)  # tanh saturates in both energies
     assert weigh(attention, [1.0, 0.0, 0.0])[0] == pytest.approx([1 / 2, 1 / 2, 0])
 
 
-def test_tu_by_hand() -> None:
-    """N = 3 and u h = -ln 2, so a fertility of 3 · 1/3 = 1; with N = 6 it is 2, and 1 counts half."""
-    for most, covered in [(3.0, 1.0), (6.0, 2.0)]:
-        attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=most)
-        blank(attention, LN3 / 2)
+def test_tu_known_values() -> None:
+    """N = 3 and u h = -ln 2 give a fertility of 3 · 1/3 = 1; N = 6 gives 2, which halves the coverage."""
+    for max_fertility, covered in [(3.0, 1.0), (6.0, 2.0)]:
+        attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=max_fertility)
+        set_parameters(attention, LN3 / 2)
         nn.init.constant_(attention.fertility.weight, -math.log(2))
         weights, after = weigh(attention, [covered, 0.0, 0.0])
         assert weights == pytest.approx([3 / 4, 1 / 4, 0])
         assert after == pytest.approx([covered + 3 / 4, 1 / 4, 0])
 
 
-def test_each_word_has_its_own_fertility() -> None:
-    """Covered alike, h = 0 and h = ln 3 have made 2/1 and 2/1.5 of what they can."""
+def test_fertility_depends_on_the_source_word() -> None:
+    """With equal sums of weights, h = 0 and h = ln 3 have coverages of 2/1 and 2/1.5."""
     attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0)
-    blank(attention, 0.1)
+    set_parameters(attention, 0.1)
     nn.init.ones_(attention.fertility.weight)
     memory = Memory(torch.tensor([[[0.0], [LN3]]]), torch.ones(1, 2, dtype=torch.bool))
     scores = attention.score(torch.zeros(1, 1, 1), attention.project(memory), torch.full((1, 1, 2), 2.0))
@@ -72,7 +72,7 @@ def test_each_word_has_its_own_fertility() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_a_fertility_of_nothing_stays_finite(dtype: torch.dtype) -> None:
+def test_fertility_near_zero_stays_finite(dtype: torch.dtype) -> None:
     attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0).to(dtype)
     nn.init.ones_(attention.fertility.weight)
     states = torch.tensor([[[-1e4], [1e4]]], dtype=dtype, requires_grad=True)
@@ -84,10 +84,10 @@ def test_a_fertility_of_nothing_stays_finite(dtype: torch.dtype) -> None:
     assert states.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("variant", ["see", "tu"])
-def test_from_the_equations(variant: str) -> None:
+@pytest.mark.parametrize("mechanism", ["see", "tu"])
+def test_weights_match_the_equations(mechanism: str) -> None:
     sizes = {"query_size": 3, "memory_size": 2, "size": 5}
-    attention = CoverageSee(**sizes) if variant == "see" else CoverageTu(**sizes, max_fertility=1.5)
+    attention = CoverageSee(**sizes) if mechanism == "see" else CoverageTu(**sizes, max_fertility=1.5)
     randomise(attention)
     states, queries = torch.randn(1, 4, 2), torch.randn(1, 6, 3)
     W, U, v = attention.query.weight, attention.key.weight, attention.energy.weight[0]
@@ -109,7 +109,7 @@ def test_from_the_equations(variant: str) -> None:
 # --------------------------------------------------------------------------------------- coverage loss
 
 
-def test_coverage_loss_by_hand() -> None:
+def test_coverage_loss_known_values() -> None:
     """Σ min(α, c) over three steps: 0, then min(½, 1) + 0, then min(¼, 3/2) + min(3/4, ½)."""
     weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]])
     assert coverage_loss(weights, torch.tensor([[True, True, True]])).item() == pytest.approx(
@@ -121,13 +121,13 @@ def test_coverage_loss_by_hand() -> None:
 
 
 @given(steps=st.integers(1, 6), width=st.integers(1, 6))
-def test_looking_at_each_position_once_costs_nothing(steps: int, width: int) -> None:
+def test_coverage_loss_of_one_visit_per_position_is_zero(steps: int, width: int) -> None:
     real = torch.ones(1, steps, dtype=torch.bool)
-    once = torch.eye(max(steps, width))[None, :steps]
-    assert coverage_loss(once, real).item() == 0
-    again = torch.zeros(1, steps, width)
-    again[..., 0] = 1  # every step but the first is repeated whole
-    assert coverage_loss(again, real).item() == pytest.approx((steps - 1) / steps)
+    visits = torch.eye(max(steps, width))[None, :steps]
+    assert coverage_loss(visits, real).item() == 0
+    repeats = torch.zeros(1, steps, width)
+    repeats[..., 0] = 1  # every step except the first repeats the same position
+    assert coverage_loss(repeats, real).item() == pytest.approx((steps - 1) / steps)
 
 
 def test_coverage_loss_is_a_mean_over_tokens() -> None:
@@ -140,18 +140,20 @@ def test_coverage_loss_is_a_mean_over_tokens() -> None:
     torch.testing.assert_close(coverage_loss(weights, real), (torch.stack(alone) * lengths).sum() / 9)
 
 
-def test_coverage_loss_has_gradients() -> None:
+def test_coverage_loss_passes_gradcheck() -> None:
     weights = torch.rand(2, 4, 3, dtype=torch.float64, requires_grad=True)
     real = torch.tensor([[True] * 4, [True, True, False, False]])
     assert torch.autograd.gradcheck(lambda w: coverage_loss(w, real), weights)
 
 
 @pytest.mark.parametrize("mechanism", ["additive", "coverage_see"])
-def test_training_adds_its_share(composed: Callable[..., DictConfig], mechanism: str) -> None:
-    words = (*TINY, *SYNTHETIC, f"attention={mechanism}")
-    module, data = build_all(composed(*words, "loss.coverage=0.5"))
+def test_training_loss_includes_the_weighted_coverage_loss(
+    composed: Callable[..., DictConfig], mechanism: str
+) -> None:
+    overrides = (*TINY, *SYNTHETIC, f"attention={mechanism}")
+    module, data = build_all(composed(*overrides, "loss.coverage=0.5"))
     assert module.coverage_weight == 0.5
-    assert build_all(composed(*words))[0].coverage_weight == 0
+    assert build_all(composed(*overrides))[0].coverage_weight == 0
     batch = data.examples("train")[[0, 1, 2]]
     repeated = coverage_loss(module.decode(batch)[0].weights, batch.labels != PAD)
     assert repeated > 0

@@ -19,23 +19,23 @@ from networks import randomise, walk
 LN3 = math.log(3)
 
 
-class Told(Attention):
-    """The scores are the query's first S numbers."""
+class QueryScores(Attention):
+    """Mechanism whose scores are the first S numbers of the query."""
 
     def score(self, query: Tensor, keys: Tensor, state: None) -> Tensor:
         return query[..., : keys.size(1)]
 
 
 def weights_of(scores: list[list[float]], *, padding: int = 1, **settings: object) -> list[list[float]]:
-    """The weights of scores [T, S], of a sentence that is followed by padding."""
+    """Return the weights of scores [T, S]; the sentence is followed by padding."""
     queries = torch.tensor([[[*row, *[9.0] * padding] for row in scores]], dtype=torch.float64)
     width = queries.size(2)
     memory = Memory(torch.randn(1, width, 1).double(), (torch.arange(width) < width - padding)[None])
-    attention = Forward(query_size=width, memory_size=1, score=Told, **settings)  # type: ignore[arg-type]
+    attention = Forward(query_size=width, memory_size=1, score=QueryScores, **settings)  # type: ignore[arg-type]
     return walk(attention, queries, memory)[1][0].tolist()  # type: ignore[no-any-return]
 
 
-def test_scores_alike_spread_as_coins_fall() -> None:
+def test_equal_scores_give_binomial_weights() -> None:
     assert weights_of([[0.0] * 4] * 3) == [
         pytest.approx([1 / 2, 1 / 2, 0, 0, 0]),
         pytest.approx([1 / 4, 1 / 2, 1 / 4, 0, 0]),
@@ -43,15 +43,15 @@ def test_scores_alike_spread_as_coins_fall() -> None:
     ]
 
 
-def test_by_hand() -> None:
-    """3 : 1 for the second, 1/4 and 3/4; then (1/4, 1, 3/4) times (1, 1, 3), which sum to 14/4."""
+def test_known_values() -> None:
+    """First 1/4 and 3/4; then (1/4, 1, 3/4) times (1, 1, 3), which sum to 14/4."""
     assert weights_of([[0.0, LN3, 50.0], [0.0, 0.0, LN3]]) == [
         pytest.approx([1 / 4, 3 / 4, 0, 0]),
         pytest.approx([1 / 14, 4 / 14, 9 / 14, 0]),
     ]
 
 
-def test_at_the_end_it_stays() -> None:
+def test_weight_stays_at_the_last_position() -> None:
     far = [[0.0, 99.0, 199.0]] * 4
     assert [row.index(max(row)) for row in weights_of(far)] == [1, 2, 2, 2]
     assert weights_of(far)[-1] == pytest.approx([0, 0, 1, 0])
@@ -59,8 +59,8 @@ def test_at_the_end_it_stays() -> None:
 
 @given(steps=st.integers(1, 4), width=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=30)
-def test_it_sums_over_all_paths_that_stay_or_go_on(steps: int, width: int, seed: int) -> None:
-    """α_T of a position: the share of the paths that end there, each the product of its steps' softmaxes."""
+def test_weights_sum_over_all_monotonic_paths(steps: int, width: int, seed: int) -> None:
+    """α_T of a position is the share of paths that end there; a path weighs the product of its softmaxes."""
     torch.manual_seed(seed)
     scores = 2 * torch.randn(steps, width, dtype=torch.float64)
     shares = scores.softmax(dim=-1)
@@ -72,20 +72,20 @@ def test_it_sums_over_all_paths_that_stay_or_go_on(steps: int, width: int, seed:
     assert weights_of(scores.tolist())[-1] == pytest.approx([*expected, 0])
 
 
-def test_another_normaliser_makes_other_shares_of_what_can_be_reached() -> None:
+def test_normaliser_applies_to_reachable_positions() -> None:
     """Sparsemax of 0 and ½ is 1/4 and 3/4; then (1/4, 1, 3/4) times (1/3, 1/3, 1/3)."""
     rows = weights_of([[0.0, 0.5, 50.0], [1.0, 1.0, 1.0]], normaliser=Sparsemax())
     assert rows == [pytest.approx([1 / 4, 3 / 4, 0, 0]), pytest.approx([1 / 8, 4 / 8, 3 / 8, 0])]
 
 
 @pytest.mark.parametrize("temperature", [0.1, 0.5, 3.0])
-def test_a_temperature_is_of_the_scores_alone(temperature: float) -> None:
+def test_temperature_scales_only_the_scores(temperature: float) -> None:
     rows = weights_of([[0.0] * 4] * 2, normaliser=Softmax(temperature))
     assert rows[1] == pytest.approx([1 / 4, 1 / 2, 1 / 4, 0, 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_many_steps_of_sure_scores_stay_finite(dtype: torch.dtype) -> None:
+def test_many_steps_of_large_scores_stay_finite(dtype: torch.dtype) -> None:
     attention = Forward(query_size=2, memory_size=2, score=Dot).to(dtype)
     queries = (100 * torch.randn(2, 60, 2)).to(dtype).requires_grad_()
     states = (100 * torch.randn(2, 20, 2)).to(dtype).requires_grad_()
@@ -97,7 +97,7 @@ def test_many_steps_of_sure_scores_stay_finite(dtype: torch.dtype) -> None:
     assert queries.grad.isfinite().all()
 
 
-def test_gradients_over_steps() -> None:
+def test_gradients_over_several_steps() -> None:
     attention = Forward(query_size=2, memory_size=3, score=partial(Additive, size=4)).double()
     randomise(attention)
     queries = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
@@ -106,12 +106,12 @@ def test_gradients_over_steps() -> None:
     assert torch.autograd.gradcheck(lambda q, h: walk(attention, q, Memory(h, mask))[1], (queries, states))
 
 
-def test_what_is_more_than_scores_is_named() -> None:
+def test_inner_mechanism_with_state_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot be Monotonic"):
         Forward(query_size=2, memory_size=2, score=partial(Monotonic, size=3))
 
 
-def test_a_context_of_its_own_is_not_dropped_in_silence() -> None:
+def test_inner_mechanism_with_its_own_forward_is_rejected() -> None:
     class Gated(Dot):
         def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: object = None) -> Any:
             context, weights, state = super().forward(query, memory, keys, state)
@@ -121,7 +121,7 @@ def test_a_context_of_its_own_is_not_dropped_in_silence() -> None:
         Forward(query_size=2, memory_size=2, score=Gated)
 
 
-def test_its_inner_scores_are_asked() -> None:
+def test_scores_come_from_the_inner_mechanism() -> None:
     attention = Forward(query_size=2, memory_size=2, score=partial(Additive, size=3))
     nn.init.zeros_(attention.inner.energy.weight)  # type: ignore[union-attr]
     memory = Memory(torch.randn(1, 3, 2), torch.ones(1, 3, dtype=torch.bool))

@@ -21,7 +21,7 @@ LN3 = math.log(3)
 
 
 def make(scores: list[float], padding: int = 0, **options: Any) -> tuple[Hard, Callable[[], Tensor], Tensor]:
-    """Hard attention, a way to get its weights [S], and the memory, equal to its scores with a query of 1."""
+    """Return hard attention, a function that computes its weights [S], and states equal to the scores."""
     attention = Hard(query_size=1, memory_size=1, score=Dot, **options)
     states = torch.tensor([*scores, *[99.0] * padding], dtype=torch.float64)[None, :, None].requires_grad_()
     memory = Memory(states, torch.arange(states.size(1))[None] < len(scores))
@@ -33,23 +33,23 @@ def make(scores: list[float], padding: int = 0, **options: Any) -> tuple[Hard, C
     return attention, weigh, states
 
 
-def test_the_best_by_hand() -> None:
+def test_evaluation_selects_the_largest_score() -> None:
     attention, weigh, _ = make([0.0, 3.0, 1.0], padding=2)
     attention.eval()
     assert weigh().tolist() == [0, 1, 0, 0, 0]
 
 
-def test_it_draws_by_the_softmax_of_the_scores() -> None:
-    """Odds of 1 : 3; the share of 4,000 draws is within 0.03 of its expectation, four standard deviations."""
+def test_training_samples_from_the_softmax() -> None:
+    """Probabilities 1/4 and 3/4; frequencies in 4,000 samples are within 0.03, four standard deviations."""
     _, weigh, _ = make([0.0, LN3], padding=3)
-    drawn = torch.stack([weigh() for _ in range(4000)])
-    assert torch.equal(drawn.sum(dim=-1), torch.ones(4000, dtype=torch.float64))
-    assert set(drawn.flatten().tolist()) == {0.0, 1.0}  # exactly: the soft weights cancel
-    assert drawn.mean(dim=0).tolist() == pytest.approx([1 / 4, 3 / 4, 0, 0, 0], abs=0.03)
+    samples = torch.stack([weigh() for _ in range(4000)])
+    assert torch.equal(samples.sum(dim=-1), torch.ones(4000, dtype=torch.float64))
+    assert set(samples.flatten().tolist()) == {0.0, 1.0}  # exact: the soft weights cancel
+    assert samples.mean(dim=0).tolist() == pytest.approx([1 / 4, 3 / 4, 0, 0, 0], abs=0.03)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_gradients_are_those_of_the_soft_weights(temperature: float) -> None:
+def test_gradients_equal_those_of_the_soft_weights(temperature: float) -> None:
     _, weigh, states = make([0.3, -0.2, 0.9], temperature=temperature, normaliser=Softmax(0.7))
     values = torch.tensor([2.0, -1.0, 5.0], dtype=torch.float64)
     torch.manual_seed(3)
@@ -62,7 +62,7 @@ def test_gradients_are_those_of_the_soft_weights(temperature: float) -> None:
     torch.testing.assert_close(states.grad[0, :, 0], scores.grad)
 
 
-def test_evaluation_draws_nothing() -> None:
+def test_evaluation_uses_no_random_numbers() -> None:
     attention, weigh, _ = make([0.3, -0.2, 0.9])
     attention.eval()
     before = torch.get_rng_state()
@@ -71,7 +71,7 @@ def test_evaluation_draws_nothing() -> None:
     assert not weigh().requires_grad
 
 
-def test_the_context_is_the_chosen_state() -> None:
+def test_context_is_the_selected_state() -> None:
     attention = Hard(query_size=3, memory_size=2, score=partial(Additive, size=5))
     memory = Memory(torch.randn(4, 6, 2), torch.arange(6) < torch.tensor([6, 3, 1, 0])[:, None])
     for mode in (True, False):
@@ -83,7 +83,7 @@ def test_the_context_is_the_chosen_state() -> None:
         assert not context[3].any()
 
 
-def test_largest() -> None:
+def test_one_hot_argmax_respects_the_mask() -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0], [torch.nan] * 3])
     mask = torch.tensor([[True, True, True], [True, False, True], [False] * 3])
     assert one_hot_argmax(scores, mask).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
@@ -94,17 +94,17 @@ def test_largest() -> None:
     [NoAttention, Final, partial(Monotonic, size=3), partial(Hard, score=Dot)],
     ids=["none", "final", "with state", "hard"],
 )
-def test_it_refuses_what_is_more_or_less_than_scores(inner: Any) -> None:
+def test_unsuitable_inner_mechanism_is_rejected(inner: Any) -> None:
     with pytest.raises(ValueError, match=r"cannot be .*attention@attention\.score="):
         Hard(query_size=4, memory_size=4, score=inner)
 
 
-def test_it_refuses_a_temperature_of_0() -> None:
+def test_temperature_must_be_positive() -> None:
     with pytest.raises(ValueError, match=r"attention\.temperature must be above 0, not 0"):
         Hard(query_size=4, memory_size=4, score=Dot, temperature=0)
 
 
-def test_the_inner_mechanism_is_chosen_by_one_word(composed: Callable[..., DictConfig]) -> None:
+def test_configuration_selects_the_inner_mechanism(composed: Callable[..., DictConfig]) -> None:
     sizes = {"query_size": 4, "memory_size": 4}
     assert type(construct(composed("attention=hard").attention, **sizes).inner) is Additive
     config = composed("attention=hard", "attention@attention.score=dot")

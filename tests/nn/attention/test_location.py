@@ -14,36 +14,36 @@ LN3 = math.log(3)
 
 
 def memory_of(width: int, length: int, size: int = 1) -> Memory:
-    """Random states [1, width, size], of which the first `length` are real."""
+    """Return random states [1, width, size] whose first `length` positions are real."""
     return Memory(torch.randn(1, width, size), (torch.arange(width) < length)[None])
 
 
 # -------------------------------------------------------------------------------------------- location
 
 
-def by_place(width: int, length: int) -> list[float]:
-    """W = (ln 3, 0, ln 2) and s = 1: odds of 3 : 1 : 2 for the first three positions."""
+def location_weights(width: int, length: int) -> list[float]:
+    """Return the weights for W = (ln 3, 0, ln 2) and s = 1, proportional to 3 : 1 : 2."""
     attention = Location(query_size=1, memory_size=1, max_length=3)
     attention.positions.weight.data = torch.tensor([[LN3], [0.0], [math.log(2)]])
     return walk(attention, torch.ones(1, 1, 1), memory_of(width, length))[1].flatten().tolist()
 
 
-def test_location_by_hand() -> None:
-    assert by_place(3, 3) == pytest.approx([3 / 6, 1 / 6, 2 / 6])
+def test_location_known_values() -> None:
+    assert location_weights(3, 3) == pytest.approx([3 / 6, 1 / 6, 2 / 6])
 
 
-def test_a_shorter_sentence_has_the_first_positions_alone() -> None:
-    assert by_place(2, 2) == pytest.approx([3 / 4, 1 / 4])
-    assert by_place(4, 2) == pytest.approx([3 / 4, 1 / 4, 0, 0])
+def test_shorter_sentence_uses_the_first_scores() -> None:
+    assert location_weights(2, 2) == pytest.approx([3 / 4, 1 / 4])
+    assert location_weights(4, 2) == pytest.approx([3 / 4, 1 / 4, 0, 0])
 
 
-def test_positions_beyond_max_length_get_nothing() -> None:
-    weights = by_place(6, 5)
+def test_positions_beyond_max_length_get_zero_weight() -> None:
+    weights = location_weights(6, 5)
     assert weights == pytest.approx([3 / 6, 1 / 6, 2 / 6, 0, 0, 0])
     assert weights[3:] == [0, 0, 0]
 
 
-def test_location_does_not_look_at_the_memory() -> None:
+def test_location_ignores_the_memory() -> None:
     attention = Location(query_size=3, memory_size=2, max_length=5)
     queries = torch.randn(1, 4, 3)
     one, two = (walk(attention, queries, memory_of(5, 4, size=2))[1] for _ in range(2))
@@ -53,8 +53,8 @@ def test_location_does_not_look_at_the_memory() -> None:
 # ---------------------------------------------------------------------------------- location-sensitive
 
 
-def by_convolution(taps: list[float], previous: list[float], mask: list[bool]) -> list[float]:
-    """Weights where all but the convolution is 0, with U = ½ ln 3 and v = 2 ln 3: f_j = 1 scores ln 3."""
+def convolution_weights(taps: list[float], previous: list[float], mask: list[bool]) -> list[float]:
+    """Return the weights by the convolution alone; with U = ½ ln 3 and v = 2 ln 3, f_j = 1 scores ln 3."""
     attention = LocationSensitive(query_size=1, memory_size=1, size=1, channels=1, kernel=len(taps))
     for parameter in attention.parameters():
         nn.init.zeros_(parameter)
@@ -68,26 +68,32 @@ def by_convolution(taps: list[float], previous: list[float], mask: list[bool]) -
     return weights.flatten().tolist()  # type: ignore[no-any-return]
 
 
-def test_location_sensitive_by_hand() -> None:
-    """Taps (1, 0, 0) bring the weight before j to j: what was looked at scores its right neighbour."""
-    assert by_convolution([1, 0, 0], [0, 1, 0, 0], [True] * 4) == pytest.approx([1 / 6, 1 / 6, 3 / 6, 1 / 6])
-    assert by_convolution([0, 0, 1], [0, 1, 0, 0], [True] * 4) == pytest.approx([3 / 6, 1 / 6, 1 / 6, 1 / 6])
-    assert by_convolution([0, 1, 0], [0, 1, 0, 0], [True] * 4) == pytest.approx([1 / 6, 3 / 6, 1 / 6, 1 / 6])
+def test_location_sensitive_known_values() -> None:
+    """Taps (1, 0, 0) move the weight of j - 1 to j, so the right neighbour of the focus scores ln 3."""
+    assert convolution_weights([1, 0, 0], [0, 1, 0, 0], [True] * 4) == pytest.approx(
+        [1 / 6, 1 / 6, 3 / 6, 1 / 6]
+    )
+    assert convolution_weights([0, 0, 1], [0, 1, 0, 0], [True] * 4) == pytest.approx(
+        [3 / 6, 1 / 6, 1 / 6, 1 / 6]
+    )
+    assert convolution_weights([0, 1, 0], [0, 1, 0, 0], [True] * 4) == pytest.approx(
+        [1 / 6, 3 / 6, 1 / 6, 1 / 6]
+    )
 
 
-def test_beyond_both_ends_the_convolution_reads_nothing() -> None:
-    assert by_convolution([1, 0, 0], [0, 0, 1], [True] * 3) == pytest.approx([1 / 3] * 3)
-    assert by_convolution([0, 0, 1], [1, 0, 0], [True] * 3) == pytest.approx([1 / 3] * 3)
-    assert by_convolution([1, 0, 0], [0, 1, 0], [True, True, False]) == pytest.approx([1 / 2, 1 / 2, 0])
+def test_convolution_is_zero_padded() -> None:
+    assert convolution_weights([1, 0, 0], [0, 0, 1], [True] * 3) == pytest.approx([1 / 3] * 3)
+    assert convolution_weights([0, 0, 1], [1, 0, 0], [True] * 3) == pytest.approx([1 / 3] * 3)
+    assert convolution_weights([1, 0, 0], [0, 1, 0], [True, True, False]) == pytest.approx([1 / 2, 1 / 2, 0])
 
 
-def test_the_first_step_has_looked_nowhere() -> None:
+def test_initial_state_is_zero() -> None:
     attention = LocationSensitive(query_size=3, memory_size=2, size=5, channels=2, kernel=3)
-    begun = attention.begin(memory_of(4, 3, size=2))
-    assert begun.tolist() == [[[0.0] * 4]]
+    state = attention.begin(memory_of(4, 3, size=2))
+    assert state.tolist() == [[[0.0] * 4]]
 
 
-def test_location_sensitive_from_its_equations() -> None:
+def test_location_sensitive_matches_its_equations() -> None:
     attention = LocationSensitive(query_size=3, memory_size=2, size=5, channels=2, kernel=3)
     randomise(attention)
     memory, queries = memory_of(6, 6, size=2), torch.randn(1, 4, 3)
@@ -107,7 +113,7 @@ def test_location_sensitive_from_its_equations() -> None:
 
 
 @torch.no_grad()
-def test_padding_does_not_leak_through_a_convolution_wider_than_the_sentence() -> None:
+def test_padding_has_no_influence_through_a_wide_convolution() -> None:
     attention = LocationSensitive(query_size=3, memory_size=2, size=5, channels=3, kernel=11)
     randomise(attention)
     memory, queries = memory_of(9, 4, size=2), torch.randn(1, 5, 3)
@@ -117,6 +123,6 @@ def test_padding_does_not_leak_through_a_convolution_wider_than_the_sentence() -
     assert not padded_weights[..., 4:].any()
 
 
-def test_an_even_kernel_has_no_centre() -> None:
+def test_kernel_must_be_odd() -> None:
     with pytest.raises(ValueError, match=r"attention\.kernel must be odd, not 4"):
         LocationSensitive(query_size=3, memory_size=2, size=5, channels=2, kernel=4)

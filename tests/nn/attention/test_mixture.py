@@ -19,8 +19,8 @@ def softplus_inverse(value: float) -> float:
     return math.log(math.expm1(value))
 
 
-def bells(*shapes: tuple[float, float, float]) -> Mixture:
-    """Bells of (share, step, width), whatever the query."""
+def mixture(*shapes: tuple[float, float, float]) -> Mixture:
+    """Return components of (share, step, width) that do not depend on the query."""
     attention = Mixture(query_size=1, memory_size=1, size=1, components=len(shapes))
     nn.init.zeros_(attention.shape.weight)
     shares, steps, widths = zip(*shapes, strict=True)
@@ -34,15 +34,15 @@ def bells(*shapes: tuple[float, float, float]) -> Mixture:
 
 
 def weights_of(attention: Mixture, length: int, steps: int, padding: int = 2) -> Tensor:
-    """[T, S]."""
+    """Return weights [T, S] for random queries and states."""
     width = length + padding
     memory = Memory(torch.randn(1, width, 1), (torch.arange(width) < length)[None])
     return walk(attention, torch.randn(1, steps, 1), memory)[1][0]
 
 
-def test_a_bell_by_hand() -> None:
-    """μ = 1, σ = 1: half a σ to either side of the first position holds 0.3829, the next 0.2417."""
-    (weights,) = weights_of(bells((1, 1, 1)), 3, 1)
+def test_known_values() -> None:
+    """With μ = 1 and σ = 1, the mass within ½ of position 1 is 0.3829, of position 2 0.2417."""
+    (weights,) = weights_of(mixture((1, 1, 1)), 3, 1)
     assert weights.tolist() == pytest.approx([0.3829, 0.2417, 0.0606, 0, 0], abs=1e-4)
 
 
@@ -53,10 +53,10 @@ def test_a_bell_by_hand() -> None:
 )
 @settings(max_examples=30)
 @torch.no_grad()
-def test_it_is_a_mixture_of_normal_distributions(
+def test_weights_equal_a_mixture_of_normal_distributions(
     shapes: list[tuple[float, float, float]], length: int, steps: int
 ) -> None:
-    weights = weights_of(bells(*shapes), length, steps)
+    weights = weights_of(mixture(*shapes), length, steps)
     total = sum(share for share, _, _ in shapes)
     for i, row in enumerate(weights.tolist(), start=1):
         expected = [
@@ -70,8 +70,8 @@ def test_it_is_a_mixture_of_normal_distributions(
 
 
 @torch.no_grad()
-def test_wide_bells_weigh_as_the_papers_density() -> None:
-    (weights,) = weights_of(bells((1, 6, 3)), 12, 1)
+def test_wide_components_approximate_the_density_of_the_paper() -> None:
+    (weights,) = weights_of(mixture((1, 6, 3)), 12, 1)
     densities = [norm.pdf(j, 6, 3) for j in range(1, 13)]
     assert weights[:12].tolist() == pytest.approx(densities, rel=0.02)
 
@@ -79,15 +79,15 @@ def test_wide_bells_weigh_as_the_papers_density() -> None:
 @given(length=st.integers(1, 60))
 @settings(max_examples=20)
 @torch.no_grad()
-def test_a_narrow_bell_that_moves_by_one_copies_any_length(length: int) -> None:
-    weights = weights_of(bells((1, 1, 0.011)), length, length + 2)
+def test_narrow_component_with_unit_step_copies_any_length(length: int) -> None:
+    weights = weights_of(mixture((1, 1, 0.011)), length, length + 2)
     torch.testing.assert_close(weights[:length, :length], torch.eye(length))
-    assert not weights[length:].any()  # beyond the end there is nothing
+    assert not weights[length:].any()  # the component is beyond the end
 
 
-def test_steps_and_widths_are_asked_of_the_query() -> None:
-    """V = 1 and W = 1 of large queries: tanh is ± 1, which moves a bell by softplus(5 ± 5)."""
-    attention = bells((1, 1, 0.011))
+def test_steps_depend_on_the_query() -> None:
+    """Large queries saturate tanh at ± 1, so the component moves by softplus(5 ± 5)."""
+    attention = mixture((1, 1, 0.011))
     with torch.no_grad():
         attention.hidden.weight.fill_(1.0)
         attention.hidden.bias.zero_()
@@ -101,7 +101,7 @@ def test_steps_and_widths_are_asked_of_the_query() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("large", [1e4, -1e4])
 @pytest.mark.parametrize("part", range(3), ids=["shares", "steps", "widths"])
-def test_extreme_bells_stay_finite(part: int, large: float, dtype: torch.dtype) -> None:
+def test_extreme_components_stay_finite(part: int, large: float, dtype: torch.dtype) -> None:
     attention = Mixture(query_size=2, memory_size=2, size=3, components=2)
     with torch.no_grad():
         attention.shape.bias[2 * part] = large
@@ -115,16 +115,16 @@ def test_extreme_bells_stay_finite(part: int, large: float, dtype: torch.dtype) 
         assert leaf.grad.isfinite().all()
 
 
-def test_at_first_a_bell_moves_by_about_a_position() -> None:
+def test_initial_step_is_one_position() -> None:
     attention = Mixture(query_size=3, memory_size=2, size=4)
     nn.init.zeros_(attention.shape.weight)
     memory = Memory(torch.randn(1, 4, 2), torch.ones(1, 4, dtype=torch.bool))
-    _, _, centres = attention(torch.randn(1, 3), memory, attention.project(memory), attention.begin(memory))
-    assert centres.flatten().tolist() == pytest.approx([1.0] * 5)
+    _, _, means = attention(torch.randn(1, 3), memory, attention.project(memory), attention.begin(memory))
+    assert means.flatten().tolist() == pytest.approx([1.0] * 5)
 
 
 @torch.no_grad()
-def test_steps_do_not_lose_their_way_in_half_precision() -> None:
+def test_means_do_not_drift_under_autocast() -> None:
     attention = Mixture(query_size=3, memory_size=2, size=4, width=0.1)
     memory, queries = (
         Memory(torch.randn(2, 90, 2), torch.ones(2, 90, dtype=torch.bool)),
@@ -136,7 +136,7 @@ def test_steps_do_not_lose_their_way_in_half_precision() -> None:
     torch.testing.assert_close(mixed, exact, rtol=0, atol=1e-4)
 
 
-def test_gradients_over_steps() -> None:
+def test_gradients_over_several_steps() -> None:
     attention = Mixture(query_size=2, memory_size=3, size=4, components=2).double()
     randomise(attention)
     memory = Memory(torch.randn(1, 5, 3).double(), torch.tensor([[True] * 4 + [False]]))
@@ -144,7 +144,7 @@ def test_gradients_over_steps() -> None:
     assert torch.autograd.gradcheck(lambda q: walk(attention, q, memory)[1], queries)
 
 
-@pytest.mark.parametrize("wrong", [{"components": 0}, {"step": 0.0}, {"width": -1.0}])
-def test_what_no_bell_can_be_is_refused(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize("invalid", [{"components": 0}, {"step": 0.0}, {"width": -1.0}])
+def test_invalid_components_are_rejected(invalid: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"attention\.components=.* must be 1 or more"):
-        Mixture(query_size=2, memory_size=2, size=3, **wrong)  # type: ignore[arg-type]
+        Mixture(query_size=2, memory_size=2, size=3, **invalid)  # type: ignore[arg-type]

@@ -18,21 +18,21 @@ from networks import randomise
 
 B, S, H, D, A = 2, 5, 7, 11, 13
 LENGTHS = [5, 2]
-both = pytest.mark.parametrize("variant", [Monotonic, MoChA])
+both = pytest.mark.parametrize("mechanism", [Monotonic, MoChA])
 energies = st.floats(-8, 8)
 LN3 = math.log(3)
 
 
-def make(variant: type[Monotonic], **options: Any) -> tuple[Monotonic, Memory]:
-    """In double precision, with large weights, and a memory with rubbish at its padding."""
-    attention = variant(query_size=H, memory_size=D, size=A, **options)
+def make(mechanism: type[Monotonic], **options: Any) -> tuple[Monotonic, Memory]:
+    """Return a mechanism in fp64 with large parameters, and a memory with random values at padding."""
+    attention = mechanism(query_size=H, memory_size=D, size=A, **options)
     randomise(attention)
     mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
     return attention.double(), Memory(torch.randn(B, S, D, dtype=torch.float64), mask)
 
 
 def run(attention: Monotonic, memory: Memory, queries: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights and states [B, T, S] of queries [B, T, H], one after the other."""
+    """Return weights and states [B, T, S] for queries [B, T, H], one step after another."""
     keys, state = attention.project(memory), attention.begin(memory)
     weights, states = [], []
     for query in queries.split(1, dim=1):
@@ -47,35 +47,35 @@ def one_hot(place: int, size: int) -> Tensor:
 
 
 def double_loop(p: list[float], previous: list[float]) -> list[float]:
-    """α_j = p_j Σ_{k≤j} α'_k Π_{k≤l<j} (1 - p_l), as it is written."""
+    """Return α_j = p_j Σ_{k≤j} α'_k Π_{k≤l<j} (1 - p_l), computed literally."""
     return [
         p[j] * sum(previous[k] * math.prod(1 - p[m] for m in range(k, j)) for k in range(j + 1))
         for j in range(len(p))
     ]
 
 
-# ------------------------------------------------------------------------- where the head is expected to stop
+# --------------------------------------------------------------------------------- expected alignment
 
 
-def test_expected_alignment_by_hand() -> None:
-    """Heads or tails at each of three positions, twice: the second time from where the first has stopped."""
+def test_expected_alignment_known_values() -> None:
+    """p = ½ at three positions, for two steps; the second starts where the first stopped."""
     even = torch.zeros(3)
     first = expected_alignment(even, torch.tensor([1.0, 0.0, 0.0]))
-    assert first.tolist() == [1 / 2, 1 / 4, 1 / 8]  # and 1/8 has run past the end
+    assert first.tolist() == [1 / 2, 1 / 4, 1 / 8]  # with probability 1/8 the head ran past the end
     second = expected_alignment(even, first)
     # q = 1/2;  1/2 · 1/2 + 1/4 = 1/2;  1/2 · 1/2 + 1/8 = 3/8
     assert second.tolist() == [1 / 4, 1 / 4, 3 / 16]
 
 
-def test_expected_alignment_of_unequal_chances_by_hand() -> None:
-    """p = 1/4, 3/4, 1/2: 1/4 stop; of the 3/4 that go on 3/4 stop; of the 3/16 that go on half."""
+def test_expected_alignment_known_values_for_unequal_probabilities() -> None:
+    """p = 1/4, 3/4, 1/2: 1/4, then 3/4 · 3/4, then 3/4 · 1/4 · 1/2."""
     alpha = expected_alignment(torch.tensor([-LN3, LN3, 0.0]), torch.tensor([1.0, 0.0, 0.0]))
     assert alpha.tolist() == pytest.approx([1 / 4, 9 / 16, 3 / 32])
 
 
 @given(rows=st.lists(st.tuples(energies, st.floats(0, 1)), min_size=1, max_size=9))
 @settings(max_examples=30)
-def test_expected_alignment_is_the_double_loop(rows: list[tuple[float, float]]) -> None:
+def test_expected_alignment_matches_the_equation(rows: list[tuple[float, float]]) -> None:
     e, shares = (torch.tensor(column, dtype=torch.float64) for column in zip(*rows, strict=True))
     previous = shares / len(rows)
     expected = double_loop(torch.sigmoid(e).tolist(), previous.tolist())
@@ -84,20 +84,20 @@ def test_expected_alignment_is_the_double_loop(rows: list[tuple[float, float]]) 
 
 @given(e=st.lists(energies, min_size=1, max_size=5), data=st.data())
 @settings(max_examples=30)
-def test_expectation_is_the_mean_of_all_hard_outcomes(e: list[float], data: st.DataObject) -> None:
-    """Every way to toss S coins, weighed by its probability."""
+def test_expected_alignment_is_the_mean_of_hard_alignments(e: list[float], data: st.DataObject) -> None:
+    """Enumerate all outcomes of S Bernoulli variables, weighted by their probabilities."""
     start = data.draw(st.integers(0, len(e) - 1))
     p = torch.sigmoid(torch.tensor(e, dtype=torch.float64))
     previous = one_hot(start, len(e))
     mean = torch.zeros_like(previous)
-    for tosses in product([0.0, 1.0], repeat=len(e)):
-        outcome = torch.tensor(tosses, dtype=torch.float64)
-        chance = torch.where(outcome == 1, p, 1 - p).prod()
-        mean += chance * hard_alignment(outcome, previous)
+    for outcomes in product([0.0, 1.0], repeat=len(e)):
+        outcome = torch.tensor(outcomes, dtype=torch.float64)
+        probability = torch.where(outcome == 1, p, 1 - p).prod()
+        mean += probability * hard_alignment(outcome, previous)
     torch.testing.assert_close(expected_alignment(torch.logit(p), previous), mean, rtol=0, atol=1e-12)
 
 
-def test_expected_alignment_is_the_quotient_of_the_paper_where_that_can_be_computed() -> None:
+def test_expected_alignment_equals_the_quotient_of_the_paper() -> None:
     """Appendix C: α = p · cumprod(1 - p) · cumsum(α' / cumprod(1 - p)), the products exclusive."""
     e = torch.randn(4, 9, dtype=torch.float64)
     previous = torch.rand(4, 9, dtype=torch.float64) / 9
@@ -107,8 +107,8 @@ def test_expected_alignment_is_the_quotient_of_the_paper_where_that_can_be_compu
     torch.testing.assert_close(expected_alignment(e, previous), expected)
 
 
-def test_a_long_memory_of_certain_stops_stays_exact() -> None:
-    """Here cumulative products are far below the smallest number, and the quotient would be 0 / 0."""
+def test_expected_alignment_of_a_long_memory_is_exact() -> None:
+    """Cumulative products underflow here, and the quotient of the paper would be 0 / 0."""
     e = torch.full((400,), 30.0)
     previous = torch.full((400,), 1 / 400)
     torch.testing.assert_close(expected_alignment(e, previous), previous)
@@ -118,21 +118,23 @@ def test_a_long_memory_of_certain_stops_stays_exact() -> None:
 
 @given(signs=st.lists(st.sampled_from([-1e4, 1e4]), min_size=1, max_size=9), data=st.data())
 @settings(max_examples=30)
-def test_certain_energies_make_soft_and_hard_the_same(signs: list[float], data: st.DataObject) -> None:
+def test_saturated_energies_give_equal_soft_and_hard_alignments(
+    signs: list[float], data: st.DataObject
+) -> None:
     start = data.draw(st.integers(0, len(signs) - 1))
     e, previous = torch.tensor(signs), one_hot(start, len(signs)).float()
     assert torch.equal(expected_alignment(e, previous), hard_alignment(e, previous))
 
 
-def test_expected_alignment_gradients() -> None:
+def test_expected_alignment_passes_gradcheck() -> None:
     e = torch.randn(2, 6, dtype=torch.float64, requires_grad=True)
     previous = (torch.rand(2, 6, dtype=torch.float64) / 6).requires_grad_()
     assert torch.autograd.gradcheck(expected_alignment, (e, previous))
 
 
-@pytest.mark.parametrize("size", [1e4, -1e4, torch.inf, -torch.inf])
-def test_huge_energies_have_finite_gradients(size: float) -> None:
-    e = torch.tensor([0.0, size, 1.0, size, 0.0], requires_grad=True)
+@pytest.mark.parametrize("energy", [1e4, -1e4, torch.inf, -torch.inf])
+def test_huge_energies_have_finite_gradients(energy: float) -> None:
+    e = torch.tensor([0.0, energy, 1.0, energy, 0.0], requires_grad=True)
     alpha = expected_alignment(e, torch.tensor([0.5, 0.0, 0.5, 0.0, 0.0], requires_grad=True))
     alpha.square().sum().backward()
     assert alpha.isfinite().all()
@@ -140,19 +142,19 @@ def test_huge_energies_have_finite_gradients(size: float) -> None:
     assert e.grad.isfinite().all()
 
 
-# ----------------------------------------------------------------------------------------- where it stops
+# ------------------------------------------------------------------------------------- hard alignment
 
 
 @pytest.mark.parametrize(
     ("start", "stop"),
-    [(0, 1), (1, 1), (2, 3), (3, 3)],  # it may stop again where it stands
+    [(0, 1), (1, 1), (2, 3), (3, 3)],  # the head may stay at its position
 )
-def test_hard_alignment_by_hand(start: int, stop: int) -> None:
+def test_hard_alignment_known_values(start: int, stop: int) -> None:
     e = torch.tensor([-0.1, 0.1, -0.1, 3.0, 0.0])
     assert torch.equal(hard_alignment(e, one_hot(start, 5).float()), one_hot(stop, 5).float())
 
 
-def test_a_head_that_has_run_past_the_end_stays_there() -> None:
+def test_head_past_the_end_stays_there() -> None:
     nowhere = hard_alignment(torch.tensor([5.0, -1.0, 0.0]), torch.tensor([0.0, 1.0, 0.0]))
     assert nowhere.tolist() == [0, 0, 0]  # p = ½ is not above ½
     assert hard_alignment(torch.full((3,), 5.0), nowhere).tolist() == [0, 0, 0]
@@ -161,8 +163,8 @@ def test_a_head_that_has_run_past_the_end_stays_there() -> None:
 
 @both
 @torch.no_grad()
-def test_the_head_never_turns_back(variant: type[Monotonic]) -> None:
-    attention, _ = make(variant)
+def test_head_never_moves_backwards(mechanism: type[Monotonic]) -> None:
+    attention, _ = make(mechanism)
     attention.eval().offset.zero_()
     attention.gain.fill_(5.0)
     sentences, places = 40, 9
@@ -173,52 +175,52 @@ def test_the_head_never_turns_back(variant: type[Monotonic]) -> None:
     assert set(heads.flatten().tolist()) == {0.0, 1.0}
     torch.testing.assert_close(weights.sum(dim=-1), heads.sum(dim=-1))
     assert not weights.transpose(1, 2)[~memory.mask].any()
-    where = torch.where(heads.any(dim=-1), heads.argmax(dim=-1), places)  # past the end: S
-    assert (where.diff(dim=1) >= 0).all()
-    assert (where.diff(dim=1) > 0).any()
-    assert len(where.unique()) > 5
+    positions = torch.where(heads.any(dim=-1), heads.argmax(dim=-1), places)  # past the end: S
+    assert (positions.diff(dim=1) >= 0).all()
+    assert (positions.diff(dim=1) > 0).any()
+    assert len(positions.unique()) > 5
 
 
 # ----------------------------------------------------------------------------------------------- the module
 
 
 @torch.no_grad()
-def test_energies_are_those_of_the_paper() -> None:
+def test_energies_match_the_equation() -> None:
     attention, memory = make(Monotonic)
     query = torch.randn(B, 3, H, dtype=torch.float64)
-    found = attention.score(query, attention.project(memory), None)
+    energies = attention.score(query, attention.project(memory), None)
     v = attention.energy.weight[0]
     W, U = attention.query, attention.key
     for b, q, j in product(range(B), range(3), range(S)):
         b_vector = W.bias + U.bias
         hidden = torch.tanh(W.weight @ query[b, q] + U.weight @ memory.states[b, j] + b_vector)
         expected = attention.gain * (v @ hidden) / v.square().sum().sqrt() + attention.offset
-        torch.testing.assert_close(found[b, q, j], expected)
+        torch.testing.assert_close(energies[b, q, j], expected)
 
 
-def test_the_start_of_the_energies() -> None:
-    attention = Monotonic(query_size=H, memory_size=D, size=16, offset=-2)  # whole, as typed
+def test_initial_gain_and_offset() -> None:
+    attention = Monotonic(query_size=H, memory_size=D, size=16, offset=-2)  # an integer, as in a config
     assert attention.gain.item() == 1 / 4
     assert attention.offset.item() == -2
     assert Monotonic(query_size=H, memory_size=D, size=16).offset.item() == -4
 
 
 @torch.no_grad()
-def test_training_is_the_double_loop_over_many_targets() -> None:
+def test_training_weights_match_the_equation_over_several_steps() -> None:
     attention, memory = make(Monotonic, noise=0.0)
     queries = torch.randn(B, 4, H, dtype=torch.float64)
-    found, _ = run(attention, memory, queries)
+    weights, _ = run(attention, memory, queries)
     p = torch.sigmoid(attention.score(queries, attention.project(memory), None))
     for b, length in enumerate(LENGTHS):
         alpha = [1.0] + [0.0] * (length - 1)
         for i in range(4):
             alpha = double_loop(p[b, i, :length].tolist(), alpha)
-            assert found[b, i].tolist() == pytest.approx([*alpha, *[0.0] * (S - length)], abs=1e-12)
+            assert weights[b, i].tolist() == pytest.approx([*alpha, *[0.0] * (S - length)], abs=1e-12)
 
 
 @both
-def test_the_mode_chooses_soft_or_hard(variant: type[Monotonic]) -> None:
-    attention, memory = make(variant, noise=0.0)
+def test_weights_are_soft_in_training_and_hard_in_evaluation(mechanism: type[Monotonic]) -> None:
+    attention, memory = make(mechanism, noise=0.0)
     with torch.no_grad():
         attention.offset.fill_(0.1)
     queries = torch.randn(B, 2, H, dtype=torch.float64)
@@ -228,26 +230,26 @@ def test_the_mode_chooses_soft_or_hard(variant: type[Monotonic]) -> None:
     assert set(hard.flatten().tolist()) <= {0.0, 1.0}
 
 
-def test_noise_is_of_the_given_size_and_for_training_alone() -> None:
+def test_noise_is_added_in_training_only() -> None:
     attention, memory = make(Monotonic, noise=0.7)
     query = torch.randn(B, 3, H, dtype=torch.float64)
     keys, state = attention.project(memory), attention.begin(memory)
     torch.manual_seed(5)
-    found = attention.weigh(query, memory, keys, state)
+    weights = attention.weigh(query, memory, keys, state)
     torch.manual_seed(5)
     scores = attention.score(query, keys, state).masked_fill(~memory.mask[:, None], -torch.inf)
     expected = expected_alignment(scores + 0.7 * torch.randn_like(scores), state)
-    torch.testing.assert_close(found, expected)
-    assert not torch.equal(found, attention.weigh(query, memory, keys, state))
+    torch.testing.assert_close(weights, expected)
+    assert not torch.equal(weights, attention.weigh(query, memory, keys, state))
     attention.eval()
-    weights = [attention.weigh(query, memory, keys, state) for _ in range(5)]
-    assert all(torch.equal(weights[0], other) for other in weights)
+    repeats = [attention.weigh(query, memory, keys, state) for _ in range(5)]
+    assert all(torch.equal(repeats[0], other) for other in repeats)
 
 
 @both
-def test_gaps_in_the_memory_are_passed_over(variant: type[Monotonic]) -> None:
-    """A mask need not be a prefix: taking the unreal positions out gives the same weights for the others."""
-    attention, memory = make(variant, noise=0.0)
+def test_gaps_in_the_mask_are_skipped(mechanism: type[Monotonic]) -> None:
+    """Removing the masked positions gives the same weights for the others."""
+    attention, memory = make(mechanism, noise=0.0)
     if isinstance(attention, MoChA):
         attention.chunk = 1  # a wider window spans the gap
     real = torch.tensor([False, True, True, False, True])
@@ -261,9 +263,9 @@ def test_gaps_in_the_memory_are_passed_over(variant: type[Monotonic]) -> None:
 
 
 @both
-def test_gradients_over_two_targets(variant: type[Monotonic]) -> None:
-    """The check moves the leaves where they are, so what reads them need not be handed them."""
-    attention, memory = make(variant, noise=0.0)
+def test_gradients_over_two_steps(mechanism: type[Monotonic]) -> None:
+    """gradcheck perturbs the leaf tensors in place, so the function may ignore its arguments."""
+    attention, memory = make(mechanism, noise=0.0)
     queries = torch.randn(B, 2, H, dtype=torch.float64, requires_grad=True)
     leaves = (memory.states.requires_grad_(), queries, *attention.parameters())
     assert torch.autograd.gradcheck(lambda *_: run(attention, memory, queries)[0], leaves)
@@ -272,22 +274,26 @@ def test_gradients_over_two_targets(variant: type[Monotonic]) -> None:
 # ------------------------------------------------------------------------------------------------- chunks
 
 
-def spread(heads: list[float], scores: list[float], chunk: int) -> list[float]:
+def chunk_weights(heads: list[float], scores: list[float], chunk: int) -> list[float]:
     rows = [torch.tensor([[row]], dtype=torch.float64) for row in (heads, scores)]
     mask = torch.ones(1, 1, len(scores), dtype=torch.bool)
     return chunkwise_weights(*rows, mask, chunk, Softmax())[0, 0].tolist()
 
 
-def test_a_chunk_by_hand() -> None:
-    """The head at the third place, windows of two: odds of 1 : 3 for the second and third."""
-    assert spread([0, 0, 1, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([0, 1 / 4, 3 / 4, 0])
-    assert spread([1, 0, 0, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([1, 0, 0, 0])  # cut at the start
-    # half a head at the second place (1/4 · ½ + 3/4 · ½), half at the third (1/4 · ½ + 3/4 · ½)
-    assert spread([0, 0.5, 0.5], [0.0, LN3, 2 * LN3], 2) == pytest.approx([1 / 8, 3 / 8 + 1 / 8, 3 / 8])
+def test_chunk_known_values() -> None:
+    """Head at the third position, windows of two: weights 1/4 and 3/4 for the second and third."""
+    assert chunk_weights([0, 0, 1, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([0, 1 / 4, 3 / 4, 0])
+    assert chunk_weights([1, 0, 0, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx(
+        [1, 0, 0, 0]
+    )  # truncated at the start
+    # half of the head at the second position (1/4 · ½ + 3/4 · ½), half at the third
+    assert chunk_weights([0, 0.5, 0.5], [0.0, LN3, 2 * LN3], 2) == pytest.approx(
+        [1 / 8, 3 / 8 + 1 / 8, 3 / 8]
+    )
 
 
-def test_a_chunk_far_below_the_largest_score_keeps_its_odds() -> None:
-    assert spread([0, 0, 1], [2000.0, 0.0, LN3], 2) == pytest.approx([0, 1 / 4, 3 / 4])
+def test_chunk_with_very_low_scores_keeps_its_weights() -> None:
+    assert chunk_weights([0, 0, 1], [2000.0, 0.0, LN3], 2) == pytest.approx([0, 1 / 4, 3 / 4])
 
 
 @given(
@@ -295,8 +301,8 @@ def test_a_chunk_far_below_the_largest_score_keeps_its_odds() -> None:
     chunk=st.integers(1, 10),
 )
 @settings(max_examples=30)
-def test_chunks_are_the_double_loop(rows: list[tuple[float, float]], chunk: int) -> None:
-    """β_j = Σ_{j≤k<j+w} α_k exp(u_j) / Σ_{k-w<l≤k} exp(u_l), as it is written."""
+def test_chunks_match_the_equation(rows: list[tuple[float, float]], chunk: int) -> None:
+    """β_j = Σ_{j≤k<j+w} α_k exp(u_j) / Σ_{k-w<l≤k} exp(u_l), computed literally."""
     heads, scores = (list(column) for column in zip(*rows, strict=True))
     size = len(rows)
     expected = [
@@ -307,18 +313,18 @@ def test_chunks_are_the_double_loop(rows: list[tuple[float, float]], chunk: int)
         )
         for j in range(size)
     ]  # fmt: skip
-    assert spread(heads, scores, chunk) == pytest.approx(expected)
+    assert chunk_weights(heads, scores, chunk) == pytest.approx(expected)
 
 
-def test_chunks_are_the_moving_sums_of_the_paper() -> None:
+def test_chunks_equal_the_moving_sums_of_the_paper() -> None:
     """β = exp(u) · forward sum of (α / backward sum of exp(u)), sums over w positions."""
     heads, scores = torch.rand(7, dtype=torch.float64) / 7, torch.randn(7, dtype=torch.float64)
     backward = sum(shift(scores.exp(), i) for i in range(3))
     expected = scores.exp() * sum(shift(heads / backward, -i) for i in range(3))
-    assert spread(heads.tolist(), scores.tolist(), 3) == pytest.approx(expected.tolist())
+    assert chunk_weights(heads.tolist(), scores.tolist(), 3) == pytest.approx(expected.tolist())
 
 
-def test_a_chunk_is_normalised_over_real_positions_with_any_normaliser() -> None:
+def test_chunk_normaliser_respects_the_mask() -> None:
     heads, scores = torch.tensor([[[0.0, 0.0, 0.0, 1.0]]]), torch.tensor([[[0.0, 0.0, 7.0, LN3]]])
     mask = torch.tensor([[[True, True, False, True]]])
     assert chunkwise_weights(heads, scores, mask, 3, Softmax(0.5))[0, 0].tolist() == pytest.approx(
@@ -326,7 +332,7 @@ def test_a_chunk_is_normalised_over_real_positions_with_any_normaliser() -> None
     )
 
 
-def test_a_chunk_of_one_is_monotonic_attention() -> None:
+def test_chunk_of_one_equals_monotonic_attention() -> None:
     attention, memory = make(MoChA, chunk=1, noise=0.0)
     queries = torch.randn(B, 3, H, dtype=torch.float64)
     for mode in (True, False):
@@ -334,18 +340,18 @@ def test_a_chunk_of_one_is_monotonic_attention() -> None:
         assert torch.equal(weights, states)
 
 
-def test_the_state_is_the_head_and_not_the_weights() -> None:
+def test_state_is_the_head_position() -> None:
     attention, memory = make(MoChA, chunk=3, noise=0.0)
     plain = Monotonic(query_size=H, memory_size=D, size=A, noise=0.0).double()
-    own = {k: v for k, v in attention.state_dict().items() if not k.startswith("inner")}
-    plain.load_state_dict(own)
+    head_parameters = {k: v for k, v in attention.state_dict().items() if not k.startswith("inner")}
+    plain.load_state_dict(head_parameters)
     queries = torch.randn(B, 3, H, dtype=torch.float64)
     weights, states = run(attention, memory, queries)
     torch.testing.assert_close(states, run(plain, memory, queries)[0])
     assert not torch.allclose(weights, states)
 
 
-def test_chunk_scores_are_additive_and_of_their_own() -> None:
+def test_chunk_scores_use_separate_additive_parameters() -> None:
     attention, memory = make(MoChA, chunk=2, noise=0.0)
     assert isinstance(attention, MoChA)
     attention.eval()
@@ -360,10 +366,10 @@ def test_chunk_scores_are_additive_and_of_their_own() -> None:
     expected = torch.zeros(B, 1, S, dtype=torch.float64)
     expected[..., :2] = scores[..., :2].softmax(dim=-1)
     with torch.no_grad():
-        attention.offset.fill_(1.0)  # stop where the head stands
+        attention.offset.fill_(1.0)  # the head stays at its position
     torch.testing.assert_close(attention(query, memory, keys, head)[1], expected)
 
 
-def test_a_chunk_of_nothing_is_refused() -> None:
+def test_chunk_must_be_positive() -> None:
     with pytest.raises(ValueError, match=r"attention\.chunk must be 1 or more, not 0"):
         MoChA(query_size=H, memory_size=D, size=A, chunk=0)

@@ -23,12 +23,12 @@ def attend(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor,
     return context, weights
 
 
-def test_scaled_dot_heads_are_torch_s_own() -> None:
-    """Queries of nn.MultiheadAttention are as wide as all its heads, so H = A here; its output is, too."""
+def test_scaled_dot_heads_equal_torch_multihead_attention() -> None:
+    """Queries and outputs of nn.MultiheadAttention have the size of all heads together, so H = A here."""
     attention = MultiHead(query_size=A, memory_size=D, size=A, heads=N, score=ScaledDot)
     randomise(attention)
-    theirs = nn.MultiheadAttention(A, N, bias=False, kdim=D, vdim=D, batch_first=True)
-    theirs.load_state_dict(
+    reference = nn.MultiheadAttention(A, N, bias=False, kdim=D, vdim=D, batch_first=True)
+    reference.load_state_dict(
         {
             "q_proj_weight": attention.query.weight,
             "k_proj_weight": attention.key.weight,
@@ -37,14 +37,14 @@ def test_scaled_dot_heads_are_torch_s_own() -> None:
         }
     )
     query, memory = torch.randn(B, Q, A), make_memory()
-    expected, expected_weights = theirs(query, memory.states, memory.states, key_padding_mask=~memory.mask)
+    expected, expected_weights = reference(query, memory.states, memory.states, key_padding_mask=~memory.mask)
     context, weights = attend(attention, query, memory)
     torch.testing.assert_close(context, attention.output(expected), rtol=0, atol=1e-5)
     torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
 
 
-def test_heads_by_hand() -> None:
-    """Two heads of width 1 over states (1, 0) and (0, 1): the first finds the first, the other the other."""
+def test_heads_known_values() -> None:
+    """Two heads of width 1 over states (1, 0) and (0, 1): each attends to one of them."""
     attention = MultiHead(query_size=1, memory_size=2, size=2, heads=2, score=ScaledDot)
     with torch.no_grad():
         attention.query.weight.fill_(100.0)
@@ -54,12 +54,12 @@ def test_heads_by_hand() -> None:
     memory = Memory(torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool))
     context, weights = attend(attention, torch.ones(1, 1), memory)
     assert weights.tolist() == [[0.5, 0.5]]
-    assert context.tolist() == [[8, 8]]  # one head with these weights would give [4, 4]
+    assert context.tolist() == [[8, 8]]  # the mean weights would give [4, 4]
 
 
 @pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - WITHOUT_SCORE))
-def test_any_mechanism_that_scores_can_be_a_head(name: str) -> None:
-    """Each head is that mechanism by itself over its own slices, also where it has state."""
+def test_heads_equal_the_mechanism_on_slices(name: str) -> None:
+    """Each head is the mechanism on its slices of query, keys and values, also with state."""
     attention = MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=partial(inner, name)).eval()
     randomise(attention)
     memory = make_memory()
@@ -86,7 +86,7 @@ def inner(name: str, *, query_size: int, memory_size: int, normaliser: object) -
     return make_attention(name, query_size, memory_size)
 
 
-def test_the_normaliser_is_that_of_every_head() -> None:
+def test_every_head_uses_the_normaliser() -> None:
     def all_on_the_first(scores: Tensor, mask: Tensor) -> Tensor:
         return torch.zeros_like(scores).index_fill(-1, torch.tensor(0), 1) * mask
 
@@ -98,7 +98,7 @@ def test_the_normaliser_is_that_of_every_head() -> None:
 
 
 @pytest.mark.parametrize("heads", [4, 0])
-def test_heads_must_divide_the_size(heads: int) -> None:
+def test_number_of_heads_must_divide_the_size(heads: int) -> None:
     with pytest.raises(
         ValueError, match=rf"attention\.heads={heads} must be 1 or more and divide attention\.size=6"
     ):
@@ -106,13 +106,13 @@ def test_heads_must_divide_the_size(heads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", [NoAttention, Final, partial(MultiHead, size=2, heads=1, score=ScaledDot)]
+    "mechanism", [NoAttention, Final, partial(MultiHead, size=2, heads=1, score=ScaledDot)]
 )
-def test_a_head_must_score(variant: type[Attention]) -> None:
+def test_heads_must_have_scores(mechanism: type[Attention]) -> None:
     with pytest.raises(ValueError, match=r"attention\.score cannot be (NoAttention|Final|MultiHead)"):
-        MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=variant)
+        MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=mechanism)
 
 
-def test_heads_share_nothing() -> None:
+def test_heads_share_no_parameters() -> None:
     attention = MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=partial(Additive, size=2))
     assert len({id(parameter) for parameter in attention.parameters()}) == 4 + N * 3

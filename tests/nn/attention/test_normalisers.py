@@ -28,13 +28,13 @@ def all_real(scores: Tensor) -> Tensor:
 
 
 def some_real(*shape: int) -> Tensor:
-    """A mask with at least one real position a row."""
+    """Return a random mask with at least one real position per row."""
     mask = torch.rand(shape) < 0.6
     mask[..., 0] = True
     return mask
 
 
-# ------------------------------------------------------------------------------------ values by hand
+# -------------------------------------------------------------------------------------- known values
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,16 @@ def some_real(*shape: int) -> Tensor:
     [
         ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
         ([0.5, 0.0], [0.75, 0.25]),  # λ = -1/4
-        ([1.0, 0.0], [1.0, 0.0]),  # a whole 1 apart: λ = 0
-        ([0.25, 1.0, -3.0, 0.75], [0.0, 0.625, 0.0, 0.375]),  # λ = 3/8; with 1/4 it would be 1/3, above it
+        ([1.0, 0.0], [1.0, 0.0]),  # a difference of 1: λ = 0
+        (
+            [0.25, 1.0, -3.0, 0.75],
+            [0.0, 0.625, 0.0, 0.375],
+        ),  # λ = 3/8; a support of three would give 1/3 > 1/4
     ],
 )
-def test_sparsemax_by_hand(scores: list[float], weights: list[float]) -> None:
-    given_scores = torch.tensor(scores)
-    assert Sparsemax()(given_scores, all_real(given_scores)).tolist() == pytest.approx(weights)
+def test_sparsemax_known_values(scores: list[float], weights: list[float]) -> None:
+    tensor = torch.tensor(scores)
+    assert Sparsemax()(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +59,13 @@ def test_sparsemax_by_hand(scores: list[float], weights: list[float]) -> None:
     [
         ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
         ([0.4, 0.0], [0.64, 0.36]),  # e / 2 - λ = 0.8 and 0.6, whose squares sum to 1: λ = -0.6
-        ([2.0, 0.0], [1.0, 0.0]),  # a whole 2 apart: λ = 0
+        ([2.0, 0.0], [1.0, 0.0]),  # a difference of 2: λ = 0
         ([0.4, -5.0, 0.0], [0.64, 0.0, 0.36]),
     ],
 )
-def test_entmax15_by_hand(scores: list[float], weights: list[float]) -> None:
-    given_scores = torch.tensor(scores)
-    assert Entmax15()(given_scores, all_real(given_scores)).tolist() == pytest.approx(weights)
+def test_entmax15_known_values(scores: list[float], weights: list[float]) -> None:
+    tensor = torch.tensor(scores)
+    assert Entmax15()(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
 
 
 @every
@@ -73,7 +76,7 @@ def test_temperature_divides_the_scores(name: str) -> None:
         make(name, temperature=0)
 
 
-def test_sparser_than_softmax_in_order() -> None:
+def test_sparsity_increases_from_softmax_to_sparsemax() -> None:
     scores = torch.randn(50, 20)
     counts = [
         (make(name)(scores, all_real(scores)) > 0).sum() for name in ("softmax", "entmax15", "sparsemax")
@@ -90,9 +93,7 @@ def test_sparser_than_softmax_in_order() -> None:
     width=st.integers(1, 40),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
-def test_weights_are_those_of_the_entmax_package(
-    name: str, spread: float, width: int, dtype: torch.dtype
-) -> None:
+def test_weights_equal_the_entmax_package(name: str, spread: float, width: int, dtype: torch.dtype) -> None:
     scores, mask = spread * torch.randn(3, 4, width, dtype=dtype), some_real(3, 4, width)
     expected = PACKAGE[name](scores.masked_fill(~mask, -1e9), dim=-1)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-9
@@ -100,22 +101,22 @@ def test_weights_are_those_of_the_entmax_package(
 
 
 @sparse
-def test_gradients_are_those_of_the_entmax_package(name: str) -> None:
-    ours = torch.randn(3, 4, 9, dtype=torch.float64, requires_grad=True)
-    theirs = ours.detach().clone().requires_grad_()
+def test_gradients_equal_the_entmax_package(name: str) -> None:
+    scores = torch.randn(3, 4, 9, dtype=torch.float64, requires_grad=True)
+    reference = scores.detach().clone().requires_grad_()
     mask, direction = some_real(3, 4, 9), torch.randn(3, 4, 9, dtype=torch.float64)
-    (make(name)(ours, mask) * direction).sum().backward()
-    (PACKAGE[name](theirs.masked_fill(~mask, -1e9), dim=-1) * direction).sum().backward()
-    torch.testing.assert_close(ours.grad, theirs.grad)
+    (make(name)(scores, mask) * direction).sum().backward()
+    (PACKAGE[name](reference.masked_fill(~mask, -1e9), dim=-1) * direction).sum().backward()
+    torch.testing.assert_close(scores.grad, reference.grad)
 
 
-# ----------------------------------------------------------------------------- what all of them promise
+# --------------------------------------------------------------------- properties of all normalisers
 
 
 @every
-def test_gradients_are_those_of_finite_differences(name: str) -> None:
+def test_gradients_pass_gradcheck(name: str) -> None:
     mask = some_real(2, 1, 5)
-    mask[1] = False  # a row masked whole
+    mask[1] = False  # a fully masked row
     scores = torch.randn(2, 3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda e: make(name)(e, mask), scores)
 
@@ -126,7 +127,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     spread=st.sampled_from([0.0, 1.0, 1e4]),
     dtype=st.sampled_from([torch.float64, torch.float32, *HALVES]),
 )
-def test_a_distribution_over_real_positions(
+def test_weights_are_a_distribution_over_real_positions(
     name: str, lengths: list[int], spread: float, dtype: torch.dtype
 ) -> None:
     mask = torch.arange(6) < torch.tensor(lengths)[:, None]
@@ -139,10 +140,10 @@ def test_a_distribution_over_real_positions(
 
 
 @every
-@pytest.mark.parametrize("rubbish", [0.0, 1e4, torch.inf, -torch.inf, torch.nan])
-def test_padding_is_never_read(name: str, rubbish: float) -> None:
+@pytest.mark.parametrize("padding_score", [0.0, 1e4, torch.inf, -torch.inf, torch.nan])
+def test_scores_at_padding_have_no_influence(name: str, padding_score: float) -> None:
     scores, mask = torch.randn(3, 5), some_real(3, 5)
-    padded = torch.cat([scores, torch.full((3, 4), rubbish)], dim=1)
+    padded = torch.cat([scores, torch.full((3, 4), padding_score)], dim=1)
     padded_mask = torch.cat([mask, torch.zeros(3, 4, dtype=torch.bool)], dim=1)
     torch.testing.assert_close(
         make(name)(padded, padded_mask)[:, :5], make(name)(scores, mask), rtol=0, atol=1e-7
@@ -162,8 +163,8 @@ def test_huge_scores_stay_finite(name: str, dtype: torch.dtype) -> None:
     assert scores.grad.isfinite().all()
 
 
-@sparse
-def test_many_positions_still_sum_to_1(name: str) -> None:
+@every
+def test_weights_of_many_positions_sum_to_one(name: str) -> None:
     scores = 1e-3 * torch.randn(4, 5000)
     weights = make(name)(scores, all_real(scores))
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(4), rtol=0, atol=1e-5)
@@ -172,7 +173,7 @@ def test_many_positions_still_sum_to_1(name: str) -> None:
 
 
 @every
-def test_a_score_that_is_not_a_number_is_not_hidden(name: str) -> None:
+def test_nan_scores_give_nan_weights(name: str) -> None:
     scores = torch.tensor([[1.0, torch.nan], [1.0, 1.0]])
     weights = make(name)(scores, all_real(scores))
     assert weights[0].isnan().any()

@@ -14,17 +14,19 @@ from attnlab.types import Memory
 from networks import randomise, walk
 
 LN3 = math.log(3)
-SURE = 50.0  # of a softmax or a sigmoid: 1 to within e^-50
+SATURATED = 50.0  # logit of a softmax or a sigmoid that gives 1 to within e^-50
 FIRST, LAST, CONTENT = range(3)
 
 
-def head(*, start: int = CONTENT, gate: float = 0.0, moves: list[float], sharpness: float = -SURE) -> Shift:
-    """A head that does as its offsets say, whatever the query: all else is 0, so content is uniform."""
+def make_shift(
+    *, start: int = CONTENT, gate: float = 0.0, moves: list[float], sharpness: float = -SATURATED
+) -> Shift:
+    """Return a mechanism whose gates depend on its biases only; content addressing is uniform."""
     attention = Shift(query_size=1, memory_size=1, reach=len(moves) // 2)
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.zero_()
-        attention.start[start] = SURE
+        attention.start[start] = SATURATED
         attention.gate.bias.fill_(gate)
         attention.moves.bias.copy_(torch.tensor(moves))
         attention.sharpness.bias.fill_(sharpness)
@@ -36,55 +38,67 @@ def memory_of(length: int, padding: int = 2, size: int = 1) -> Memory:
     return Memory(torch.randn(1, width, size), (torch.arange(width) < length)[None])
 
 
-def places(attention: Shift, length: int, steps: int) -> list[int]:
-    """Where a head stands at each step; it must stand at one place."""
+def focus(attention: Shift, length: int, steps: int) -> list[int]:
+    """Return the position with all the weight at each step."""
     weights = walk(attention, torch.randn(1, steps, 1), memory_of(length))[1][0]
     assert weights.max(dim=-1).values.tolist() == pytest.approx([1] * steps)
     return weights.argmax(dim=-1).tolist()  # type: ignore[no-any-return]
 
 
-# --------------------------------------------------------------------------------------------- walking
+# ---------------------------------------------------------------------------------------------- shifts
 
 
 @given(length=st.integers(1, 60))
 @settings(max_examples=20)
-def test_a_head_that_begins_last_and_moves_by_minus_1_reverses_any_length(length: int) -> None:
-    attention = head(start=LAST, gate=-SURE, moves=[SURE, 0, 0])
-    assert places(attention, length, length + 3) == [*reversed(range(length)), 0, 0, 0]
+def test_shift_by_minus_one_from_the_end_reverses_any_length(length: int) -> None:
+    attention = make_shift(start=LAST, gate=-SATURATED, moves=[SATURATED, 0, 0])
+    assert focus(attention, length, length + 3) == [*reversed(range(length)), 0, 0, 0]
 
 
 @given(length=st.integers(1, 60))
 @settings(max_examples=20)
-def test_a_head_that_begins_first_and_moves_by_1_copies_any_length(length: int) -> None:
-    attention = head(start=FIRST, gate=-SURE, moves=[0, 0, SURE])
-    assert places(attention, length, length + 3) == [*range(length), *[length - 1] * 3]
+def test_shift_by_one_from_the_start_copies_any_length(length: int) -> None:
+    attention = make_shift(start=FIRST, gate=-SATURATED, moves=[0, 0, SATURATED])
+    assert focus(attention, length, length + 3) == [*range(length), *[length - 1] * 3]
 
 
-def test_a_longer_reach() -> None:
-    assert places(head(start=FIRST, gate=-SURE, moves=[0, 0, 0, 0, SURE]), 6, 5) == [0, 2, 4, 5, 5]
-    assert places(head(start=LAST, gate=-SURE, moves=[SURE, 0, 0, 0, 0]), 6, 5) == [5, 3, 1, 0, 0]
-    assert places(head(start=LAST, gate=-SURE, moves=[0, 0, SURE, 0, 0]), 6, 3) == [5, 5, 5]
+def test_reach_of_two() -> None:
+    assert focus(make_shift(start=FIRST, gate=-SATURATED, moves=[0, 0, 0, 0, SATURATED]), 6, 5) == [
+        0,
+        2,
+        4,
+        5,
+        5,
+    ]
+    assert focus(make_shift(start=LAST, gate=-SATURATED, moves=[SATURATED, 0, 0, 0, 0]), 6, 5) == [
+        5,
+        3,
+        1,
+        0,
+        0,
+    ]
+    assert focus(make_shift(start=LAST, gate=-SATURATED, moves=[0, 0, SATURATED, 0, 0]), 6, 3) == [5, 5, 5]
 
 
-# -------------------------------------------------------------------------------------- values by hand
+# ---------------------------------------------------------------------------------------- known values
 
 
-def test_the_first_step_by_hand() -> None:
-    """Shares 1/4, 1/2, 1/4, and a content of 1/2 each; neither the gate nor the moves are asked."""
-    attention = head(gate=-SURE, moves=[SURE, 0, 0])
+def test_first_step_known_values() -> None:
+    """Shares 1/4, 1/2, 1/4 and content weights of 1/2; gate and shifts have no effect."""
+    attention = make_shift(gate=-SATURATED, moves=[SATURATED, 0, 0])
     attention.start.data = torch.tensor([0.0, math.log(2), 0.0])
     weights = walk(attention, torch.zeros(1, 1, 1), memory_of(2, padding=1))[1]
     assert weights.flatten().tolist() == pytest.approx([1 / 4 + 1 / 8, 1 / 2 + 1 / 8, 0])
 
 
-def test_one_position_is_both_ends() -> None:
-    attention = head(moves=[0, 0, 0])
+def test_single_position_is_both_ends() -> None:
+    attention = make_shift(moves=[0, 0, 0])
     attention.start.data.zero_()
     assert walk(attention, torch.zeros(1, 2, 1), memory_of(1, padding=0))[1].tolist() == [[[1], [1]]]
 
 
 def after(attention: Shift, before: list[float], states: list[list[float]]) -> list[float]:
-    """Weights of a step after `before`, with a query of 1; the last position is padding."""
+    """Return the weights of a step after weights `before`, for a query of 1; the last position is padding."""
     memory = Memory(torch.tensor([states]), (torch.arange(len(states)) < len(states) - 1)[None])
     state = ShiftState(torch.tensor([[before]]), torch.ones(1, 1, 1, dtype=torch.bool))
     _, weights, new = attention(torch.ones(1, 1, 1), memory, attention.project(memory), state)
@@ -93,15 +107,15 @@ def after(attention: Shift, before: list[float], states: list[list[float]]) -> l
     return weights.flatten().tolist()  # type: ignore[no-any-return]
 
 
-def test_interpolation_by_hand() -> None:
-    """g = σ(-ln 3) = 1/4 of a content (3/4, 1/4), and 3/4 of (0, 1)."""
-    attention = head(gate=-LN3, moves=[0, SURE, 0])
+def test_interpolation_known_values() -> None:
+    """g = σ(-ln 3) = 1/4 of the content weights (3/4, 1/4) plus 3/4 of (0, 1)."""
+    attention = make_shift(gate=-LN3, moves=[0, SATURATED, 0])
     nn.init.ones_(attention.inner.key.weight)
     assert after(attention, [0.0, 1.0, 0.0], [[LN3], [0.0], [99.0]]) == pytest.approx([3 / 16, 13 / 16, 0])
 
 
-def test_moving_by_hand() -> None:
-    """1/2 moves to the left and 1/4 to the right; what would fall off either end stays there."""
+def test_shift_weights_known_values() -> None:
+    """1/2 moves left and 1/4 right; weight shifted beyond an end stays at that end."""
     moved = shift_weights(
         torch.tensor([[[0.25, 0.75, 0.0]]]),
         torch.tensor([[[0.5, 0.25, 0.25]]]),
@@ -111,14 +125,14 @@ def test_moving_by_hand() -> None:
     assert moved.flatten().tolist() == pytest.approx([left, 1 - left, 0])
 
 
-def test_sharpening_by_hand() -> None:
+def test_sharpening_known_values() -> None:
     """γ = 1 + softplus(ln(e - 1)) = 2: (3/4, 1/4) becomes (9/10, 1/10)."""
-    attention = head(gate=-SURE, moves=[0, SURE, 0], sharpness=math.log(math.e - 1))
+    attention = make_shift(gate=-SATURATED, moves=[0, SATURATED, 0], sharpness=math.log(math.e - 1))
     assert after(attention, [0.75, 0.25, 0.0], [[0.0]] * 3) == pytest.approx([9 / 10, 1 / 10, 0])
 
 
-def plainly(attention: Shift, queries: Tensor, states: Tensor) -> Tensor:
-    """The weights [T, S] of one sentence without padding, number by number."""
+def reference_weights(attention: Shift, queries: Tensor, states: Tensor) -> Tensor:
+    """Return the weights [T, S] of one sentence without padding, computed element by element."""
     S, reach = len(states), attention.reach
     rows: list[list[float]] = []
     for t, s in enumerate(queries):
@@ -142,17 +156,19 @@ def plainly(attention: Shift, queries: Tensor, states: Tensor) -> Tensor:
 @pytest.mark.parametrize("reach", [0, 1, 2, 5])
 @pytest.mark.parametrize("length", [1, 2, 4])
 @torch.no_grad()
-def test_shift_is_the_plain_loop(reach: int, length: int) -> None:
+def test_weights_match_the_equations(reach: int, length: int) -> None:
     attention = Shift(query_size=3, memory_size=2, reach=reach).double()
     randomise(attention)
     memory, queries = memory_of(length, size=2), torch.randn(1, 5, 3, dtype=torch.float64)
     memory = memory._replace(states=memory.states.double())
     weights = walk(attention, queries, memory)[1][0]
-    torch.testing.assert_close(weights[:, :length], plainly(attention, queries[0], memory.states[0, :length]))
+    torch.testing.assert_close(
+        weights[:, :length], reference_weights(attention, queries[0], memory.states[0, :length])
+    )
     assert not weights[:, length:].any()
 
 
-# -------------------------------------------------------------------------------------- in every case
+# ------------------------------------------------------------------------------------ general properties
 
 
 @given(seed=st.integers(0, 1000), reach=st.integers(0, 4), spread=st.sampled_from([0.1, 1.0, 10.0]))
@@ -171,7 +187,7 @@ def test_weights_are_a_distribution_at_every_step(seed: int, reach: int, spread:
 
 
 @torch.no_grad()
-def test_a_gap_in_the_memory_is_stepped_over() -> None:
+def test_gaps_in_the_mask_get_zero_weight() -> None:
     attention = Shift(query_size=3, memory_size=2, reach=2)
     randomise(attention)
     memory = Memory(torch.randn(1, 5, 2), torch.tensor([[False, True, False, True, False]]))
@@ -183,9 +199,9 @@ def test_a_gap_in_the_memory_is_stepped_over() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("large", [1e4, -1e4])
 @pytest.mark.parametrize("part", ["gate", "moves", "sharpness", "start", "content"])
-def test_extreme_heads_stay_finite(part: str, large: float, dtype: torch.dtype) -> None:
+def test_extreme_parameters_stay_finite(part: str, large: float, dtype: torch.dtype) -> None:
     attention = Shift(query_size=2, memory_size=2, score=Dot).to(dtype)
-    scale = large / 3 if part == "content" else 1.0  # the products, too, must fit in half precision
+    scale = large / 3 if part == "content" else 1.0  # products must also fit in half precision
     with torch.no_grad():
         if part == "start":
             attention.start[1] = large
@@ -202,9 +218,9 @@ def test_extreme_heads_stay_finite(part: str, large: float, dtype: torch.dtype) 
         assert leaf.grad.isfinite().all()
 
 
-def test_a_place_of_no_weight_can_be_won_back() -> None:
-    """A head all at one place, sharpened hard, still hears that it should move."""
-    attention = head(start=FIRST, gate=-SURE, moves=[0, 3.0, 0], sharpness=3.0)
+def test_positions_without_weight_get_gradients() -> None:
+    """With all weight on one position and strong sharpening, the gradient of the shift is not 0."""
+    attention = make_shift(start=FIRST, gate=-SATURATED, moves=[0, 3.0, 0], sharpness=3.0)
     walk(attention, torch.ones(1, 4, 1), memory_of(5))[1][0, -1, 3].backward()
     assert attention.moves.bias.grad is not None
     assert attention.moves.bias.grad[2] > 0
@@ -212,16 +228,12 @@ def test_a_place_of_no_weight_can_be_won_back() -> None:
     assert attention.sharpness.bias.grad.isfinite().all()
 
 
-def test_gradients_over_steps() -> None:
+def test_gradients_over_several_steps() -> None:
     attention = Shift(query_size=2, memory_size=3, reach=2).double()
     randomise(attention)
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
     queries = torch.randn(2, 4, 2, dtype=torch.float64, requires_grad=True)
     states = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
-
-    def weights(queries: Tensor, states: Tensor, *parameters: Tensor) -> Tensor:
-        named = dict(zip(dict(attention.named_parameters()), parameters, strict=True))
-        with torch.nn.utils.stateless._reparametrize_module(attention, named):
-            return walk(attention, queries, Memory(states, mask))[1]
-
-    assert torch.autograd.gradcheck(weights, (queries, states, *attention.parameters()))
+    # gradcheck perturbs the leaf tensors in place, so the function may ignore its arguments.
+    leaves = (queries, states, *attention.parameters())
+    assert torch.autograd.gradcheck(lambda *_: walk(attention, queries, Memory(states, mask))[1], leaves)

@@ -1,0 +1,121 @@
+"""Contract for mechanisms outside the package: a score is enough, and wrong arguments are errors."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Attention, General, Mean
+from attnlab.nn.attention.base import Sizes
+from attnlab.nn.attention.baselines import is_constant
+from attnlab.nn.attention.normalisers import Sparsemax
+from attnlab.types import PAD, Memory
+from networks import (
+    ARGUMENTS,
+    ATTENTIONS,
+    ORDERS,
+    forced_logits,
+    make_attention,
+    make_network,
+    random_batch,
+    same_sizes,
+    stepwise,
+    walk,
+)
+
+
+class Sums(Attention):
+    """Scores that are products of sums: no constructor, no parameters, any sizes."""
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        return query.sum(dim=-1, keepdim=True) * keys.sum(dim=-1)[:, None]
+
+
+class Scaled(Attention):
+    """A parameter and an argument of its own."""
+
+    def __init__(self, *, scale: float, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        self.key = nn.Linear(self.memory_size, self.query_size, bias=False)
+        self.scale = scale
+
+    def project(self, memory: Memory) -> Tensor:
+        return self.key(memory.states)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        return self.scale * torch.bmm(query, keys.transpose(1, 2))
+
+
+def make(name: str) -> Attention:
+    sizes: Sizes = {"query_size": 7, "memory_size": 4}
+    return Sums(**sizes) if name == "Sums" else Scaled(scale=0.5, **sizes)
+
+
+custom = pytest.mark.parametrize("name", ["Sums", "Scaled"])
+
+
+@custom
+@pytest.mark.parametrize("order", ORDERS)
+def test_custom_mechanism_trains_and_decodes_in_every_decoder(name: str, order: str) -> None:
+    network = make_network(order=order)
+    network.decoder.attention = make(name).eval()
+    batch = random_batch([3, 7, 1], [4, 2, 5])
+    logits = forced_logits(network, batch)
+    torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)
+    F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD).backward()
+    assert all(parameter.grad.any() for parameter in network.decoder.parameters())
+
+
+@custom
+def test_padding_gets_zero_weight(name: str) -> None:
+    mask = torch.tensor([[True, True, True, False, False], [False] * 5])
+    states = torch.randn(2, 5, 4)
+    contexts, weights = walk(make(name), torch.randn(2, 3, 7), Memory(states, mask))
+    assert not weights.transpose(1, 2)[~mask].any()
+    torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(3))
+    assert not contexts[1].any()
+    changed = torch.where(mask[..., None], states, 1e6)
+    torch.manual_seed(1)
+    query = torch.randn(2, 1, 7)
+    attention = make(name)
+    assert torch.equal(
+        walk(attention, query, Memory(changed, mask))[1], walk(attention, query, Memory(states, mask))[1]
+    )
+
+
+def test_subclass_of_a_constant_mechanism_is_not_constant() -> None:
+    class Content(Mean):
+        def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+            return query.sum(dim=-1, keepdim=True) * keys.sum(dim=-1)[:, None]
+
+    assert is_constant(Mean(query_size=7, memory_size=4))
+    assert not is_constant(Content(query_size=7, memory_size=4))
+
+
+def test_sizes_and_normaliser_reach_the_base_class() -> None:
+    normaliser = Sparsemax()
+    attention = Scaled(scale=0.5, query_size=7, memory_size=4, normaliser=normaliser)
+    assert (attention.query_size, attention.memory_size) == (7, 4)
+    assert attention.normaliser is normaliser
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_unknown_argument_is_an_error_that_names_it(name: str) -> None:
+    attention = make_attention(name, 11 if same_sizes(name) else 7, 11)
+    arguments = {"query_size": attention.query_size, "memory_size": 11, "normalizer": None}
+    with pytest.raises(TypeError, match="normalizer"):
+        ATTENTIONS[name](**arguments, **ARGUMENTS.get(name, {}))
+
+
+def test_arguments_are_keyword_only() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        General(7, 4)  # type: ignore[misc]
+
+
+def test_missing_size_is_an_error_that_names_it() -> None:
+    with pytest.raises(TypeError, match="memory_size"):
+        General(query_size=7)  # type: ignore[typeddict-item]
