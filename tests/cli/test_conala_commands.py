@@ -109,7 +109,7 @@ def test_averaged_weights_are_what_is_scored_and_kept(averaged: Run, folder: Pat
 
 def test_two_runs_speak_with_one_voice(trained: Run, averaged: Run, folder: Path) -> None:
     runs = [str(trained.directory), str(averaged.directory)]
-    search = ["search.beam_size=3", "search.prefer_python=true", "search.coverage_penalty=0.2"]
+    search = ["search.beam_size=3", "reranking=python", "reranking.coverage_penalty=0.2"]
     done = attnlab("evaluate", *runs, *search, folder=folder)
     assert done.returncode == 0, done.stderr
     (path,) = trained.directory.glob("evaluations/val-*/result.json")

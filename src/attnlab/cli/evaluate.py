@@ -27,7 +27,7 @@ from attnlab.runs.files import write_json
 from attnlab.training.callbacks import Predictions
 from attnlab.training.module import Seq2SeqModule, Split
 
-CHANGEABLE = ("attention_override", "batching", "data", "paths", "search", "seed", "trainer")
+CHANGEABLE = ("attention_override", "batching", "data", "paths", "reranking", "search", "seed", "trainer")
 """The settings and groups that make a difference to a network that is trained already …"""
 KEPT = ("batching.source_eos",)
 """… and those in them that it was trained for."""

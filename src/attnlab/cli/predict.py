@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from attnlab.config.build import build_preparation, build_ranking, encode_pairs, restore_networks
+from attnlab.config.build import build_preparation, build_reranking, encode_pairs, restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.reranking import rerank
@@ -75,7 +75,7 @@ def main(words: list[str]) -> int:
             nbest=options.nbest,
             length_penalty=config.search.length_penalty,
             max_length=config.search.max_length,
-            **build_ranking(config),
+            **build_reranking(config),
         ):
             text = prediction.hypothesis.replace("\n", "\\n")
             print(

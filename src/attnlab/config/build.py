@@ -25,7 +25,6 @@ from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
-from attnlab.metrics.conala import is_valid_python
 from attnlab.metrics.registry import DEFAULT_METRICS
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
@@ -245,18 +244,17 @@ def build_module(
         coverage_weight=config.loss.coverage,
         beam_size=config.search.beam_size,
         length_penalty=config.search.length_penalty,
-        **build_ranking(config),
+        **build_reranking(config),
         max_length=config.search.max_length,
         text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
     )
 
 
-def build_ranking(config: DictConfig) -> dict[str, Any]:
-    """How what a beam found is put in another order: arguments of `rerank`."""
-    # Checkpoints from before these settings lack them
+def build_reranking(config: DictConfig) -> dict[str, Any]:
+    """Return the keyword arguments of `attnlab.decoding.reranking.rerank` that the settings choose."""
     return {
-        "coverage_penalty": config.search.get("coverage_penalty", 0.0),
-        "accepts": is_valid_python if config.search.get("prefer_python", False) else None,
+        "coverage_penalty": config.reranking.coverage_penalty,
+        "accepts": instantiate(config.reranking.accepts),
     }
 
 

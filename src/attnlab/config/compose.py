@@ -14,11 +14,15 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
+from attnlab.config.renamed_settings import explain_renamed
 from attnlab.errors import UserError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
 """Where the groups lie: inside an installed package, or at the top of a checkout."""
+
+REPLACEABLE = ("reranking",)
+"""Groups whose option can be changed in a trained run, because no other setting depends on it."""
 
 OmegaConf.register_new_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
 """`${quick:a,b}` is a where `quick=true` is set, else b."""
@@ -64,7 +68,15 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
     keys = all_keys(changed)
     for override in parsed:
         key = override.key_or_group
+        if key in REPLACEABLE:
+            try:
+                changed[key] = compose_run([str(override.input_line)])[key]
+            except HydraException as error:
+                raise UserError(explain(error)) from error
+            continue
         if key not in keys:
+            if outdated := explain_renamed(key, str(override.input_line).partition("=")[2]):
+                raise UserError(outdated)
             raise UserError(f"no setting {key!r} in this run{suggest(key, keys)}")
         if override.is_delete() or override.is_add() or override.is_sweep_override():
             raise UserError(f"{override.input_line}: give one value, as {key}=…; a list stands in brackets")
@@ -105,11 +117,17 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     )
     if option is not None:
         group, name, options = option.groups()
+        if outdated := explain_renamed(*f"{group}/{name}".split("/", maxsplit=1)):
+            return outdated
         return f"no option {name!r} for {group}{suggest(name, options.split())}; there are {options}"
     mistyped = re.search(r"Could not override '([^'@]+)'", text)
     if mistyped is None:
         return text
     key = mistyped[1]
+    if value := re.search(r" \+[^\s=]+=(.*)$", text):
+        outdated = explain_renamed(key, value[1])
+        if outdated:
+            return outdated
     known = all_keys(compose_run(["+tune=default"] if key.startswith("tune.") else []))
     if key in known:
         group = key.partition(".")[0]

@@ -21,7 +21,7 @@ NUMBERS: tuple[tuple[str, float, float], ...] = (
     ("search.beam_size", 1, math.inf),
     ("search.max_length", 1, math.inf),
     ("search.length_penalty", 0.0, math.inf),
-    ("search.coverage_penalty", 0.0, math.inf),
+    ("reranking.coverage_penalty", 0.0, math.inf),
 )
 """Settings with the least and the most they may be; where the least is a whole number, so are they."""
 

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+
+from attnlab.config.compose import apply_overrides, compose_run, explain
+from attnlab.config.renamed_settings import DERIVED, RENAMED
+from attnlab.errors import UserError
+from commands import attnlab
+
+OUTDATED = [name if "=" in name else f"{name}=1" for name in (*RENAMED, *DERIVED)]
+
+
+@pytest.mark.parametrize("override", OUTDATED)
+def test_outdated_override_is_refused_with_its_current_form(override: str) -> None:
+    with pytest.raises(HydraException) as refused:
+        compose_run([override])
+    message = explain(refused.value)
+    assert message.startswith(override)
+    assert "\n" not in message
+    key = override.partition("=")[0]
+    current = {**RENAMED, **{key: f"{key} is now derived from" for key in DERIVED}}
+    assert current.get(override, current.get(key)) in message
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_current_form_of_an_outdated_override_composes(old: str) -> None:
+    values = {"batching.by": "tokens", "search.coverage_penalty": "0.2"}
+    new = RENAMED[old] if "=" in old else f"{RENAMED[old]}={values.get(old, 'true')}"
+    compose_run(new.split(" "))
+
+
+def test_evaluate_overrides_name_the_current_setting() -> None:
+    config = OmegaConf.create({"batching": {"batch_type": "sentences"}, "search": {"beam_size": 1}})
+    with pytest.raises(UserError, match=r"batching\.by=tokens is now batching\.batch_type=tokens"):
+        apply_overrides(config, ["batching.by=tokens"])
+    with pytest.raises(UserError, match=r"search\.prefer_python=true is now reranking=python"):
+        apply_overrides(config, ["search.prefer_python=true"])
+
+
+def test_evaluate_can_replace_the_reranking_group() -> None:
+    config = compose_run([])
+    assert apply_overrides(config, ["reranking=coverage"]).reranking.coverage_penalty == 0.2
+    changed = apply_overrides(config, ["reranking=python", "reranking.coverage_penalty=0.3"])
+    assert changed.reranking.accepts._target_ == "attnlab.metrics.conala.is_valid_python"
+    assert changed.reranking.coverage_penalty == 0.3
+    with pytest.raises(UserError, match="coverge"):
+        apply_overrides(config, ["reranking=coverge"])
+
+
+def test_outdated_option_is_a_one_line_usage_error_of_the_command(tmp_path: Path) -> None:
+    done = attnlab("train", "encoder=gru", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "attnlab: encoder=gru is now encoder=recurrent encoder.cell=gru decoder.cell=gru\n"
+    )
+    assert list(tmp_path.iterdir()) == []
