@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from attnlab.analysis.collect import RunRecord, Study
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import identify
 
@@ -91,4 +91,4 @@ def study(scores: Mapping[str, Sequence[float]], metric: str = "test/bleu") -> S
         for variant, values in scores.items()
         for seed, value in enumerate(values)
     ]
-    return Study("reverse", runs, asked=(metric,))
+    return Study("reverse", runs, selected_metrics=(metric,))

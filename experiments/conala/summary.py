@@ -9,8 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import Study, collect
-from attnlab.analysis.statistics import Estimate, compare, estimate
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import Study
+from attnlab.analysis.comparison import compare
+from attnlab.analysis.statistics import Estimate, estimate
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
@@ -23,23 +25,23 @@ NONE = "none"
 def main(runs: str, folder: str) -> None:
     study = collect([Path(runs)])
     known = {name for run in study.finished for name in run.scores}
-    study = replace(study, asked=tuple(name for name in METRICS if name in known))
+    study = replace(study, selected_metrics=tuple(name for name in METRICS if name in known))
     print(table(study).markdown())
     for variant in study.variants:
         if variant != NONE:
             gain = relative_gain(study, variant)
             print(f"- With {escape_markdown(variant)} the validation loss is {told(gain)}.")
-    tested = replace(study, asked=tuple(name for name in TESTED if name in known))
+    tested = replace(study, selected_metrics=tuple(name for name in TESTED if name in known))
     for comparison in compare(tested, reference=NONE):
         if comparison.over == "seeds":
-            print(f"- {escape_markdown(comparison.sentence)}")
+            print(f"- {escape_markdown(comparison.summary)}")
     looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     figures.write([drawings["val-loss"]], looks, Path(folder))
 
 
 def table(study: Study) -> Table:
-    scores = tables.scores(study)
+    scores = tables.scores_table(study)
     groups = study.by_variant().values()
     rows = [[*row, Cell(f"{runs[0].parameters:,}")] for row, runs in zip(scores.rows, groups, strict=True)]
     return replace(scores, columns=[*scores.columns, Column("parameters")], rows=rows)

@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.statistics import compare
+from attnlab.analysis.comparison import compare
 from attnlab.report import tables
 from attnlab.report.tables import escape_markdown
 
 
 def main(folder: str) -> None:
-    study = replace(collect([Path(folder)]), asked=("test/exact_match", "test/token_accuracy"))
-    print(tables.scores(study).markdown())
+    study = replace(collect([Path(folder)]), selected_metrics=("test/exact_match", "test/token_accuracy"))
+    print(tables.scores_table(study).markdown())
     for found in compare(study, reference="no_pointer"):
-        print(f"- {escape_markdown(found.sentence)}")
+        print(f"- {escape_markdown(found.summary)}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import RunRecord, collect
-from attnlab.analysis.statistics import compare
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import RunRecord
+from attnlab.analysis.comparison import compare
 from attnlab.report import tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 
@@ -29,13 +30,13 @@ SAMPLES = 10
 def main(folder: str) -> None:
     found = collect([Path(folder) / name for name in SYSTEMS])
     runs = [replace(run, study="eng_mar", variant=SYSTEMS[run.study]) for run in found.finished]
-    study = replace(found, runs=runs, asked=METRICS)
-    print(with_sizes(tables.scores(study), study.by_variant().values()).markdown())
+    study = replace(found, runs=runs, selected_metrics=METRICS)
+    print(with_sizes(tables.scores_table(study), study.by_variant().values()).markdown())
     for reference in ("published baseline", "published attention"):
         for comparison in compare(study, reference=reference):
             again = reference == "published attention" and comparison.variant == "published baseline"
             if comparison.over == "sentences" and not again:
-                print(f"- {escape_markdown(comparison.sentence)}")
+                print(f"- {escape_markdown(comparison.summary)}")
     first = [study.by_variant()[name][0] for name in SYSTEMS.values()]
     print()
     print(samples(first))

@@ -14,7 +14,8 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.analysis.collect import RunRecord, collect
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import RunRecord
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
 from attnlab.report.tables import Cell, Column, Table

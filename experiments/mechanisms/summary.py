@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from attnlab.analysis.collect import RunRecord, collect
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import RunRecord
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table

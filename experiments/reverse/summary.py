@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import RunRecord, Study, collect
-from attnlab.analysis.statistics import compare, estimate
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import RunRecord, Study
+from attnlab.analysis.comparison import compare
+from attnlab.analysis.statistics import estimate
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
@@ -28,10 +30,10 @@ EXAMPLE = "7 9 25 26 23 23"
 def main(folder: str) -> None:
     found = collect([Path(folder)])
     runs = [replace(run, variant=called(run)) for run in found.runs]
-    study = replace(found, runs=runs, asked=METRICS)
+    study = replace(found, runs=runs, selected_metrics=METRICS)
     print(table(study).markdown())
     for comparison in compare(study, reference=NONE if NONE in study.variants else None):
-        print(f"- {escape_markdown(comparison.sentence)}")
+        print(f"- {escape_markdown(comparison.summary)}")
     looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     figures.write([drawings["train-loss_epoch"]], looks, HERE)
@@ -47,7 +49,7 @@ def called(run: RunRecord) -> str:
 
 
 def table(study: Study) -> Table:
-    scores = tables.scores(study)
+    scores = tables.scores_table(study)
     columns = [
         *scores.columns,
         Column("training loss, first epoch"),

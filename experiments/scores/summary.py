@@ -14,8 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.analysis.collect import RunRecord, Study
-from attnlab.analysis.statistics import Estimate, compare, estimate
+from attnlab.analysis.study import RunRecord, Study
+from attnlab.analysis.comparison import compare
+from attnlab.analysis.statistics import Estimate, estimate
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
@@ -37,11 +38,11 @@ Costs = dict[str, dict[str, dict[str, Estimate]]]
 
 def main() -> None:
     families = {name: family for family, names in FAMILIES.items() for name in names}
-    study = Study("reverse", read_runs(families), asked=(EXACT, ALIGNED))
+    study = Study("reverse", read_runs(families), selected_metrics=(EXACT, ALIGNED))
     costs = read_costs()
     print(table(study, families, costs).markdown())
     for found in compare(study, reference="additive"):
-        print(f"- {escape_markdown(found.sentence)}")
+        print(f"- {escape_markdown(found.summary)}")
     save(draw(study, families, costs), HERE / "scores.svg")
 
 
@@ -81,7 +82,7 @@ def read_costs() -> Costs:
 
 
 def table(study: Study, families: dict[str, str], costs: Costs) -> Table:
-    quality = tables.scores(study)
+    quality = tables.scores_table(study)
     columns = [
         Column("score of", numeric=False),
         *quality.columns,

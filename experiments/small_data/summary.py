@@ -10,8 +10,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from attnlab.analysis.collect import Study, collect
-from attnlab.analysis.statistics import Comparison, compare
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import Study
+from attnlab.analysis.comparison import Comparison, compare
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
 from attnlab.report.tables import Cell, Column, escape_markdown
@@ -22,15 +23,15 @@ METRICS = (BLEU, "val/conala_exact_match", "val/slot_accuracy", "val/parses", "v
 
 
 def main(folder: str) -> None:
-    study = replace(collect([Path(folder)]), asked=METRICS)
+    study = replace(collect([Path(folder)]), selected_metrics=METRICS)
     groups = study.by_variant()
-    table = tables.scores(study)
+    table = tables.scores_table(study)
     rows = [
         [*row, Cell(f"{runs[0].parameters:,}")] for row, runs in zip(table.rows, groups.values(), strict=True)
     ]
     print(replace(table, columns=[*table.columns, Column("parameters")], rows=rows).markdown())
     for before, after in pairwise(sorted(groups)):
-        print(f"- {escape_markdown(step(study, before, after).sentence)}")
+        print(f"- {escape_markdown(step(study, before, after).summary)}")
     looks = variant_styles(study.variants)
     drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
     figures.write([drawings["val-conala_bleu"]], looks, HERE)
@@ -38,7 +39,7 @@ def main(folder: str) -> None:
 
 def step(study: Study, before: str, after: str) -> Comparison:
     """What a piece of medicine changed, over seeds."""
-    pair = replace(study, runs=[run for run in study.runs if run.variant in (before, after)], asked=(BLEU,))
+    pair = replace(study, runs=[run for run in study.runs if run.variant in (before, after)], selected_metrics=(BLEU,))
     return next(found for found in compare(pair, reference=before) if found.over == "seeds")
 
 

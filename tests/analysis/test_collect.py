@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.analysis.collect import Prediction, collect
+from attnlab.runs.predictions import Prediction
+from attnlab.analysis.collect import collect
 from attnlab.errors import UserError
 from run_files import study, write_run
 

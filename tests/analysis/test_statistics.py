@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.statistics import Comparison, compare, estimate, holm
+from attnlab.analysis.comparison import Comparison, compare
+from attnlab.analysis.statistics import estimate, holm
 from attnlab.errors import UserError
 from run_files import Sentence, study, write_run
 
@@ -74,7 +75,7 @@ def test_the_paired_test_of_three_seeds_by_hand() -> None:
         1 - 2 * sqrt(3) / sqrt(14)
     )  # P(|t| > x) = 1 - x / √(2 + x²) for 2 degrees
     assert found.corrected == found.p
-    assert found.sentence == (
+    assert found.summary == (
         "No difference shown between additive and none: 2.0 BLEU [-0.5, 4.5], p = 0.074, 3 seeds."
     )
 
@@ -107,7 +108,7 @@ def test_every_pair_and_every_metric_are_one_family() -> None:
     metrics = ("test/bleu", "test/chrf")
     found = study({name: [0.0] * 5 for name in ("none", "dot", "general", "concat")})
     runs = [replace(run, scores={metric: draw.normal(30, 1) for metric in metrics}) for run in found.runs]
-    comparisons = compare(replace(found, runs=runs, asked=metrics))
+    comparisons = compare(replace(found, runs=runs, selected_metrics=metrics))
     assert len(comparisons) == 6
     assert {comparison.family for comparison in comparisons} == {6}
     assert [comparison.corrected for comparison in comparisons] == holm(
@@ -119,7 +120,7 @@ def test_one_seed_concludes_nothing() -> None:
     (found,) = compare(study({"additive": [14.1], "none": [10.0]}))
     assert (found.p, found.low, found.effect) == (None, None, None)
     assert (
-        found.sentence
+        found.summary
         == "additive beats none by 4.1 BLEU in one seed: nothing can be concluded across seeds."
     )
 
@@ -146,12 +147,12 @@ def test_a_score_that_is_no_number_is_not_compared() -> None:
 def test_without_spread_there_is_no_test() -> None:
     (found,) = compare(study({"additive": [1.0, 1.0], "none": [0.0, 0.0]}, "test/exact_match"))
     assert found.p is None
-    assert found.sentence == (
+    assert found.summary == (
         "additive beats none by 100.0 points of exact match in each of 2 seeds: "
         "without spread there is no test."
     )
     (same,) = compare(study({"additive": [1.0, 0.5], "none": [1.0, 0.5]}, "test/exact_match"))
-    assert same.sentence == (
+    assert same.summary == (
         "additive and none have the same exact match in each of 2 seeds: without spread there is no test."
     )
 
@@ -172,14 +173,14 @@ def test_a_finding_in_words(metric: str, difference: float, start: str) -> None:
     found = Comparison(
         metric, "additive", "none", "seeds", 5, None, difference, low, high, 3.0, 0.002, 0.002, family=1
     )
-    assert found.sentence == f"{start}, p = 0.002, 5 seeds."
+    assert found.summary == f"{start}, p = 0.002, 5 seeds."
 
 
 def test_words_for_sentences_small_p_and_small_differences() -> None:
     found = Comparison(
         *("test/bleu", "additive", "none", "sentences", 2, 2000, 0.01, -0.01, 0.03, None, 1e-5, 1e-4, 9)
     )
-    assert found.sentence == (
+    assert found.summary == (
         "additive beats none by less than 0.1 BLEU [0.0, 0.0], p < 0.001 (Holm, 9 tests), "
         "2,000 sentences, 2 seeds."
     )

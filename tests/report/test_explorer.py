@@ -10,7 +10,7 @@ import pytest
 
 from attnlab.analysis.collect import collect
 from attnlab.report import explorer
-from attnlab.report.explorer import Sentence, as_plain, disagreement, gather, score_of
+from attnlab.report.explorer import Sentence, to_json, disagreement, gather, score_of
 from attnlab.runs.predictions import Prediction
 from studies import make_run
 
@@ -66,15 +66,15 @@ def output(source_tokens: list[str], weights: np.ndarray | None = None) -> Predi
 
 def test_a_page_that_would_be_too_large_omits_the_last_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = [Sentence("a", "", [output(["a"], np.ones((2, 375)))])] * 5
-    monkeypatch.setattr(explorer, "LARGEST", 3600)
-    plain = as_plain([], sentences, "score")
+    monkeypatch.setattr(explorer, "MAX_CHARACTERS", 3600)
+    plain = to_json([], sentences, "score")
     assert (len(plain["sentences"]), plain["left_out"]) == (3, 2)
     assert len(json.dumps(plain["sentences"])) < 3600
 
 
 def test_source_tokens_are_stored_once_unless_they_differ() -> None:
     outputs = [output(tokens) for tokens in (["ab"], ["ab"], ["a", "b"])]
-    (plain,) = as_plain([], [Sentence("ab", "", [None, *outputs])], "score")["sentences"]
+    (plain,) = to_json([], [Sentence("ab", "", [None, *outputs])], "score")["sentences"]
     assert plain["tokens"] == ["ab"]
     assert [None if row is None else row.get("source") for row in plain["outputs"]] == [
         None,

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlab.analysis.collect import Study, collect
-from attnlab.analysis.statistics import compare
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import Study
+from attnlab.analysis.comparison import compare
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
 from attnlab.report.explorer import Sentence
@@ -84,7 +85,7 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
             weights=slanting(len(source) + 1, len(source)),
         )
         sentences.append(Sentence(output.source, "", [output]))
-    page.write_sentences(sentences, ["additive"], "Attention", path)
+    page.write_explorer(sentences, ["additive"], "Attention", path)
     return path
 
 
@@ -126,8 +127,8 @@ def test_nothing_is_wider_than_the_window(tab: Page, report: Path, width: int, d
 def test_findings_by_the_main_score_stand_in_front(tab: Page, report: Path, study: Study) -> None:
     tab.open(report)
     comparisons = compare(study, reference="none")
-    shown = [found.sentence for found in comparisons if found.metric == "test/bleu"]
-    folded = [found.sentence for found in comparisons if found.metric != "test/bleu"]
+    shown = [found.summary for found in comparisons if found.metric == "test/bleu"]
+    folded = [found.summary for found in comparisons if found.metric != "test/bleu"]
     assert tab.each("section > .findings li", "e.textContent") == shown
     assert tab.each("details .findings li", "e.textContent") == folded
 

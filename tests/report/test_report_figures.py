@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from attnlab.analysis.collect import Study, collect
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import Study
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
 from attnlab.report.figures import Drawing

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from attnlab.analysis.collect import RunRecord
-from attnlab.analysis.statistics import compare
+from attnlab.analysis.study import RunRecord
+from attnlab.analysis.comparison import compare
 from attnlab.report import tables
 from attnlab.report.tables import Cell, Column, Table, escape_latex
 from run_files import study
@@ -96,7 +96,7 @@ def test_a_latex_table_line_by_line() -> None:
 
 
 def test_scores_are_means_with_their_intervals() -> None:
-    found = tables.scores(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
+    found = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
     assert [column.name for column in found.columns] == ["variant", "seeds", "exact match [%]"]
     assert [[cell.text for cell in row] for row in found.rows] == [
         ["dot", "3", "99.0 ± 2.5"],  # 4.303 · 1 / √3
@@ -123,7 +123,7 @@ def test_costs_have_units_and_gaps() -> None:
         )
         for seed in (0, 1)
     ]
-    found = tables.costs(replace(study({}), runs=runs))
+    found = tables.costs_table(replace(study({}), runs=runs))
     assert [cell.text for cell in found.rows[0]] == ["dot", "1,234,567", "1.5", "25.0", "3", "–"]
 
 
@@ -134,7 +134,7 @@ def test_unfinished_runs_stand_below_every_table_and_in_the_results() -> None:
     for built in tables.build(found, compare(found)):
         assert "dot seed 2 (failed: CUDA out of memory)" in built.markdown()
         assert "dot seed 2 (failed: CUDA out of memory)" in built.latex()
-    rows = list(csv.DictReader(io.StringIO(tables.results(found))))
+    rows = list(csv.DictReader(io.StringIO(tables.results_csv(found))))
     assert [(row["variant"], row["seed"], row["status"], row["test/bleu"], row["error"]) for row in rows] == [
         ("dot", "0", "finished", "1.0", ""),
         ("dot", "1", "finished", "2.0", ""),
@@ -146,7 +146,7 @@ def test_unfinished_runs_stand_below_every_table_and_in_the_results() -> None:
 
 def test_comparisons_say_what_they_rest_on() -> None:
     found = study({"additive": [0.11, 0.22, 0.33], "none": [0.10, 0.20, 0.30]}, "test/exact_match")
-    built = tables.compared(compare(found), found)
+    built = tables.comparisons_table(compare(found), found)
     (row,) = [[cell.text for cell in row] for row in built.rows]
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
     assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074"]

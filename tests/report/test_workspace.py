@@ -24,7 +24,7 @@ def test_it_shows_every_score_by_variant() -> None:
     for section in board.sections:
         assert section.panels
         for panel in section.panels:
-            assert getattr(panel, "groupby", workspace.VARIANT) == workspace.VARIANT
+            assert getattr(panel, "groupby", workspace.GROUPING["groupby"]) == workspace.GROUPING["groupby"]
             assert getattr(panel, "x", workspace.STEP) == workspace.STEP
 
 

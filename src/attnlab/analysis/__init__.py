@@ -1,1 +1,1 @@
-"""Collecting runs, statistics and significance tests."""
+"""Collecting runs, statistics over seeds and significance tests over sentences."""

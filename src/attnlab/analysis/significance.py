@@ -1,12 +1,12 @@
-"""Tests over the sentences of a test set: whether these very networks would differ on other sentences too.
+"""Paired significance tests of two systems over the sentences of a test set.
 
-A corpus score is computed from counts that add up over sentences; [N, C] is a table of them, N sentences and
-C counts. sacreBLEU counts and scores, scipy resamples.
+They answer whether two trained networks would also differ on other sentences. A corpus score is a function of
+counts that are summed over sentences: [N, C] holds C counts of N sentences. scipy resamples the sentences.
 
-sacreBLEU's own paired test (`sacrebleu --paired-ar`) is not used for p: it asks how often random outputs
-differ by *more* than those seen, where a test must ask for as much or more. So it gives p = 0.0001 to two
-equal systems, and to systems that differ in one sentence of a hundred. Where the two ways agree on
-what to count, they agree on p.
+sacreBLEU's paired approximate randomisation (`sacrebleu --paired-ar`) is not used for p: it counts the random
+assignments whose difference is *larger* than the observed one, where the test requires *at least as large*. It
+gives p = 0.0001 for two equal systems, and for systems that differ in one sentence of a hundred. Where both
+definitions count the same assignments, the p-values agree.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from scipy import stats
 
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 
-SEED = 12345  # so that a report made again is the same report
-RESAMPLES = 1000
-TRIALS = 9999
-BATCH = 200  # resamples drawn at once, so that memory stays small: 3 MB for 2,000 sentences
+SEED = 12345  # fixed, so that reports are reproducible
+BOOTSTRAP_RESAMPLES = 1000
+PERMUTATIONS = 9999
+BATCH = 200  # resamples at a time; limits memory to 3 MB for 2,000 sentences
 
 
 class SentenceTest(NamedTuple):
-    """Ours - theirs over a test set, in the unit of the score."""
+    """Result of a paired test: the difference ours - theirs, its 95 % interval and the p-value."""
 
     difference: float
     low: float
@@ -35,68 +35,73 @@ class SentenceTest(NamedTuple):
     p: float
 
 
-def compare(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:
-    """Compare the outputs of two systems for the same N sentences, N at least 2.
+def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:
+    """Compare the outputs of two systems for the same N ≥ 2 sentences.
 
-    A sentence's counts are added over the seeds, so that a sentence is one unit however many networks wrote
-    an output for it: outputs for one sentence are alike, and would pass for independent evidence if they
-    stood side by side. The difference is that of the corpora of all seeds together.
+    The counts of a sentence are summed over the seeds, because outputs of several seeds for the same sentence are
+    not independent. The difference is that of the corpora of all seeds together.
 
     Args:
-        score: what to compare by.
+        score: the metric.
         ours: [N, C] for each seed.
-        theirs: the same, seed by seed.
+        theirs: [N, C] for each seed, in the same order.
 
     Returns:
-        The difference; the 95 % percentile interval of a paired bootstrap (Koehn 2004); the two-sided p of
-        approximate randomisation (Riezler and Maxwell 2005), exact where the systems differ in few sentences.
+        The difference, the 95 % percentile interval of the paired bootstrap (Koehn, 2004) and the two-sided
+        p-value of approximate randomisation (Riezler and Maxwell, 2005), exact if few sentences differ.
     """
     our, their = np.sum(ours, axis=0), np.sum(theirs, axis=0)  # [N, C]
     difference = score.value(our.sum(axis=0)) - score.value(their.sum(axis=0))
-    return SentenceTest(difference, *bootstrap(score, our, their), randomise(score, our, their))
+    return SentenceTest(
+        difference, *bootstrap_interval(score, our, their), randomisation_p_value(score, our, their)
+    )
 
 
-def bootstrap(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
-    """The 95 % interval of ours - theirs, over test sets drawn from the sentences; [N, C] each."""
+def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
+    """Return the 95 % paired bootstrap interval of ours - theirs; counts [N, C] each."""
 
     def difference(rows: NDArray[np.int64]) -> float:
-        drawn = np.bincount(rows, minlength=len(our))  # [N]: how often each sentence is
-        return score.value(drawn @ our) - score.value(drawn @ their)
+        frequency = np.bincount(rows, minlength=len(our))  # [N]
+        return score.value(frequency @ our) - score.value(frequency @ their)
 
-    found = stats.bootstrap(
+    result = stats.bootstrap(
         (np.arange(len(our)),),
         difference,
-        n_resamples=RESAMPLES,
+        n_resamples=BOOTSTRAP_RESAMPLES,
         batch=BATCH,
         vectorized=False,
         method="percentile",
         rng=np.random.default_rng(SEED),
     )
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
-def randomise(score: SentenceCounts, our: Counts, their: Counts) -> float:
-    """How often the systems differ at least as much when outputs change sides at random; [N, C] each."""
+def randomisation_p_value(score: SentenceCounts, our: Counts, their: Counts) -> float:
+    """Return the two-sided p-value of paired approximate randomisation; counts [N, C] each.
+
+    p is the probability of a difference at least as large when the two outputs of each sentence are swapped at
+    random.
+    """
     differ = (our != their).any(axis=1)
     if differ.sum() < 2:
-        return 1.0  # one sentence on either side: the same difference, the other way round
-    fixed = our[~differ].sum(axis=0)  # [C]: the same whatever changes sides
+        return 1.0  # swapping one sentence only changes the sign of the difference
+    constant = our[~differ].sum(axis=0)  # [C]: sum over the sentences that swapping does not change
     our, their = our[differ], their[differ]  # [D, C]
 
     def difference(left: NDArray[np.float64], right: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-        """Of the corpora on two sides: [..., D], 0 where our output stands there and 1 where theirs does."""
-        on_left = fixed + right @ our + left @ their  # [..., C]
-        on_right = fixed + left @ our + right @ their  # [..., C]
+        """Differences between the two sides; [..., D] is 0 for our output and 1 for theirs."""
+        on_left = constant + right @ our + left @ their  # [..., C]
+        on_right = constant + left @ our + right @ their  # [..., C]
         values = np.apply_along_axis(score.value, -1, np.stack([on_left, on_right]))  # [2, ...]
         return np.asarray(values[0] - values[1])
 
-    found = stats.permutation_test(
+    result = stats.permutation_test(
         (np.zeros(len(our)), np.ones(len(our))),
         difference,
         permutation_type="samples",
-        n_resamples=TRIALS,
+        n_resamples=PERMUTATIONS,
         batch=BATCH,
         vectorized=True,
         rng=np.random.default_rng(SEED),
     )
-    return float(found.pvalue)
+    return float(result.pvalue)

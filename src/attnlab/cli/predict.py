@@ -155,7 +155,7 @@ def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> N
         for index in dict.fromkeys(prediction.index for prediction in predictions)
     ]
     names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
-    page.write_sentences(sentences, names, config.name, path)
+    page.write_explorer(sentences, names, config.name, path)
 
 
 def _parser() -> argparse.ArgumentParser:

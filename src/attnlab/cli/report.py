@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table as TerminalTable
 
-from attnlab.analysis.collect import Study, collect
-from attnlab.analysis.statistics import Comparison, Task, compare
+from attnlab.analysis.collect import collect
+from attnlab.analysis.study import Study
+from attnlab.analysis.comparison import Comparison, Task, compare
 from attnlab.errors import UserError
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
@@ -28,7 +29,7 @@ def main(words: list[str]) -> int:
     study = collect(options.paths)
     if options.wandb:
         return _publish(study)
-    study = replace(study, asked=_asked(study, options.metric))
+    study = replace(study, selected_metrics=_asked(study, options.metric))
     comparisons = compare(
         study, reference=options.reference, all_pairs=options.all_pairs, progress=_with_a_bar
     )
@@ -96,7 +97,7 @@ def _tell(study: Study, built: Sequence[tables.Table], comparisons: Sequence[Com
         console.print(shown)
     console.print(tables.INTERVALS, style="dim")
     for comparison in comparisons:
-        console.print(f"• {comparison.sentence}", highlight=False, markup=False)
+        console.print(f"• {comparison.summary}", highlight=False, markup=False)
     for run in study.unfinished:
         told = f"not finished: {run.variant} seed {run.seed}, {run.status}: {run.error} ({run.directory})"
         console.print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)

@@ -1,1 +1,1 @@
-"""From run directories to statistics, tables and one page. Reads files; knows no model, imports no torch."""
+"""Tables, figures and the HTML page of a study. Reads run directories; imports no torch."""

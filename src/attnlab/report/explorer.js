@@ -1,44 +1,44 @@
-// The attention explorer: a list of sentences, and for the chosen one a card for each variant.
+// Attention explorer: a list of sentences, and a card per variant for the selected sentence.
 //
-// Everything of the data is set as text, never as markup. A step is the number of an output token from 1; 0 is
-// the whole map. All cards stand at one step; a card under the pointer may look at another row meanwhile.
+// Data is only ever set as text, never as markup. A step is the 1-based index of an output token; 0 shows the
+// whole map. All cards share one step; the card under the pointer temporarily shows another row.
 "use strict";
 
 (() => {
   const { variants, sentences, score: scoreName } = JSON.parse(document.getElementById("data").textContent);
-  const LEVELS = 32; // shades of a map; the exact weight is told in words
-  const PACE = 600; // ms a token, when playing
-  const PAGE = 8; // sentences that Page Up and Page Down pass
+  const LEVELS = 32; // shades of a map; the readout gives the exact weight
+  const STEP_MS = 600; // duration of a step during playback
+  const PAGE = 8; // sentences per Page Up or Page Down
 
-  const [list, order, turn, cards, source, reference, slider, told, play] = [
-    "sentences", "order", "reverse", "cards", "source", "reference", "step", "told", "play",
+  const [list, order, reverse, cards, source, reference, slider, position, play] = [
+    "sentences", "order", "reverse", "cards", "source", "reference", "step", "position", "play",
   ].map((id) => document.getElementById(id));
 
-  let chosen = 0; // place of the chosen sentence in `sentences`
-  let shown = []; // the cards of the chosen sentence
-  let active = null; // the card whose weights light up the source line
+  let selected = 0; // index of the selected sentence
+  let shown = []; // cards of the selected sentence
+  let active = null; // card whose weights highlight the source line
   let step = 0;
   let timer = null;
 
   // Texts
 
-  const MARKS = { " ": "␣", "\n": "↵", "\t": "⇥" };
+  const SYMBOLS = { " ": "␣", "\n": "↵", "\t": "⇥" };
 
-  const known = new Map();
+  const visibleTokens = new Map(); // cache of visible()
 
-  /** A token as it can be seen: blanks have a sign, unseen characters their code point, lone marks a circle. */
+  /** Show spaces as symbols, invisible characters as code points, and combining marks on a dotted circle. */
   function visible(token) {
-    if (!known.has(token)) known.set(token, makeVisible(token));
-    return known.get(token);
+    if (!visibleTokens.has(token)) visibleTokens.set(token, makeVisible(token));
+    return visibleTokens.get(token);
   }
 
   function makeVisible(token) {
-    const seen = token.replace(/[ \n\t]/g, (blank) => MARKS[blank])
+    const seen = token.replace(/[ \n\t]/g, (blank) => SYMBOLS[blank])
       .replace(/[\p{Cc}\p{Cf}\p{Z}]/gu, (letter) => "\u200c\u200d".includes(letter) ? letter : codePoint(letter));
     return seen === "" ? "∅" : /^\p{M}/u.test(seen) ? `◌${seen}` : seen;
   }
 
-  /** Whether the first letter is of a script written from right to left. */
+  /** Return whether the first letter belongs to a right-to-left script. */
   function isRightToLeft(text) {
     const [letter] = text.match(/\p{L}/u) ?? [""];
     return /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u.test(letter);
@@ -49,18 +49,18 @@
   }
 
   function element(name, properties = {}, ...children) {
-    const made = Object.assign(document.createElement(name), properties);
-    made.append(...children);
-    return made;
+    const node = Object.assign(document.createElement(name), properties);
+    node.append(...children);
+    return node;
   }
 
-  function drawn(name, attributes = {}) {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
+  function svgElement(name, attributes = {}) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return node;
   }
 
-  /** Token after token, with blanks between them, into a line. */
+  /** Replace the content of a line by tokens separated by spaces; return their elements. */
   function setTokens(line, tokens) {
     const spans = tokens.map((token) => label(token, "token"));
     line.replaceChildren(...spans.flatMap((span) => [span, " "]));
@@ -68,60 +68,60 @@
   }
 
   function label(token, className = "") {
-    const made = document.createElement("span");
-    made.className = className;
-    made.textContent = visible(token);
-    return made;
+    const node = document.createElement("span");
+    node.className = className;
+    node.textContent = visible(token);
+    return node;
   }
 
   // The list
 
-  const items = sentences.map((sentence, place) => {
+  const items = sentences.map((sentence, index) => {
     const facts = [`${sentence.tokens.length} tokens`];
     if (sentence.score !== null) facts.push(`${scoreName} ${sentence.score.toFixed(1)}`);
     if (sentence.disagreement !== null) facts.push(`disagreement ${sentence.disagreement.toFixed(1)}`);
-    const item = element("li", { id: `sentence-${place}`, role: "option" },
+    const item = element("li", { id: `sentence-${index}`, role: "option" },
       element("span", { textContent: sentence.source, dir: "auto" }),
       element("small", { textContent: facts.join(" · ") }));
     item.setAttribute("aria-selected", "false");
-    item.dataset.place = place;
+    item.dataset.index = index;
     return item;
   });
 
   const KEYS = {
-    index: (place) => place,
-    length: (place) => sentences[place].tokens.length,
-    score: (place) => sentences[place].score ?? Infinity,
-    disagreement: (place) => -(sentences[place].disagreement ?? 0), // the most first
+    index: (index) => index,
+    length: (index) => sentences[index].tokens.length,
+    score: (index) => sentences[index].score ?? Infinity,
+    disagreement: (index) => -(sentences[index].disagreement ?? 0), // largest first
   };
 
   function sort() {
     const key = KEYS[order.value];
-    const sign = turn.getAttribute("aria-pressed") === "true" ? -1 : 1;
-    const places = [...items.keys()].sort((a, b) => sign * (key(a) - key(b)) || a - b);
-    list.replaceChildren(...places.map((place) => items[place]));
+    const sign = reverse.getAttribute("aria-pressed") === "true" ? -1 : 1;
+    const indices = [...items.keys()].sort((a, b) => sign * (key(a) - key(b)) || a - b);
+    list.replaceChildren(...indices.map((index) => items[index]));
     list.scrollTop = 0;
   }
 
-  function choose(place) {
-    items[chosen].setAttribute("aria-selected", "false");
-    chosen = place;
-    items[chosen].setAttribute("aria-selected", "true");
-    list.setAttribute("aria-activedescendant", items[chosen].id);
+  function selectSentence(index) {
+    items[selected].setAttribute("aria-selected", "false");
+    selected = index;
+    items[selected].setAttribute("aria-selected", "true");
+    list.setAttribute("aria-activedescendant", items[selected].id);
     stop();
-    const sentence = sentences[chosen];
+    const sentence = sentences[selected];
     reference.textContent = sentence.reference ?? "";
     document.querySelectorAll(".reference").forEach((part) => { part.hidden = sentence.reference === null; });
     shown = sentence.outputs.map((output, column) => makeCard(sentence, output, variants[column]));
     cards.replaceChildren(...shown.map((card) => card.article));
     activate(shown.find((card) => card.weights !== null) ?? shown[0]);
     slider.max = Math.max(0, ...shown.map((card) => card.tokens.length));
-    go(0);
+    setStep(0);
   }
 
-  /** Bring the chosen item into view inside the list, without moving the page. */
-  function reveal() {
-    const [outer, inner] = [list.getBoundingClientRect(), items[chosen].getBoundingClientRect()];
+  /** Scroll the selected item into view within the list, without scrolling the page. */
+  function scrollToSelected() {
+    const [outer, inner] = [list.getBoundingClientRect(), items[selected].getBoundingClientRect()];
     if (inner.top < outer.top) list.scrollTop -= outer.top - inner.top;
     if (inner.bottom > outer.bottom) list.scrollTop += inner.bottom - outer.bottom;
   }
@@ -135,7 +135,7 @@
     article.setAttribute("aria-label", variant.name);
     const card = { article, tokens: [], source: sentence.tokens, spans: [], columns: [], rows: [], weights: null };
     if (output === null) {
-      article.append(element("p", { className: "none", textContent: "No output kept for this sentence." }));
+      article.append(element("p", { className: "none", textContent: "No output was saved for this sentence." }));
       return card;
     }
     const facts = variant.facts ? [variant.facts] : [];
@@ -148,44 +148,44 @@
     card.spans = setTokens(card.line, output.tokens);
     card.spans.forEach((span) => { span.tabIndex = -1; });
     const number = (event) => card.spans.indexOf(event.target) + 1; // 0 between tokens
-    card.line.addEventListener("pointerover", (event) => number(event) && point(card, number(event)));
-    card.line.addEventListener("focusin", (event) => number(event) && settle(card, number(event)));
-    card.line.addEventListener("click", (event) => number(event) && settle(card, number(event)));
-    card.line.addEventListener("pointerleave", () => look(card, step));
-    card.line.addEventListener("keydown", (event) => walk(event, card));
+    card.line.addEventListener("pointerover", (event) => number(event) && hover(card, number(event)));
+    card.line.addEventListener("focusin", (event) => number(event) && selectStep(card, number(event)));
+    card.line.addEventListener("click", (event) => number(event) && selectStep(card, number(event)));
+    card.line.addEventListener("pointerleave", () => showStep(card, step));
+    card.line.addEventListener("keydown", (event) => moveFocus(event, card));
     article.append(card.line);
     if (output.weights === null) {
-      article.append(element("p", { className: "none", textContent: "No weights: this mechanism attends to nothing." }));
+      article.append(element("p", { className: "none", textContent: "This mechanism has no attention weights." }));
       return card;
     }
     card.gold = output.alignment ?? [];
     card.weights = Uint8Array.from(atob(output.weights), (byte) => byte.charCodeAt(0));
-    card.read = element("p", { className: "read" });
-    article.append(element("div", { className: "frame" }, makeMap(card)), card.read);
+    card.readout = element("p", { className: "readout" });
+    article.append(element("div", { className: "frame" }, makeMap(card)), card.readout);
     return card;
   }
 
   function swatch(variant) {
-    const made = drawn("svg", { class: "swatch", viewBox: "0 0 30 12", "aria-hidden": "true" });
-    made.style.color = variant.colour;
-    made.append(drawn("path", { d: "M0 6H30", stroke: "currentColor", "stroke-width": 2, "stroke-dasharray": variant.dash }),
-      drawn("path", { d: variant.mark, fill: "currentColor", transform: "translate(15 6)" }));
-    return made;
+    const node = svgElement("svg", { class: "swatch", viewBox: "0 0 30 12", "aria-hidden": "true" });
+    node.style.color = variant.colour;
+    node.append(svgElement("path", { d: "M0 6H30", stroke: "currentColor", "stroke-width": 2, "stroke-dasharray": variant.dash }),
+      svgElement("path", { d: variant.mark, fill: "currentColor", transform: "translate(15 6)" }));
+    return node;
   }
 
   function makeMap(card) {
     const [T, S] = [card.tokens.length, card.source.length];
     card.columns = card.source.map((token) => label(token));
     card.rows = card.tokens.map((token) => label(token));
-    card.svg = drawn("svg", { viewBox: `0 0 ${S} ${T}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    card.svg.append(...shades(card.weights, T, S), drawn("path", { class: "lines", d: lines(T, S) }),
-      drawn("path", { class: "gold", d: frames(card.gold) }));
-    card.veil = card.svg.appendChild(drawn("rect", { class: "veil", width: S, height: 0 }));
-    card.frame = card.svg.appendChild(drawn("rect", { class: "row", width: S, height: 1, visibility: "hidden" }));
+    card.svg = svgElement("svg", { viewBox: `0 0 ${S} ${T}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+    card.svg.append(...shades(card.weights, T, S), svgElement("path", { class: "lines", d: gridLines(T, S) }),
+      svgElement("path", { class: "gold", d: frames(card.gold) }));
+    card.mask = card.svg.appendChild(svgElement("rect", { class: "mask", width: S, height: 0 }));
+    card.frame = card.svg.appendChild(svgElement("rect", { class: "row", width: S, height: 1, visibility: "hidden" }));
     const labels = element("div", { className: "rows" }, ...card.rows);
     labels.addEventListener("pointerover", (event) => {
       const row = card.rows.indexOf(event.target) + 1;
-      if (row > 0) point(card, row);
+      if (row > 0) hover(card, row);
     });
     card.map = element("div", { className: "map" },
       element("div", { className: "columns" }, ...card.columns),
@@ -194,13 +194,13 @@
     card.map.classList.toggle("flat", card.source.every((token) => [...visible(token)].length <= 2));
     card.map.style.setProperty("--s", S);
     card.map.style.setProperty("--t", T);
-    card.svg.addEventListener("pointermove", (event) => point(card, ...cell(card, event)));
-    card.svg.addEventListener("click", (event) => settle(card, cell(card, event)[0]));
-    card.map.addEventListener("pointerleave", () => look(card, step));
+    card.svg.addEventListener("pointermove", (event) => hover(card, ...cell(card, event)));
+    card.svg.addEventListener("click", (event) => selectStep(card, cell(card, event)[0]));
+    card.map.addEventListener("pointerleave", () => showStep(card, step));
     return card.map;
   }
 
-  /** A path a shade: as few elements as there are shades, however many cells. */
+  /** Draw one path per shade, so that the number of elements does not grow with the number of cells. */
   function shades(weights, T, S) {
     const paths = Array(LEVELS + 1).fill("");
     for (let row = 0; row < T; row++) {
@@ -210,10 +210,10 @@
       }
     }
     return paths.flatMap((d, level) => d === "" ? [] :
-      [drawn("path", { d, fill: "currentColor", "fill-opacity": level / LEVELS })]);
+      [svgElement("path", { d, fill: "currentColor", "fill-opacity": level / LEVELS })]);
   }
 
-  function lines(T, S) {
+  function gridLines(T, S) {
     const across = Array.from({ length: T - 1 }, (_, row) => `M0 ${row + 1}h${S}`);
     const down = Array.from({ length: S - 1 }, (_, column) => `M${column + 1} 0v${T}`);
     return [...across, ...down].join("");
@@ -223,7 +223,7 @@
     return links.map(([row, column]) => `M${column + 0.06} ${row + 0.06}h.88v.88h-.88z`).join("");
   }
 
-  /** The [step, column] under the pointer; a map of a right-to-left source is mirrored. */
+  /** Return the [step, column] under the pointer; maps of right-to-left sources are mirrored. */
   function cell(card, event) {
     const box = card.svg.getBoundingClientRect();
     const [T, S] = [card.tokens.length, card.source.length];
@@ -232,10 +232,10 @@
     return [down + 1, card.map.dir === "rtl" ? S - 1 - across : across];
   }
 
-  // What is lit
+  // Highlighting
 
-  /** Show a card at a step, and in its readout the weight of one column, or the largest few. */
-  function look(card, at, column = null) {
+  /** Show a card at a step; the readout gives the weight of one column, or the three largest. */
+  function showStep(card, at, column = null) {
     const row = Math.min(at, card.tokens.length) - 1;
     card.spans.forEach((span, number) => span.classList.toggle("now", number === row));
     if (card.weights === null) return;
@@ -244,12 +244,12 @@
     card.rows.forEach((label, number) => label.classList.toggle("now", number === row));
     card.frame.setAttribute("visibility", row < 0 ? "hidden" : "visible");
     card.frame.setAttribute("y", Math.max(0, row));
-    light(card.columns, weights);
-    if (card === active) light([...source.children], weights);
-    card.read.replaceChildren(...(weights === null ? [] : sentenceOf(card, row, weights, column)));
+    highlight(card.columns, weights);
+    if (card === active) highlight([...source.children], weights);
+    card.readout.replaceChildren(...(weights === null ? [] : readout(card, row, weights, column)));
   }
 
-  function light(labels, weights) {
+  function highlight(labels, weights) {
     labels.forEach((label, column) => {
       const weight = weights === null ? 0 : weights[column] / 255;
       if (weight > 0) label.style.setProperty("--w", weight.toFixed(3));
@@ -258,63 +258,63 @@
     });
   }
 
-  function sentenceOf(card, row, weights, column) {
+  function readout(card, row, weights, column) {
     const largest = [...weights.keys()].sort((a, b) => weights[b] - weights[a] || a - b);
-    const told = column === null ? largest.slice(0, 3).filter((place) => weights[place] > 0) : [column];
+    const columns = column === null ? largest.slice(0, 3).filter((index) => weights[index] > 0) : [column];
     const name = (token) => element("bdi", { textContent: visible(token) });
-    return [name(card.tokens[row]), " ← ", ...told.flatMap((place, number) =>
-      [number ? ", " : "", name(card.source[place]), ` ${(weights[place] / 255).toFixed(2)}`])];
+    return [name(card.tokens[row]), " ← ", ...columns.flatMap((index, number) =>
+      [number ? ", " : "", name(card.source[index]), ` ${(weights[index] / 255).toFixed(2)}`])];
   }
 
-  /** Let the source line, and what is read aloud, follow this card. */
+  /** Make the source line and the screen-reader output follow this card. */
   function activate(card) {
     if (card === active) return;
-    active?.read?.removeAttribute("aria-live");
-    card.read?.setAttribute("aria-live", "polite");
+    active?.readout?.removeAttribute("aria-live");
+    card.readout?.setAttribute("aria-live", "polite");
     active = card;
     setTokens(source, card.source);
   }
 
-  /** The pointer is over a row of a card. */
-  function point(card, at, column = null) {
+  /** Handle the pointer over a row of a card. */
+  function hover(card, at, column = null) {
     activate(card);
-    look(card, at, column);
+    showStep(card, at, column);
   }
 
-  /** A row of a card is chosen, by click, touch or focus. */
-  function settle(card, at) {
+  /** Select a row of a card, by click, touch or focus. */
+  function selectStep(card, at) {
     stop();
     activate(card);
-    go(at);
+    setStep(at);
   }
 
   // Steps
 
-  function go(to) {
+  function setStep(to) {
     step = Math.min(Math.max(to, 0), Number(slider.max));
     slider.value = step;
-    told.textContent = step === 0 ? "all tokens" : `${step} of ${slider.max}`;
+    position.textContent = step === 0 ? "all tokens" : `${step} of ${slider.max}`;
     for (const card of shown) {
       const last = Math.min(step, card.tokens.length);
       card.spans.forEach((span, row) => span.classList.toggle("later", step > 0 && row >= step));
-      card.reachable?.setAttribute("tabindex", "-1"); // one token of a card is reached by the tab key
+      card.reachable?.setAttribute("tabindex", "-1"); // one token per card is in the tab order
       card.reachable = card.spans[Math.max(0, last - 1)];
       card.reachable?.setAttribute("tabindex", "0");
-      look(card, step);
-      if (card.veil === undefined) continue;
-      card.veil.setAttribute("y", last);
-      card.veil.setAttribute("height", step === 0 ? 0 : card.tokens.length - last);
+      showStep(card, step);
+      if (card.mask === undefined) continue;
+      card.mask.setAttribute("y", last);
+      card.mask.setAttribute("height", step === 0 ? 0 : card.tokens.length - last);
     }
   }
 
-  function walk(event, card) {
+  function moveFocus(event, card) {
     const rightToLeft = getComputedStyle(card.line).direction === "rtl";
     const moves = {
       ArrowRight: rightToLeft ? -1 : 1, ArrowLeft: rightToLeft ? 1 : -1, ArrowDown: 1, ArrowUp: -1,
       Home: -Infinity, End: Infinity,
     };
     if (event.key === "Escape") {
-      go(0);
+      setStep(0);
     } else if (event.key in moves) {
       event.preventDefault();
       const row = card.spans.indexOf(event.target) + moves[event.key];
@@ -330,37 +330,37 @@
   }
 
   function start() {
-    if (step >= Number(slider.max)) go(0);
+    if (step >= Number(slider.max)) setStep(0);
     timer = setInterval(() => {
-      go(step + 1);
+      setStep(step + 1);
       if (step >= Number(slider.max)) stop();
-    }, PACE);
+    }, STEP_MS);
     play.textContent = "❚❚";
     play.setAttribute("aria-label", "Pause");
   }
 
-  // What the reader does
+  // Input events
 
   order.addEventListener("change", sort);
-  turn.addEventListener("click", () => {
-    turn.setAttribute("aria-pressed", String(turn.getAttribute("aria-pressed") !== "true"));
+  reverse.addEventListener("click", () => {
+    reverse.setAttribute("aria-pressed", String(reverse.getAttribute("aria-pressed") !== "true"));
     sort();
   });
   list.addEventListener("click", (event) => {
     const item = event.target.closest("li");
-    if (item !== null) choose(Number(item.dataset.place));
+    if (item !== null) selectSentence(Number(item.dataset.index));
   });
   list.addEventListener("keydown", (event) => {
-    const places = [...list.children].map((item) => Number(item.dataset.place));
+    const indices = [...list.children].map((item) => Number(item.dataset.index));
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: PAGE, PageUp: -PAGE, Home: -Infinity, End: Infinity };
     if (!(event.key in moves)) return;
     event.preventDefault();
-    choose(places[Math.min(Math.max(places.indexOf(chosen) + moves[event.key], 0), places.length - 1)]);
-    reveal();
+    selectSentence(indices[Math.min(Math.max(indices.indexOf(selected) + moves[event.key], 0), indices.length - 1)]);
+    scrollToSelected();
   });
-  slider.addEventListener("input", () => { stop(); go(Number(slider.value)); });
-  document.getElementById("back").addEventListener("click", () => { stop(); go(step - 1); });
-  document.getElementById("forward").addEventListener("click", () => { stop(); go(step + 1); });
+  slider.addEventListener("input", () => { stop(); setStep(Number(slider.value)); });
+  document.getElementById("back").addEventListener("click", () => { stop(); setStep(step - 1); });
+  document.getElementById("forward").addEventListener("click", () => { stop(); setStep(step + 1); });
   play.addEventListener("click", () => (timer === null ? start() : stop()));
 
   for (const option of [...order.options]) {
@@ -370,8 +370,8 @@
   document.getElementById("gold").hidden = !sentences.some((sentence) =>
     sentence.outputs.some((output) => output?.alignment?.length));
   new ResizeObserver(() => {
-    cards.style.setProperty("--room", getComputedStyle(cards).gridTemplateColumns.split(" ")[0]);
+    cards.style.setProperty("--card-width", getComputedStyle(cards).gridTemplateColumns.split(" ")[0]);
   }).observe(cards);
   sort();
-  choose(0);
+  selectSentence(0);
 })();

@@ -1,4 +1,4 @@
-"""Sentences of a page's attention explorer: the outputs of several variants and their attention weights."""
+"""Data of the attention explorer: outputs of several variants for the same sentences, and their weights."""
 
 from __future__ import annotations
 
@@ -10,67 +10,71 @@ from typing import Any
 
 from sacrebleu.metrics.chrf import CHRF
 
-from attnlab.analysis.collect import RunRecord, Study
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.runs.directory import Run
 from attnlab.runs.predictions import Prediction, pack, read_predictions
 
-LARGEST = 12_000_000
-"""Maximum number of characters of all sentences together, which keeps a page below 15 MB."""
+MAX_CHARACTERS = 12_000_000
+"""Maximum size of all sentences as JSON, which keeps a page below 15 MB."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source and the output of each variant that has one."""
+    """A source sentence and its outputs side by side.
+
+    Attributes:
+        source: source text.
+        reference: reference text; empty if there is none.
+        outputs: one output for each variant (or rank of hypothesis); None where there is none.
+    """
 
     source: str
     reference: str
-    outputs: list[Prediction | None]  # in the order of the variants
+    outputs: list[Prediction | None]
 
     @property
     def score(self) -> float | None:
-        """Mean score over the outputs that have one."""
-        scores = [score_of(output) for output in self.outputs if output is not None]
-        known = [score for score in scores if score is not None]
-        return fmean(known) if known else None
+        """Mean score of the outputs that have one."""
+        scores = [score for output in self.outputs if output and (score := score_of(output)) is not None]
+        return fmean(scores) if scores else None
 
     @property
     def disagreement(self) -> float | None:
-        """Disagreement of the outputs, 0 to 100."""
-        return disagreement([output.hypothesis for output in self.outputs if output is not None])
+        """Disagreement of the outputs, 0 to 100; None without a reference, and for fewer than two outputs."""
+        return disagreement([output.hypothesis for output in self.outputs if output]) if self.reference else None
 
 
 def gather(study: Study) -> tuple[list[tuple[str, int]], list[Sentence]]:
-    """Return the (variant, seed) of one run per variant, and the sentences whose weights these runs kept.
+    """Return (variant, seed) of one run per variant, and the sentences for which these runs kept weights.
 
-    The run is the first, by seed, that kept any. Sentences are matched by index and source, so that a variant
-    trained on other data has no output beside the others.
+    The run of a variant is the first, by seed, that kept any. Sentences are matched by index and source, so
+    that a variant trained on other data is not compared with the others.
     """
     runs = [(run, outputs) for group in study.by_variant().values() for run, outputs in _first_kept(group)]
-    outputs: dict[tuple[int, str], dict[int, Prediction]] = {}
+    rows: dict[tuple[int, str], list[Prediction | None]] = {}
     for column, (_, predictions) in enumerate(runs):
         for prediction in predictions:
-            outputs.setdefault((prediction.index, prediction.source), {})[column] = prediction
+            key = prediction.index, prediction.source
+            rows.setdefault(key, [None] * len(runs))[column] = prediction
     sentences = [
-        Sentence(source, next(iter(row.values())).reference, [row.get(column) for column in range(len(runs))])
-        for (_, source), row in sorted(outputs.items(), key=lambda item: item[0])
+        Sentence(source, next(output.reference for output in row if output), row)
+        for (_, source), row in sorted(rows.items(), key=lambda item: item[0])
     ]
     return [(run.variant, run.seed) for run, _ in runs], sentences
 
 
-def score_of(prediction: Prediction) -> float | None:
-    """Return chrF2 (0 to 100) where there is a reference, else the score of the search."""
-    if not prediction.reference:
-        return prediction.score
-    return chrf(prediction.hypothesis, prediction.reference)
+def score_of(output: Prediction) -> float | None:
+    """Return chrF2 (0 to 100) if there is a reference, else the score of the search."""
+    return chrf(output.hypothesis, output.reference) if output.reference else output.score
 
 
 def chrf(hypothesis: str, reference: str) -> float:
-    """Return chrF2 of one sentence by sacreBLEU, 0 to 100."""
+    """Return sacreBLEU's chrF2 of one sentence, 0 to 100."""
     return 100.0 if hypothesis == reference else float(CHRF().sentence_score(hypothesis, [reference]).score)
 
 
 def disagreement(texts: Sequence[str]) -> float | None:
-    """Return 100 minus the mean chrF1 (symmetric) over all pairs of texts; None for fewer than two texts."""
+    """Return 100 minus the mean chrF1 (which is symmetric) over all pairs of texts; None for fewer than two."""
     if len(texts) < 2:
         return None
     symmetric = CHRF(beta=1)
@@ -80,31 +84,32 @@ def disagreement(texts: Sequence[str]) -> float | None:
     )
 
 
-def as_plain(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str) -> dict[str, Any]:
-    """Return the data that the explorer reads as JSON; `score` is the label of the scores.
+def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str) -> dict[str, Any]:
+    """Return the JSON data that explorer.js reads; `score` is the label of the scores.
 
-    The source tokens of an output are left out where they equal those of the first output, and the last
-    sentences are left out where all would exceed `LARGEST`.
+    Source tokens of an output are omitted if they equal those of the first output. The last sentences are omitted
+    if all of them would exceed `MAX_CHARACTERS`; `left_out` is their number.
     """
     kept, size = [], 0
     for sentence in sentences:
-        first = next((output.source_tokens for output in sentence.outputs if output is not None), [])
-        plain = {
+        source_tokens = next((output.source_tokens for output in sentence.outputs if output), [])
+        data = {
             "source": sentence.source,
             "reference": sentence.reference or None,
-            "tokens": first,
-            "score": _rounded(sentence.score),
-            "disagreement": _rounded(sentence.disagreement) if sentence.reference else None,
-            "outputs": [None if output is None else _plain(output, first) for output in sentence.outputs],
+            "tokens": source_tokens,
+            "score": _round(sentence.score),
+            "disagreement": _round(sentence.disagreement),
+            "outputs": [output and _output_to_json(output, source_tokens) for output in sentence.outputs],
         }
-        size += _characters(plain)
-        if size > LARGEST:
+        size += _json_size(data)
+        if size > MAX_CHARACTERS:
             break
-        kept.append(plain)
+        kept.append(data)
     return {"variants": variants, "score": score, "sentences": kept, "left_out": len(sentences) - len(kept)}
 
 
 def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Prediction]]]:
+    """Return the first run that kept attention weights, and its sentences; empty if none did."""
     for run in runs:
         predictions = read_predictions(Run(run.directory).attention)
         if predictions:
@@ -112,29 +117,29 @@ def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Predict
     return []
 
 
-def _plain(output: Prediction, source_tokens: list[str]) -> dict[str, Any]:
-    plain: dict[str, Any] = {
+def _output_to_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]:
+    data: dict[str, Any] = {
         "text": output.hypothesis,
         "tokens": output.tokens,
         "weights": pack(output.weights),
-        "score": _rounded(score_of(output)),
+        "score": _round(score_of(output)),
         "exact": bool(output.reference) and output.hypothesis.split() == output.reference.split(),
     }
     if output.alignment is not None:
-        plain["alignment"] = output.alignment
+        data["alignment"] = output.alignment
     if output.source_tokens != source_tokens:
-        plain["source"] = output.source_tokens
-    return plain
+        data["source"] = output.source_tokens
+    return data
 
 
-def _characters(plain: Any) -> int:
-    """Estimate the number of characters of an object as JSON."""
-    if isinstance(plain, dict):
-        return sum(len(key) + 4 + _characters(value) for key, value in plain.items())
-    if isinstance(plain, list):
-        return sum(1 + _characters(value) for value in plain)
-    return 2 + len(plain.encode(errors="replace")) if isinstance(plain, str) else 6
+def _json_size(value: Any) -> int:
+    """Estimate the number of characters of a value as JSON."""
+    if isinstance(value, dict):
+        return sum(len(key) + 4 + _json_size(item) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(1 + _json_size(item) for item in value)
+    return 2 + len(value.encode(errors="replace")) if isinstance(value, str) else 6
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

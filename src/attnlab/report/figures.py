@@ -1,96 +1,109 @@
-"""The figures of a study. Each variant has one colour, dash and mark in all of them.
+"""Figures of a study. A variant has the same colour, dash pattern and marker in all of them.
 
-Bands and bars run from the smallest to the largest seed where the caption says so, and else are 95 %
-intervals of the mean over seeds.
+Error bars and bands are stated in each caption: the range over seeds, or the 95 % interval of the mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.analysis.collect import RunRecord, Study
 from attnlab.analysis.statistics import estimate
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
+from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.plotting.files import save
 from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle
 
 Groups = Mapping[str, Sequence[RunRecord]]
 Styles = Mapping[str, VariantStyle]
 Band = list[tuple[float, float, float, float]]
-"""(x, mean, lowest, highest) over seeds, by x."""
+"""(x, mean, minimum, maximum) over seeds, sorted by x."""
 
-SIZE = (4.4, 2.9)  # inches
-ROW = 0.3  # inches a variant, where variants are rows
-LINE, LETTER, SWATCH = 0.19, 0.075, 0.5  # inches of a legend: a line, a letter, what stands before a name
-POINTS = 300
-"""A curve is drawn through no more points than that: more cannot be seen, and make a page large."""
-BINS = 10
+# Inches
+SIZE = (4.4, 2.9)
+ROW_HEIGHT = 0.3  # of a variant, in figures with one row per variant
+LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.19, 0.075, 0.5
+
+MAX_POINTS = 300  # of a curve; more are not visible and make the page large
+MAX_BINS = 10  # of source lengths
 
 
-class Drawing(NamedTuple):
-    """A figure of a study."""
+@dataclass(frozen=True)
+class StudyFigure:
+    """A figure of a study, with its texts.
 
-    name: str  # of its file
+    Attributes:
+        name: stem of its file.
+        title: heading in the page.
+        caption: what is plotted, and how uncertainty is shown.
+        figure: the figure, without a legend of variants; the page has one for all figures.
+        dashed: whether dash patterns distinguish the variants, else only markers do.
+        needs_legend: whether variants appear in the figure without their names.
+    """
+
+    name: str
     title: str
     caption: str
     figure: Figure
     dashed: bool = False
-    """Whether variants are told apart by dashes; else by marks alone."""
-    names: bool = True
-    """Whether a legend must name the variants; else the figure does, or shows none."""
+    needs_legend: bool = True
 
 
-def draw(study: Study, styles: Styles) -> list[Drawing]:
-    """Every figure that the finished runs have numbers for."""
+def draw(study: Study, styles: Styles) -> list[StudyFigure]:
+    """Draw every figure for which the finished runs have data."""
     groups = study.by_variant()
     with mpl.rc_context(fname=STYLE_SHEET):
         return [
-            drawing
-            for found in (_scores, _by_length, _curves, _costs)
-            for drawing in found(study, groups, styles)
+            figure
+            for draw_kind in (_scores, _scores_by_length, _training_curves, _costs)
+            for figure in draw_kind(study, groups, styles)
         ]
 
 
-def write(drawings: Sequence[Drawing], styles: Styles, folder: Path) -> None:
-    """Write each as an SVG file for itself; the figures get a legend, which they share in a page."""
-    for drawing in drawings:
-        figure, path = drawing.figure, folder / f"{drawing.name}.svg"
-        width, height = figure.get_size_inches()
-        with mpl.rc_context(fname=STYLE_SHEET):
-            if drawing.names:
-                columns = max(1, int(width / (SWATCH + LETTER * max(map(len, styles)))))
-                figure.set_size_inches(width, height + LINE * ceil(len(styles) / columns))
-                figure.legend(
-                    [_swatch(style, dashed=drawing.dashed) for style in styles.values()],
-                    list(styles),
-                    loc="outside lower center",
-                    ncols=columns,
-                    frameon=False,
-                    handlelength=2.4 if drawing.dashed else 1,
-                    columnspacing=1.2,
-                )
+def write(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
+    """Add a legend to each figure and write it as an SVG file. Changes the figures."""
+    for study_figure in figures:
+        figure, path = study_figure.figure, folder / f"{study_figure.name}.svg"
+        if study_figure.needs_legend:
+            with mpl.rc_context(fname=STYLE_SHEET):
+                _add_legend(figure, styles, dashed=study_figure.dashed)
         save(figure, path)
 
 
-def _swatch(style: VariantStyle, *, dashed: bool) -> Line2D:
+def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
+    """Enlarge the figure by a legend of the variants below the axes."""
+    width, height = figure.get_size_inches()
+    columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, styles)))))
+    figure.set_size_inches(width, height + LEGEND_LINE * ceil(len(styles) / columns))
+    figure.legend(
+        [_legend_handle(style, dashed=dashed) for style in styles.values()],
+        list(styles),
+        loc="outside lower center",
+        ncols=columns,
+        handlelength=2.4 if dashed else 1,
+        columnspacing=1.2,
+    )
+
+
+def _legend_handle(style: VariantStyle, *, dashed: bool) -> Line2D:
     line = style.dash if dashed else "none"
     return Line2D([], [], color=style.colour, linestyle=line, marker=style.marker, markersize=4.5)
 
 
-def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
-    """A row for each variant: its seeds, their mean, and its interval."""
+def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw one row per variant with its seeds, their mean and its interval."""
     for metric in study.metrics:
-        figure, axes = _figure(height=0.75 + ROW * len(groups))
+        figure, axes = _new_figure(height=0.75 + ROW_HEIGHT * len(groups))
         axes.grid(visible=False, axis="y")
         for row, (variant, runs) in enumerate(groups.items()):
             style = styles[variant]
@@ -104,121 +117,130 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
             )
         axes.set_yticks(range(len(groups)), labels=list(groups))
         axes.set_ylim(len(groups) - 0.4, -0.6)
-        axes.set_xlabel(_axis(metric))
-        yield Drawing(
+        axes.set_xlabel(_axis_label(metric))
+        yield StudyFigure(
             f"scores-{registry.name(metric)}",
             f"{_title(metric)} by variant",
-            "Small dots are seeds, marks their mean, bars its 95 % interval.",
+            "Small dots are seeds, large markers their mean, bars its 95 % interval.",
             figure,
-            names=False,
+            needs_legend=False,
         )
 
 
-def _curves(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
-    """What was logged on the way."""
-    metrics = [f"val/{registry.name(metric)}" for metric in study.metrics[:1]]
-    wanted = {
+def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw a corpus score by source length, which shows the bottleneck of a fixed-size encoding."""
+    runs = [run for runs in groups.values() for run in runs if run.predictions]
+    metric, score = next(
+        ((name, counts) for name in study.metrics if (counts := registry.sentence_counts(name))),
+        (None, None),
+    )
+    if metric is None or score is None or not runs:
+        return
+    unit, lengths = _source_lengths([prediction.source for run in runs for prediction in run.predictions])
+    edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / MAX_BINS))
+    shortest = 4 if registry.name(metric).endswith("bleu") else 0  # BLEU needs 4-grams
+    bands = {
+        variant: _band(
+            [_bin_scores(run, score, unit, edges, shortest) for run in runs if run.predictions]
+        )
+        for variant, runs in groups.items()
+    }
+    if len(edges) < 2 or not any(bands.values()):
+        return
+    figure, axes = _new_figure()
+    _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
+    axes.set_xlabel(f"source length, in {unit}")
+    axes.set_ylabel(_axis_label(metric))
+    caption = "Test sentences grouped by source length; mean over seeds, bands from minimum to maximum."
+    yield StudyFigure("by-length", f"{_title(metric)} by source length", caption, figure, dashed=True)
+
+
+def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw the metrics that were logged during training."""
+    main = [f"val/{registry.name(metric)}" for metric in study.metrics[:1]]
+    titles = {
         "train/loss_epoch": "Training loss",
         "val/loss": "Validation loss",
-        **{metric: f"{_title(metric)} on validation" for metric in metrics},
-        "attention/entropy": "Entropy of attention",
+        **{metric: f"{_title(metric)} on the validation split" for metric in main},
+        "attention/entropy": "Attention entropy",
         "attention/alignment_accuracy": "Alignment accuracy of attention",
         "lr-*": "Learning rate",
     }
-    for metric, title in wanted.items():
-        bands = {variant: _band(_series(runs, metric)) for variant, runs in groups.items()}
-        if any(bands.values()):
-            figure, axes = _figure()
-            caption = "Over training; the mean over seeds, in a band from the smallest to the largest."
-            same = len(bands) > 1 and all(band == next(iter(bands.values())) for band in bands.values())
-            if same:
-                x, mean = ([point[column] for point in next(iter(bands.values()))] for column in (0, 1))
-                axes.plot(x, mean, color=INK)
-                caption = "Over training; the same for all variants."
-            else:
-                _draw_bands(axes, bands, styles, scale=registry.scale(metric))
-            axes.set_xlabel("step")
-            axes.set_ylabel("learning rate" if metric == "lr-*" else _axis(metric))
-            name = metric.replace("/", "-").strip("-*")
-            yield Drawing(name, title, caption, figure, dashed=True, names=not same)
+    for metric, title in titles.items():
+        bands = {variant: _band(_logged_values(runs, metric)) for variant, runs in groups.items()}
+        if not any(bands.values()):
+            continue
+        figure, axes = _new_figure()
+        first = next(iter(bands.values()))
+        identical = len(bands) > 1 and all(band == first for band in bands.values())
+        if identical:
+            axes.plot([point[0] for point in first], [point[1] for point in first], color=INK)
+            caption = "During training; identical for all variants."
+        else:
+            _draw_bands(axes, bands, styles, scale=registry.scale(metric))
+            caption = "During training; mean over seeds, bands from minimum to maximum."
+        axes.set_xlabel("step")
+        axes.set_ylabel("learning rate" if metric == "lr-*" else _axis_label(metric))
+        name = metric.replace("/", "-").strip("-*")
+        yield StudyFigure(name, title, caption, figure, dashed=True, needs_legend=not identical)
 
 
-def _by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
-    """The bottleneck figure: one vector holds a short sentence, and not a long one."""
-    read = [run for runs in groups.values() for run in runs if run.predictions]
-    metric = next((name for name in study.metrics if registry.sentence_counts(name) is not None), None)
-    if metric is None or not read:
-        return
-    unit, lengths = _lengths([prediction.source for run in read for prediction in run.predictions])
-    edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / BINS))
-    bands = {}
-    for variant, runs in groups.items():
-        series = [_scores_by_length(run, metric, unit, edges) for run in runs if run.predictions]
-        bands[variant] = _band(series)
-    if len(edges) < 2 or not any(bands.values()):
-        return
-    figure, axes = _figure()
-    _draw_bands(axes, bands, styles, scale=registry.scale(metric), marked=True)
-    axes.set_xlabel(f"source length, in {unit}")
-    axes.set_ylabel(_axis(metric))
-    caption = "Of the test sentences of each length; the mean over seeds, from the smallest to the largest."
-    yield Drawing("by-length", f"{_title(metric)} by source length", caption, figure, dashed=True)
-
-
-def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[Drawing]:
-    """Quality against what it costs."""
-    costs: dict[str, tuple[str, Callable[[RunRecord], float | None]]] = {
-        "time": ("time a training step, in ms", lambda run: _times(run.seconds_per_step, 1000)),
-        "parameters": ("parameters, in thousands", lambda run: _times(run.parameters, 0.001)),
+def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw the main score against training time and against the number of parameters."""
+    costs: dict[str, tuple[str, str, float, Callable[[RunRecord], float | None]]] = {
+        "time": ("time per step", "time per training step, in ms", 1000, lambda run: run.seconds_per_step),
+        "parameters": ("model size", "trainable parameters, in thousands", 0.001, lambda run: run.parameters),
     }
     for metric in study.metrics[:1]:
-        good = "down" if registry.better(metric) == "lower" else "up"
-        for name, (label, cost) in costs.items():
-            figure, axes = _figure()
+        better = "lower" if registry.better(metric) == "lower" else "upper"
+        for name, (title, label, factor, cost) in costs.items():
+            figure, axes = _new_figure()
             for variant, runs in groups.items():
-                _draw_cost(axes, [(cost(run), run) for run in runs], metric, styles[variant])
+                points = [
+                    (factor * value, registry.scale(metric) * score)
+                    for run in runs
+                    if (value := cost(run)) is not None
+                    for score in _values([run], metric)
+                ]
+                if points:
+                    _draw_cost(axes, points, styles[variant])
             if not axes.has_data():
                 continue
             axes.margins(0.12)
             axes.set_xlabel(label)
-            axes.set_ylabel(_axis(metric))
-            yield Drawing(
+            axes.set_ylabel(_axis_label(metric))
+            yield StudyFigure(
                 f"cost-{name}",
-                f"{_title(metric)} against {name}",
-                f"The mean over seeds, from the smallest to the largest; {good} and to the left is better.",
+                f"{_title(metric)} and {title}",
+                f"Mean over seeds, bars from minimum to maximum; the {better} left is better.",
                 figure,
             )
 
 
-def _draw_cost(
-    axes: Axes, runs: Sequence[tuple[float | None, RunRecord]], metric: str, style: VariantStyle
-) -> None:
-    known = [(cost, run) for cost, run in runs if cost is not None and _values([run], metric)]
-    if not known:
-        return
-    values = [registry.scale(metric) * value for value in _values([run for _, run in known], metric)]
-    mean = fmean(values)
-    spread = [[mean - min(values)], [max(values) - mean]]
-    x = fmean(cost for cost, _ in known)
+def _draw_cost(axes: Axes, points: Sequence[tuple[float, float]], style: VariantStyle) -> None:
+    """Draw the mean (cost, score) of the seeds and the range of the scores."""
+    scores = [score for _, score in points]
+    mean = fmean(scores)
+    spread = [[mean - min(scores)], [max(scores) - mean]]
+    x = fmean(cost for cost, _ in points)
     axes.errorbar(x, mean, yerr=spread, fmt=style.marker, color=style.colour, capsize=2.5, markersize=6)
 
 
-def _figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
+def _new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(SIZE[0], height), layout="constrained")
     return figure, figure.add_subplot()
 
 
 def _draw_bands(
-    axes: Axes, bands: Mapping[str, Band], styles: Styles, *, scale: float, marked: bool = False
+    axes: Axes, bands: Mapping[str, Band], styles: Styles, *, scale: float, mark_all: bool = False
 ) -> None:
+    """Draw means as lines and ranges as bands; a few markers identify the lines without colour."""
     for variant, band in bands.items():
         if not band:
             continue
         style = styles[variant]
         x = [point[0] for point in band]
         mean, low, high = ([scale * point[column] for point in band] for column in (1, 2, 3))
-        lone = marked or len(band) == 1
-        # A mark on every line, so that it is known in grey: at its points, or at a few of them
         axes.plot(
             x,
             mean,
@@ -226,41 +248,44 @@ def _draw_bands(
             linestyle=style.dash,
             marker=style.marker,
             markersize=4.5,
-            markevery=1 if lone else max(1, len(x) // 6),
+            markevery=1 if mark_all else max(1, len(x) // 6),
         )
         if high != low:
             axes.fill_between(x, low, high, color=style.colour, alpha=0.14, linewidth=0)
 
 
-def _series(runs: Sequence[RunRecord], pattern: str) -> list[dict[float, float]]:
-    """Of each run that logged a metric of such a name, the value at each step."""
+def _logged_values(runs: Sequence[RunRecord], pattern: str) -> list[dict[float, float]]:
+    """Return {step: value} for each run that logged a metric matching the pattern."""
     found = []
     for run in runs:
-        key = next((name for name in run.series if fnmatchcase(name, pattern)), "")
-        values = {float(step): value for step, value in run.series.get(key, []) if isfinite(value)}
+        metric = next((name for name in run.series if fnmatchcase(name, pattern)), "")
+        values = {float(step): value for step, value in run.series.get(metric, []) if isfinite(value)}
         if values:
             found.append(values)
     return found
 
 
 def _band(series: Sequence[Mapping[float, float]]) -> Band:
-    """Mean and range at the x that all of them have, thinned out."""
+    """Return mean and range at the x that all series share, thinned out to `MAX_POINTS`."""
     shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
-    thinned = shared[:: ceil(len(shared) / POINTS)] if shared else []
+    thinned = shared[:: ceil(len(shared) / MAX_POINTS)] if shared else []
     columns = ((x, [values[x] for values in series]) for x in thinned)
     return [(x, fmean(values), min(values), max(values)) for x, values in columns]
 
 
-def _lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
-    """The unit of these sources' lengths, and the lengths: words, unless none has more than one."""
+def _source_lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
+    """Return the unit ("words", or "characters" if no source has several words) and the lengths."""
     words = [len(source.split()) for source in sources]
     return ("words", words) if max(words) > 1 else ("characters", [len(source) for source in sources])
 
 
-def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> dict[float, float]:
-    """The corpus score of the sentences in each range of lengths, by the middle of the range."""
-    score = registry.sentence_counts(metric)
-    assert score is not None
+def _bin_scores(
+    run: RunRecord, score: SentenceCounts, unit: str, edges: range, shortest: int
+) -> dict[float, float]:
+    """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
+
+    Bins without a reference of at least `shortest` words are omitted.
+    """
     counts = score.count(
         [prediction.hypothesis for prediction in run.predictions],
         [prediction.reference for prediction in run.predictions],
@@ -268,13 +293,12 @@ def _scores_by_length(run: RunRecord, metric: str, unit: str, edges: range) -> d
     rows: dict[float, list[int]] = {}
     for row, prediction in enumerate(run.predictions):
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
-        place = (length - edges.start) // edges.step
-        rows.setdefault(edges.start + place * edges.step + (edges.step - 1) / 2, []).append(row)
+        index = (length - edges.start) // edges.step
+        rows.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
     words = [len(prediction.reference.split()) for prediction in run.predictions]
-    shortest = 4 if registry.name(metric).endswith("bleu") else 0  # BLEU of shorter ones is 0, right or wrong
     return {
-        middle: score.value(counts[chosen].sum(axis=0))
-        for middle, chosen in sorted(rows.items())
+        centre: score.value(counts[chosen].sum(axis=0))
+        for centre, chosen in sorted(rows.items())
         if max(words[row] for row in chosen) >= shortest
     }
 
@@ -283,22 +307,18 @@ def _values(runs: Sequence[RunRecord], metric: str) -> list[float]:
     return [run.scores[metric] for run in runs if isfinite(run.scores.get(metric, float("nan")))]
 
 
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else factor * value
-
-
-def _axis(metric: str) -> str:
-    """The label of an axis: what, and in which unit."""
+def _axis_label(metric: str) -> str:
+    """Return the label of a metric with its unit."""
     unit = registry.unit(metric)
-    return f"{_called(metric)}, in {unit}" if unit else _called(metric)
+    return f"{_label(metric)}, in {unit}" if unit else _label(metric)
 
 
 def _title(metric: str) -> str:
-    """What a metric is called at the beginning of a sentence."""
-    called = _called(metric)
-    return called.capitalize() if called.islower() else called
+    """Return the label of a metric, capitalised unless it contains capitals."""
+    label = _label(metric)
+    return label.capitalize() if label.islower() else label
 
 
-def _called(metric: str) -> str:
-    """What a metric is called, whichever split it is of."""
+def _label(metric: str) -> str:
+    """Return the label of a metric without its split."""
     return registry.label(f"test/{registry.name(metric)}")

@@ -1,7 +1,8 @@
-"""One HTML page that holds all it shows: style, script, figures and data. It asks nothing of a network.
+"""The HTML page of a report: a single file with its style, scripts, figures and data.
 
-Texts of data and models are escaped: by jinja2 in what is written out, and in the data of the explorer, which
-its script only ever sets as text. The page's own policy lets no script run but those written here.
+The page makes no network requests. Texts of data and models are escaped: by jinja2 in the markup, and as JSON in
+the data of the explorer, whose script only sets them as text. The content security policy of the page allows no
+other scripts than those that are written here.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attnlab import __version__
-from attnlab.analysis.collect import Study
-from attnlab.analysis.statistics import Comparison
+from attnlab.analysis.comparison import Comparison
+from attnlab.analysis.study import Study
 from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
 from attnlab.report.explorer import Sentence
-from attnlab.report.figures import Drawing
+from attnlab.report.figures import StudyFigure
 from attnlab.report.tables import Table
 from attnlab.runs.files import write_atomically
 
@@ -32,56 +33,56 @@ def write(
     study: Study,
     comparisons: Sequence[Comparison],
     tables: Sequence[Table],
-    drawings: Sequence[Drawing],
+    figures: Sequence[StudyFigure],
     path: Path,
 ) -> None:
     """Write the report of a study.
 
     Args:
-        study: its runs.
-        comparisons: the findings; those by the first of the study's metrics stand in front.
-        tables: in their order.
-        drawings: in their order, drawn in the styles of the study's variants.
-        path: of the page.
+        study: the runs.
+        comparisons: statistical comparisons; those in the first metric of the study come first.
+        tables: tables in the order of the page.
+        figures: figures in the order of the page, drawn with `variant_styles(study.variants)`.
+        path: path of the HTML file.
     """
-    chosen = variant_styles(study.variants)
+    styles = variant_styles(study.variants)
     runs, sentences = explorer.gather(study)
+    main_metric = study.metrics[:1]
     _write(
         path,
         title=study.name,
-        lead=_lead(study),
+        lead=_count_runs(study),
         unfinished=study.unfinished,
-        findings=[comparison for comparison in comparisons if comparison.metric in study.metrics[:1]],
-        further=[comparison for comparison in comparisons if comparison.metric not in study.metrics[:1]],
+        findings=[comparison for comparison in comparisons if comparison.metric in main_metric],
+        further=[comparison for comparison in comparisons if comparison.metric not in main_metric],
         tables=tables,
-        key=[_plain(variant, style) for variant, style in chosen.items()],
+        key=[_describe(variant, style) for variant, style in styles.items()],
         figures=[
             {
-                "title": drawing.title,
-                "caption": drawing.caption,
-                "svg": Markup(svg.embed(drawing.figure, chosen.values())),  # matplotlib escapes texts
+                "title": figure.title,
+                "caption": figure.caption,
+                "svg": Markup(svg.embed(figure.figure, styles.values())),  # matplotlib escapes texts
             }
-            for drawing in drawings
+            for figure in figures
         ],
-        sentences=explorer.as_plain(
-            [_plain(variant, chosen[variant], f"seed {seed}") for variant, seed in runs], sentences, "chrF"
+        sentences=explorer.to_json(
+            [_describe(variant, styles[variant], f"seed {seed}") for variant, seed in runs], sentences, "chrF"
         ),
     )
 
 
-def write_sentences(sentences: Sequence[Sentence], variants: Sequence[str], title: str, path: Path) -> None:
-    """Write a page of the explorer alone.
+def write_explorer(sentences: Sequence[Sentence], variants: Sequence[str], title: str, path: Path) -> None:
+    """Write a page that contains only the attention explorer.
 
     Args:
-        sentences: what to look at.
-        variants: what to call the outputs of each, in their order.
-        title: stands above.
-        path: of the page.
+        sentences: the sentences to show.
+        variants: names of the outputs of each sentence, in their order.
+        title: heading of the page.
+        path: path of the HTML file.
     """
-    chosen = variant_styles(variants)
-    plain = [_plain(variant, style) for variant, style in chosen.items()]
+    columns = [_describe(variant, style) for variant, style in variant_styles(variants).items()]
     count = f"{len(sentences)} sentence{'s' * (len(sentences) != 1)}"
-    _write(path, title=title, lead=count, sentences=explorer.as_plain(plain, sentences, "score"))
+    _write(path, title=title, lead=count, sentences=explorer.to_json(columns, sentences, "score"))
 
 
 def _write(path: Path, *, sentences: dict[str, Any], **parts: Any) -> None:
@@ -96,23 +97,22 @@ def _write(path: Path, *, sentences: dict[str, Any], **parts: Any) -> None:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    parts_of_a_study = ("unfinished", "findings", "further", "tables", "key", "figures")
-    empty: dict[str, Any] = {part: [] for part in parts_of_a_study}
+    empty = dict.fromkeys(("unfinished", "findings", "further", "tables", "key", "figures"), ())
     page = environment.get_template("page.html.j2").render(
         **{**empty, **parts},
         sentences=sentences if sentences["sentences"] else None,
-        left_out=f"Of the sentences, {left_out} are left out to keep this page small." if left_out else "",
+        left_out=f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
         style=Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        script_hashes=Markup(" ".join(_hash(script) for script in scripts)),
+        script_hashes=Markup(" ".join(_csp_hash(script) for script in scripts)),
         version=__version__,
     )
-    # A text from a broken file may hold half a character, which no encoding can write
+    # Texts of damaged files may contain lone surrogates, which UTF-8 cannot encode
     write_atomically(path, page.encode(errors="replace").decode())
 
 
-def _lead(study: Study) -> str:
-    """How much there is."""
+def _count_runs(study: Study) -> str:
+    """Return the numbers of variants, seeds and runs as one line."""
     counts = (
         (len(study.variants), "variant"),
         (len(study.seeds), "seed"),
@@ -122,8 +122,8 @@ def _lead(study: Study) -> str:
     return " · ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count)
 
 
-def _plain(variant: str, style: VariantStyle, facts: str = "") -> dict[str, str]:
-    """A variant as the page draws it."""
+def _describe(variant: str, style: VariantStyle, facts: str = "") -> dict[str, str]:
+    """Return the name and the SVG style of a variant, for the template and the explorer."""
     return {
         "name": variant,
         "facts": facts,
@@ -133,6 +133,6 @@ def _plain(variant: str, style: VariantStyle, facts: str = "") -> dict[str, str]
     }
 
 
-def _hash(script: str) -> str:
-    """What the page's policy knows a script by."""
+def _csp_hash(script: str) -> str:
+    """Return the hash by which the content security policy allows an inline script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,21 +1,21 @@
-// Tables whose columns sort: a click on a heading sorts by it, another the other way round.
+// Sortable tables: a click on a heading sorts by that column, a second click reverses the order.
 "use strict";
 
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[0].cells];
   headings.forEach((heading, column) => {
     heading.querySelector("button").addEventListener("click", () => {
-      const first = heading.classList.contains("number") ? "descending" : "ascending";
-      const other = first === "ascending" ? "descending" : "ascending";
-      const order = heading.getAttribute("aria-sort") === first ? other : first;
-      headings.forEach((each) => each.removeAttribute("aria-sort"));
+      const initial = heading.classList.contains("number") ? "descending" : "ascending";
+      const reversed = initial === "ascending" ? "descending" : "ascending";
+      const order = heading.getAttribute("aria-sort") === initial ? reversed : initial;
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
       heading.setAttribute("aria-sort", order);
       table.tBodies[0].append(...sorted([...table.tBodies[0].rows], column, order === "descending"));
     });
   });
 }
 
-/** Rows in the order of a column; those without a value in it stay last, either way round. */
+/** Return the rows sorted by a column; rows without a value come last in both orders. */
 function sorted(rows, column, descending) {
   const key = (row) => {
     const cell = row.cells[column];

@@ -1,9 +1,11 @@
-"""Tables of a study: its scores, what they cost, the comparisons; for the page, and as files beside it.
+"""Tables of a study: final scores, training cost and comparisons, for the page and as files.
 
 Files::
 
-    results.csv                 every run, a line each, in full precision: what all else is computed from
-    tables/scores.csv|md|tex    and so costs.… and comparisons.…
+    results.csv                      one line per run in full precision, from which the tables are computed
+    tables/scores.csv|md|tex         final scores by variant
+    tables/costs.csv|md|tex          training cost by variant
+    tables/comparisons.csv|md|tex    statistical comparison of variants
 """
 
 from __future__ import annotations
@@ -12,19 +14,25 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 
-from attnlab.analysis.collect import RunRecord, Study
-from attnlab.analysis.statistics import Comparison, Estimate, estimate
+from attnlab.analysis.comparison import Comparison
+from attnlab.analysis.statistics import estimate
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.runs.files import write_atomically
 
 
+INTERVALS = "Mean over seeds ± half of the 95 % confidence interval (Student's t)."
+
+MISSING = "–"
+
+
 @dataclass(frozen=True)
 class Column:
-    """A column of a table."""
+    """Heading of a column, and whether its cells are numbers."""
 
     name: str
     numeric: bool = True
@@ -32,42 +40,53 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: how it reads, and what it is."""
+    """Content of one cell.
+
+    Attributes:
+        text: formatted for display.
+        value: unrounded, in the unit of the column, for sorting and CSV; None if the cell is empty.
+        half_width: half-width of the 95 % interval around the value.
+    """
 
     text: str
     value: str | float | None = None
-    """To sort by, in the unit of the column; None where there is nothing."""
     half_width: float | None = None
-    """Of the 95 % interval around the value."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain cells."""
+    """A table, with conversions to CSV, Markdown and LaTeX.
+
+    Attributes:
+        name: stem of its files.
+        title: caption.
+        columns: headings.
+        rows: one cell per column each.
+        notes: remarks printed below the table.
+    """
 
     name: str
-    """Of its files."""
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
-    """What to know when reading it."""
 
     def csv(self) -> str:
-        """For machines: values in full, an interval's half-width in a column of its own."""
-        spread = [any(row[place].half_width is not None for row in self.rows) for place in self._places]
+        """Return CSV with unrounded values; half-widths of intervals are separate columns."""
+        places = range(len(self.columns))
+        has_interval = [any(row[place].half_width is not None for row in self.rows) for place in places]
         header: list[str] = []
-        for column, spreads in zip(self.columns, spread, strict=True):
-            header += [column.name, f"{column.name} ±"] if spreads else [column.name]
+        for column, interval in zip(self.columns, has_interval, strict=True):
+            header += [column.name, f"{column.name} ±"] if interval else [column.name]
         lines: list[list[str | float | None]] = []
         for row in self.rows:
             lines.append([])
-            for cell, spreads in zip(row, spread, strict=True):
-                lines[-1] += [cell.value, cell.half_width] if spreads else [cell.value]
+            for cell, interval in zip(row, has_interval, strict=True):
+                lines[-1] += [cell.value, cell.half_width] if interval else [cell.value]
         return _csv([header, *lines])
 
     def markdown(self) -> str:
-        """For a README: a table as GitHub reads it, and the notes below."""
+        """Return a GitHub-flavoured Markdown table, followed by the notes."""
         rules = ["---:" if column.numeric else "---" for column in self.columns]
         lines = [
             _markdown_line(escape_markdown(column.name) for column in self.columns),
@@ -78,7 +97,7 @@ class Table:
         return "".join(f"{line}\n" for line in lines) + notes
 
     def latex(self) -> str:
-        r"""For a paper: a tabular with the rules of booktabs (`\usepackage{booktabs}`), notes as comments."""
+        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments."""
         alignment = "".join("r" if column.numeric else "l" for column in self.columns)
         lines = [
             *(f"% {' '.join(note.split())}" for note in self.notes),
@@ -92,47 +111,50 @@ class Table:
         ]
         return "".join(f"{line}\n" for line in lines)
 
-    @property
-    def _places(self) -> range:
-        return range(len(self.columns))
-
 
 def build(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
-    """The tables of a report."""
-    return [scores(study), costs(study), compared(comparisons, study)]
+    """Build the tables of a report: scores, costs and comparisons."""
+    return [scores_table(study), costs_table(study), comparisons_table(comparisons, study)]
 
 
 def write(tables: Iterable[Table], study: Study, folder: Path) -> None:
     """Write `results.csv` and `tables/` into a folder."""
-    write_atomically(folder / "results.csv", results(study))
+    write_atomically(folder / "results.csv", results_csv(study))
     for table in tables:
         write_atomically(folder / "tables" / f"{table.name}.csv", table.csv())
         write_atomically(folder / "tables" / f"{table.name}.md", table.markdown())
         write_atomically(folder / "tables" / f"{table.name}.tex", table.latex())
 
 
-def scores(study: Study) -> Table:
-    """Each variant's final scores."""
+def scores_table(study: Study) -> Table:
+    """Build the table of final scores by variant."""
     metrics = study.metrics
     columns = [
         Column("variant", numeric=False),
         Column("seeds"),
-        *(Column(_heading(name)) for name in metrics),
+        *(Column(_heading(metric)) for metric in metrics),
     ]
     rows = [
         [Cell(variant, variant), _count(len(runs)), *(_score(runs, metric) for metric in metrics)]
         for variant, runs in study.by_variant().items()
     ]
-    return Table("scores", "Final scores", columns, rows, [INTERVALS, *_missing(study)])
+    return Table("scores", "Final scores", columns, rows, [INTERVALS, *_unfinished_note(study)])
 
 
-def costs(study: Study) -> Table:
-    """What each variant takes to train."""
+def with_parameters(table: Table, study: Study) -> Table:
+    """Append the number of parameters to a table with one row for each variant of the study."""
+    groups = study.by_variant().values()
+    rows = [[*row, Cell(f"{runs[0].parameters:,}")] for row, runs in zip(table.rows, groups, strict=True)]
+    return replace(table, columns=[*table.columns, Column("parameters")], rows=rows)
+
+
+def costs_table(study: Study) -> Table:
+    """Build the table of training cost by variant."""
     columns = [
         Column("variant", numeric=False),
         Column("parameters"),
-        Column("training [min]"),
-        Column("step [ms]"),
+        Column("training time [min]"),
+        Column("time per step [ms]"),
         Column("peak memory [MiB]"),
         Column("throughput [tokens/s]"),
     ]
@@ -147,54 +169,57 @@ def costs(study: Study) -> Table:
         ]
         for variant, runs in study.by_variant().items()
     ]
-    return Table("costs", "What it takes to train", columns, rows, [INTERVALS, *_missing(study)])
+    return Table("costs", "Training cost", columns, rows, [INTERVALS, *_unfinished_note(study)])
 
 
-def compared(comparisons: Sequence[Comparison], study: Study) -> Table:
-    """Every comparison: what differs, by how much, and what may be concluded."""
+def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
+    """Build the table of all comparisons with their intervals and p-values."""
     columns = [
         Column("variant", numeric=False),
-        Column("against", numeric=False),
-        Column("score", numeric=False),
-        Column("over", numeric=False),
+        Column("reference", numeric=False),
+        Column("metric", numeric=False),
+        Column("across", numeric=False),
         Column("seeds"),
         Column("sentences"),
         Column("difference"),
-        Column("from"),
-        Column("to"),
-        Column("effect d_z"),
+        Column("95 % CI low"),
+        Column("95 % CI high"),
+        Column("effect size d_z"),
         Column("p"),
         Column("p (Holm)"),
     ]
     rows = [
         [
-            Cell(found.variant, found.variant),
-            Cell(found.reference, found.reference),
-            Cell(_heading(found.metric), found.metric),
-            Cell(found.over, found.over),
-            _count(found.seeds),
-            _count(found.sentences),
-            *(_in_unit(found.metric, value) for value in (found.difference, found.low, found.high)),
-            _number(found.effect, digits=2),
-            _p_value(found.p),
-            _p_value(found.corrected),
+            Cell(comparison.variant, comparison.variant),
+            Cell(comparison.reference, comparison.reference),
+            Cell(_heading(comparison.metric), comparison.metric),
+            Cell(comparison.over, comparison.over),
+            _count(comparison.seeds),
+            _count(comparison.sentences),
+            *(
+                _in_unit(comparison.metric, value)
+                for value in (comparison.difference, comparison.low, comparison.high)
+            ),
+            _number(comparison.effect_size, digits=2),
+            _p_value(comparison.p),
+            _p_value(comparison.p_corrected),
         ]
-        for found in comparisons
+        for comparison in comparisons
     ]
-    families = {found.over: found.family for found in comparisons if found.family}
-    told = [f"{family} over {over}" for over, family in families.items()]
+    families = {comparison.over: comparison.family_size for comparison in comparisons if comparison.family_size}
+    sizes = [f"{size} across {over}" for over, size in families.items()]
     notes = [
-        "Differences are variant - against, with 95 % intervals, uncorrected. Over seeds: paired t test, for "
-        "networks trained anew. Over sentences: paired bootstrap and approximate randomisation of the "
-        "outputs of all seeds together, for these networks and other sentences.",
-        *([f"p (Holm) is corrected over all comparisons of a kind: {', '.join(told)}."] if told else []),
-        *_missing(study),
+        "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test, which "
+        "generalises to other training runs. Across sentences: paired bootstrap and approximate randomisation "
+        "of the outputs of all seeds together, which generalises to other sentences for the same networks.",
+        *([f"p (Holm) is corrected for all tests of the same kind: {', '.join(sizes)}."] if sizes else []),
+        *_unfinished_note(study),
     ]
-    return Table("comparisons", "Comparisons", columns, rows, notes)
+    return Table("comparisons", "Statistical comparison of variants", columns, rows, notes)
 
 
-def results(study: Study) -> str:
-    """CSV of every run, finished or not: its scores and costs as they are, and what they came from."""
+def results_csv(study: Study) -> str:
+    """Return CSV of every run, finished or not: scores, costs, commit and package versions."""
     metrics = sorted({name for run in study.runs for name in run.scores})
     header = [
         *("variant", "seed", "status", *metrics),
@@ -213,8 +238,6 @@ def results(study: Study) -> str:
     ]
     return _csv([header, *rows])
 
-
-INTERVALS = "Mean over seeds ± half of the 95 % confidence interval (Student's t)."
 
 LATEX = str.maketrans(
     {
@@ -237,19 +260,19 @@ LATEX = str.maketrans(
         "–": "--",
     }
 )
-"""What LaTeX would not print as it stands."""
+"""Replacements for the characters that LaTeX does not print literally."""
 
 MARKDOWN = re.compile(r"(?<![^\W_])_|_(?![^\W_])|[\\`*\[\]<>|~&$!]")
-"""What Markdown would take for markup; an underscore inside a word is none."""
+"""Characters that Markdown reads as markup, except underscores inside words."""
 
 
 def escape_latex(text: str) -> str:
-    """A text that LaTeX prints as it is, on one line."""
+    """Escape a text so that LaTeX prints it literally, on one line."""
     return " ".join(text.split()).translate(LATEX)
 
 
 def escape_markdown(text: str) -> str:
-    """A text that Markdown shows as it is, in one cell of a table."""
+    """Escape a text so that Markdown shows it literally, in one cell of a table."""
     return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
 
 
@@ -282,21 +305,21 @@ def _in_unit(metric: str, value: float | None) -> Cell:
 
 
 def _mean(values: Sequence[float | None], *, digits: int, scale: float = 1) -> Cell:
-    """The mean of those that are there; without an interval where all are the same, as parameters are."""
+    """Return the mean and interval of the known values; no interval if all are equal, as parameters are."""
     known = [value * scale for value in values if value is not None]
     if not known:
-        return Cell("–")
-    found: Estimate = estimate(known)
-    mean = _number(found.mean, digits=digits)
-    if not found.half_width:
+        return Cell(MISSING)
+    interval = estimate(known)
+    mean = _number(interval.mean, digits=digits)
+    if not interval.half_width:
         return mean
-    return Cell(f"{mean.text} ± {found.half_width:,.{digits}f}", mean.value, found.half_width)
+    return Cell(f"{mean.text} ± {interval.half_width:,.{digits}f}", mean.value, interval.half_width)
 
 
 def _number(value: float | None, *, digits: int, scale: float = 1) -> Cell:
     if value is None or isnan(value):
-        return Cell("–")
-    return Cell(f"{round(value * scale, digits) + 0:,.{digits}f}", value * scale)  # + 0: no "-0.0"
+        return Cell(MISSING)
+    return Cell(f"{round(value * scale, digits) + 0:,.{digits}f}", value * scale)  # + 0 turns -0.0 into 0.0
 
 
 def _count(value: int | None) -> Cell:
@@ -307,7 +330,7 @@ def _p_value(p: float | None) -> Cell:
     return Cell("< 0.001", p) if p is not None and p < 0.001 else _number(p, digits=3)
 
 
-def _missing(study: Study) -> list[str]:
-    """A note of the runs that are in no number."""
-    told = [f"{run.variant} seed {run.seed} ({run.status}: {run.error})" for run in study.unfinished]
-    return [f"Not finished, and in no number: {'; '.join(told)}."] if told else []
+def _unfinished_note(study: Study) -> list[str]:
+    """Return a note that lists the unfinished runs; empty if there are none."""
+    runs = [f"{run.variant} seed {run.seed} ({run.status}: {run.error})" for run in study.unfinished]
+    return [f"Unfinished runs, not included: {'; '.join(runs)}."] if runs else []

@@ -1,6 +1,6 @@
-"""A study's dashboard in Weights & Biases: curves by variant, bars of final scores, what attention does.
+"""Weights & Biases dashboard of a study: curves by variant, final scores and attention metrics.
 
-For those who are online; `attnlab report` says the same, and more, without a network. Imports no torch.
+For users who log online; `attnlab report` shows the same and more offline. Imports no torch.
 """
 
 from __future__ import annotations
@@ -19,20 +19,26 @@ METRICS = (*registry.names("token"), *registry.DEFAULT_METRICS)
 """Metrics that every run logs as `val/…` during training and as `test/…` at its end."""
 
 ATTENTION = registry.names("attention")
-"""Metrics that runs log for the validation split, and with `test/` in front for the test split."""
+"""Metrics that runs log for the validation split, and with the prefix `test/` for the test split."""
 
-PICTURES = tuple(f"attention/{number}" for number in range(1, 5))
+HEAT_MAPS = tuple(f"attention/{number}" for number in range(1, 5))
 STEP = "trainer/global_step"
-VARIANT = reports.Config("variant")
+GROUPING = {
+    "groupby": reports.Config("variant"),
+    "groupby_aggfunc": "mean",
+    "groupby_rangefunc": "stderr",
+    "max_runs_to_show": 100,
+}
+"""Options of every panel: mean over the seeds of a variant, with its standard error."""
 
 
 def workspace(entity: str, project: str, study: str) -> workspaces.Workspace:
-    """A dashboard of the runs of a study, grouped by variant. Needs no network.
+    """Build the dashboard of the runs of a study, grouped by variant, without network access.
 
     Args:
-        entity: the user or team that the project belongs to.
+        entity: user or team that owns the project.
         project: as in `logger.wandb.project`.
-        study: the runs' `name`, which is their group.
+        study: `name` of the runs, which is their group in Weights & Biases.
     """
     return workspaces.Workspace(
         entity=entity,
@@ -43,10 +49,12 @@ def workspace(entity: str, project: str, study: str) -> workspaces.Workspace:
             _section(
                 "Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in METRICS))]
             ),
-            _section("Attention", [_bars(f"test/{name}") for name in ATTENTION]),
-            _section("Attention in training", [_curve(name) for name in ATTENTION]),
-            _section("What it looks at", [reports.MediaBrowser(media_keys=list(PICTURES), num_columns=4)]),
-            _section("What it says", [reports.WeavePanelSummaryTable(table_name="predictions/test")]),
+            _section("Attention metrics", [_bars(f"test/{name}") for name in ATTENTION]),
+            _section("Attention metrics during training", [_curve(name) for name in ATTENTION]),
+            _section(
+                "Attention heat maps", [reports.MediaBrowser(media_keys=list(HEAT_MAPS), num_columns=4)]
+            ),
+            _section("Predictions", [reports.WeavePanelSummaryTable(table_name="predictions/test")]),
         ],
         settings=workspaces.WorkspaceSettings(x_axis=STEP, max_runs=100),
         runset_settings=workspaces.RunsetSettings(
@@ -58,23 +66,23 @@ def workspace(entity: str, project: str, study: str) -> workspaces.Workspace:
 
 
 def publish(study: str, *, project: str, entity: str | None = None) -> str:
-    """Save a study's dashboard in Weights & Biases; returns its address.
+    """Save the dashboard of a study in Weights & Biases and return its URL.
 
     Args:
-        study: as of `workspace`.
-        project: as of `workspace`.
-        entity: as of `workspace`; None for the one that is logged in.
+        study: as in `workspace`.
+        project: as in `workspace`.
+        entity: as in `workspace`; None for the default entity of the user who is logged in.
 
     Raises:
         UserError: if nobody is logged in, or the server refuses.
     """
     try:
         dashboard: Any = workspace(entity or wandb.Api().default_entity or "", project, study)
-        address: str = dashboard.save().url
+        url: str = dashboard.save().url
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"no dashboard: {reason}") from error
-    return address
+        raise UserError(f"The dashboard could not be saved: {reason}") from error
+    return url
 
 
 def _section(name: str, panels: list[reports.PanelTypes]) -> workspaces.Section:
@@ -82,25 +90,8 @@ def _section(name: str, panels: list[reports.PanelTypes]) -> workspaces.Section:
 
 
 def _curve(metric: str) -> reports.LinePlot:
-    """The mean over a variant's seeds, and its standard error."""
-    return reports.LinePlot(
-        title=metric,
-        x=STEP,
-        y=[metric],
-        groupby=VARIANT,
-        groupby_aggfunc="mean",
-        groupby_rangefunc="stderr",
-        max_runs_to_show=100,
-    )
+    return reports.LinePlot(title=metric, x=STEP, y=[metric], **GROUPING)
 
 
 def _bars(metric: str) -> reports.BarPlot:
-    return reports.BarPlot(
-        title=metric,
-        metrics=[metric],
-        groupby=VARIANT,
-        groupby_aggfunc="mean",
-        groupby_rangefunc="stderr",
-        max_runs_to_show=100,
-        max_bars_to_show=40,
-    )
+    return reports.BarPlot(title=metric, metrics=[metric], max_bars_to_show=40, **GROUPING)

@@ -1,0 +1,238 @@
+"""Statistical comparison of variants.
+
+Two questions have separate tests:
+
+Across **seeds** (training runs): would the variants differ if they were trained again with other seeds? The runs
+of two variants are paired by seed and compared by a paired t test. Wilcoxon's signed-rank test makes fewer
+assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which exceeds 0.05 for five pairs or fewer.
+
+Across **sentences** (test sentences): would the trained networks differ on other sentences? See
+`attnlab.analysis.significance`. All seeds that both variants finished on the same test set are used together.
+
+The p-values of one question, for all pairs of variants and all metrics, are one family and corrected by Holm's
+method: the probability of at least one false claim of a difference is at most 5 %. Intervals are not corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations, product
+from math import isfinite, nan
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from attnlab.analysis import significance
+from attnlab.analysis.statistics import CONFIDENCE, holm
+from attnlab.analysis.study import RunRecord, Study
+from attnlab.analysis.variants import SEPARATOR
+from attnlab.errors import UserError
+from attnlab.metrics import registry
+from attnlab.metrics.sentence_counts import Counts
+
+RunPair = tuple[RunRecord, RunRecord]
+"""Two runs with the same seed: of the variant and of the reference."""
+
+Task = tuple[str, tuple[str, str]]
+"""A metric, and the variant and the reference to compare."""
+
+SIGNIFICANCE_LEVEL = 0.05
+"""Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
+
+BASELINE = "none"
+"""Default reference that variants are compared with: no attention."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of a variant from a reference in one metric: variant - reference, in the metric's unit.
+
+    Attributes:
+        metric: name with its split, such as "test/bleu".
+        variant: the first variant.
+        reference: the second variant.
+        over: "seeds" or "sentences".
+        seeds: number of seeds that both variants have.
+        sentences: number of test sentences, for comparisons over sentences.
+        difference: mean over seeds, or of the corpora of all seeds; None without a shared seed.
+        low: lower end of the uncorrected 95 % interval.
+        high: upper end of the interval.
+        effect_size: over seeds, Cohen's d_z: mean difference / standard deviation of the differences.
+        p: uncorrected p-value; None if there is no test.
+        p_corrected: p-value by Holm over the family.
+        family_size: number of p-values in the family.
+    """
+
+    metric: str
+    variant: str
+    reference: str
+    over: Literal["seeds", "sentences"]
+    seeds: int
+    sentences: int | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    effect_size: float | None = None
+    p: float | None = None
+    p_corrected: float | None = None
+    family_size: int = 0
+
+    @property
+    def significant(self) -> bool:
+        """Whether the corrected p-value is below the significance level."""
+        return self.p_corrected is not None and self.p_corrected < SIGNIFICANCE_LEVEL
+
+    @property
+    def summary(self) -> str:
+        """The result as one sentence."""
+        label, seeds = registry.label(self.metric), f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        if self.difference is None:
+            return f"{self.variant} and {self.reference} have no seed with {label} in common: no comparison."
+        ahead, behind = self.variant, self.reference
+        sign = -1 if registry.better(self.metric) == "lower" else 1
+        if self.difference * sign < 0:
+            ahead, behind, sign = behind, ahead, -sign
+        amount = registry.amount(self.metric, self.difference * sign)
+        lead = f"{ahead} {'beats' if registry.better(self.metric) else 'exceeds'} {behind} by {amount}"
+        if self.difference == 0:
+            lead = f"{ahead} and {behind} have the same {label}"
+        if self.over == "seeds" and self.seeds == 1:
+            return f"{lead} in one seed: a test across seeds needs at least two."
+        if self.p_corrected is None or self.low is None or self.high is None:
+            return f"{lead} in each of {seeds}: without variance there is no test."
+        low, high = (registry.number(self.metric, end) for end in sorted((self.low * sign, self.high * sign)))
+        p = "p < 0.001" if self.p_corrected < 0.001 else f"p = {self.p_corrected:.3f}"
+        holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
+        basis = seeds if self.sentences is None else f"{self.sentences:,} sentences, {seeds}"
+        result = f"[{low}, {high}], {p}{holm}, {basis}."
+        if self.significant:
+            return f"{lead} {result}"
+        return f"No significant difference between {ahead} and {behind}: {amount} {result}"
+
+
+def compare(
+    study: Study,
+    *,
+    reference: str | None = None,
+    all_pairs: bool = False,
+    progress: Callable[[Sequence[Task]], Iterable[Task]] = lambda tasks: tasks,
+) -> list[Comparison]:
+    """Compare variants in each metric of the study, over seeds and, if possible, over sentences.
+
+    Args:
+        study: the runs, of which the finished ones are used.
+        reference: variant that the others are compared with; by default "none". Without such a variant, or with
+            several, every variant is compared with every other one.
+        all_pairs: compare every variant with every other one in any case.
+        progress: wraps the tasks, for example in a progress bar.
+
+    Returns:
+        The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if one
+        of them does not have it, such as metrics of attention weights for a model without attention.
+
+    Raises:
+        UserError: if the reference has no finished run.
+    """
+    runs = {run.directory: run for run in study.finished}
+
+    @cache  # each run is compared with several others
+    def counts(metric: str, directory: Path) -> Counts:
+        sentence_counts = registry.sentence_counts(metric)
+        assert sentence_counts is not None
+        predictions = runs[directory].predictions
+        return sentence_counts.count(
+            [prediction.hypothesis for prediction in predictions],
+            [prediction.reference for prediction in predictions],
+        )
+
+    groups = study.by_variant()
+    over_seeds, over_sentences = [], []
+    for metric, (variant, other) in progress(
+        list(product(study.metrics, _variant_pairs(study.variants, reference, all_pairs)))
+    ):
+        if not all(any(_has_score(run, metric) for run in groups[name]) for name in (variant, other)):
+            continue
+        pairs = _pair_by_seed(groups[variant], groups[other], metric)
+        comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs))
+        over_seeds.append(_over_seeds(comparison, pairs))
+        over_sentences += _over_sentences(comparison, pairs, counts)
+    return [*_correct(over_seeds), *_correct(over_sentences)]
+
+
+def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
+    """Return the pairs (variant, reference) to compare."""
+    if reference is not None and reference not in variants:
+        raise UserError(f"{reference!r} has no finished run. Choose the reference from {', '.join(variants)}.")
+    baselines = [variant for variant in variants if variant.partition(SEPARATOR)[0] == BASELINE]
+    if reference is None and len(baselines) == 1:
+        (reference,) = baselines
+    if all_pairs or reference is None:
+        # The reference comes last, so that it is the second of its pairs
+        return list(combinations(sorted(variants, key=lambda variant: variant == reference), 2))
+    return [(variant, reference) for variant in variants if variant != reference]
+
+
+def _pair_by_seed(ours: Sequence[RunRecord], theirs: Sequence[RunRecord], metric: str) -> list[RunPair]:
+    """Pair the runs by seed, for the seeds in which both have a score."""
+    scored = [{run.seed: run for run in runs if _has_score(run, metric)} for runs in (ours, theirs)]
+    return [(scored[0][seed], scored[1][seed]) for seed in sorted(scored[0].keys() & scored[1].keys())]
+
+
+def _has_score(run: RunRecord, metric: str) -> bool:
+    return isfinite(run.scores.get(metric, nan))
+
+
+def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair]) -> Comparison:
+    """Add the result of Student's paired t test."""
+    if not pairs:
+        return comparison
+    ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
+    differences = ours - theirs
+    comparison = replace(comparison, difference=float(differences.mean()))
+    if len(pairs) == 1 or np.ptp(differences) < 1e-9:
+        return comparison
+    test = stats.ttest_rel(ours, theirs)
+    low, high = test.confidence_interval(CONFIDENCE)
+    effect_size = differences.mean() / differences.std(ddof=1)
+    return replace(
+        comparison, low=float(low), high=float(high), effect_size=float(effect_size), p=float(test.pvalue)
+    )
+
+
+def _over_sentences(
+    comparison: Comparison, pairs: Sequence[RunPair], counts: Callable[[str, Path], Counts]
+) -> list[Comparison]:
+    """Return the paired test over sentences; empty without predictions for the same test set."""
+    metric = comparison.metric
+    score = registry.sentence_counts(metric)
+    pairs = [pair for pair in pairs if pair[0].split == pair[1].split == registry.split(metric)]
+    if score is None or not pairs:
+        return []
+    test_set = _sentences(pairs[0][0])
+    same = [pair for pair in pairs if all(_sentences(run) == test_set for run in pair)]
+    if len(test_set) < 2 or not same:
+        return []
+    ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
+    test = significance.paired_test(score, ours, theirs)
+    return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]
+
+
+def _sentences(run: RunRecord) -> list[tuple[str, str]]:
+    """Return the (source, reference) pairs of the test set of a run."""
+    return [(prediction.source, prediction.reference) for prediction in run.predictions]
+
+
+def _correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Correct the p-values as one family."""
+    tested = [comparison.p for comparison in comparisons if comparison.p is not None]
+    corrected = iter(holm(tested))
+    return [
+        comparison
+        if comparison.p is None
+        else replace(comparison, p_corrected=next(corrected), family_size=len(tested))
+        for comparison in comparisons
+    ]

@@ -1,0 +1,141 @@
+"""Records of runs, and the study that groups them into variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from attnlab.metrics.registry import MAIN_METRICS, better
+from attnlab.runs.predictions import Prediction
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Contents of one run directory.
+
+    Attributes:
+        directory: path of the run directory.
+        study: `name` in its configuration.
+        variant: `variant` in its configuration, followed by the settings that distinguish it from other runs
+            with the same `variant`; see `attnlab.analysis.variants`.
+        seed: random seed; -1 if neither the configuration nor the name of the directory gives it.
+        status: "finished", "running", "failed", "interrupted", or "broken": unreadable, or a duplicate.
+        error: why the run is not finished; None for a finished run.
+        config: the configuration, with interpolations as unresolved text.
+        scores: final metrics by name, such as "test/bleu".
+        parameters: number of trainable parameters.
+        steps: number of training steps.
+        seconds: training time.
+        peak_memory: bytes, of the GPU if there is one, else of the host.
+        tokens_per_second: source and target tokens without padding, median over the training.
+        seconds_per_step: median over the training.
+        series: (step, value) of each logged metric, in the order logged.
+        split: the split of `predictions`: "test", or "val" if there is no test split.
+        predictions: decoded sentences of that split.
+        signatures: sacreBLEU signatures of the scores.
+        commit: git commit of the code.
+        versions: versions of Python and of the packages.
+    """
+
+    directory: Path
+    study: str
+    variant: str
+    seed: int
+    status: str
+    error: str | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    parameters: int | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    peak_memory: int | None = None
+    tokens_per_second: float | None = None
+    seconds_per_step: float | None = None
+    series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    split: str | None = None
+    predictions: list[Prediction] = field(default_factory=list)
+    signatures: dict[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is finished, so that its scores are used."""
+        return self.status == "finished"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs to compare.
+
+    Attributes:
+        name: names of the studies that the runs belong to.
+        runs: all runs, sorted by variant, seed and directory.
+        selected_metrics: metrics to compare by; empty for the main metrics that the runs have.
+    """
+
+    name: str
+    runs: list[RunRecord]
+    selected_metrics: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> list[RunRecord]:
+        """Finished runs, whose scores are used."""
+        return [run for run in self.runs if run.finished]
+
+    @property
+    def unfinished(self) -> list[RunRecord]:
+        """Runs that are running, failed, interrupted or broken."""
+        return [run for run in self.runs if not run.finished]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics to compare by; the first one ranks the variants.
+
+        The selected metrics, or the main metrics of the finished runs, on the test split if there is one.
+        """
+        if self.selected_metrics:
+            return list(self.selected_metrics)
+        available = {name for run in self.finished for name in run.scores}
+        for split in ("test", "val"):
+            metrics = [f"{split}/{name}" for name in MAIN_METRICS if f"{split}/{name}" in available]
+            if metrics:
+                return metrics
+        return []
+
+    @property
+    def variants(self) -> list[str]:
+        """Variants with a finished run, ranked by their mean of the first metric, best first."""
+
+        def rank(variant: str) -> tuple[float, str]:
+            scores = [run.scores.get(metric, float("nan")) for run in groups[variant] for metric in main]
+            mean = fmean(scores) if scores else float("nan")
+            if not isfinite(mean):
+                return float("inf"), variant
+            return (mean if better(main[0]) == "lower" else -mean), variant
+
+        main = self.metrics[:1]
+        groups = group_by_variant(self.finished)
+        return sorted(groups, key=rank)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the finished runs."""
+        return sorted({run.seed for run in self.finished})
+
+    def by_variant(self) -> dict[str, list[RunRecord]]:
+        """Return the finished runs of each variant, in the order of `variants`."""
+        groups = group_by_variant(self.finished)
+        return {variant: groups[variant] for variant in self.variants}
+
+
+def group_by_variant(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
+    """Group runs by variant, in the order of the runs."""
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        groups.setdefault(run.variant, []).append(run)
+    return groups
