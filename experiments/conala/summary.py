@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import Study
 from attnlab.analysis.comparison import compare
 from attnlab.analysis.statistics import Estimate, estimate
+from attnlab.analysis.study import Study
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown

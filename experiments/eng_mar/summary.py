@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import RunRecord
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.comparison import compare
 from attnlab.analysis.statistics import estimate
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
 from attnlab.report.tables import Cell, Column, Table, escape_markdown

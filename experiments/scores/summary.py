@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.comparison import compare
 from attnlab.analysis.statistics import Estimate, estimate
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report import tables

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import Study
 from attnlab.analysis.comparison import Comparison, compare
+from attnlab.analysis.study import Study
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, tables
 from attnlab.report.tables import Cell, Column, escape_markdown
@@ -39,7 +39,9 @@ def main(folder: str) -> None:
 
 def step(study: Study, before: str, after: str) -> Comparison:
     """What a piece of medicine changed, over seeds."""
-    pair = replace(study, runs=[run for run in study.runs if run.variant in (before, after)], selected_metrics=(BLEU,))
+    pair = replace(
+        study, runs=[run for run in study.runs if run.variant in (before, after)], selected_metrics=(BLEU,)
+    )
     return next(found for found in compare(pair, reference=before) if found.over == "seeds")
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.runs.predictions import Prediction
 from attnlab.analysis.collect import collect
 from attnlab.errors import UserError
+from attnlab.runs.predictions import Prediction
 from run_files import study, write_run
 
 
-def test_a_finished_run_is_read_whole(tmp_path: Path) -> None:
+def test_record_of_a_finished_run(tmp_path: Path) -> None:
     run = write_run(tmp_path, scores={"test/bleu": 12.5}, sentences=[("a b", "b a", "b a"), ("c", "c", "d")])
     (record,) = collect([tmp_path]).runs
     assert record.directory == run.directory.resolve()
@@ -20,23 +20,26 @@ def test_a_finished_run_is_read_whole(tmp_path: Path) -> None:
     assert record.scores == {"test/bleu": 12.5}
     assert (record.parameters, record.steps, record.seconds) == (1234, 30, 90.0)
     assert record.peak_memory == 2**30
-    assert record.tokens_per_second == 200.0  # the median of 100, 300, 200
-    assert record.seconds_per_step == 0.25  # the median of 1/4, 1/5, 1/2
+    assert record.tokens_per_second == 200.0  # median of 100, 300, 200
+    assert record.seconds_per_step == 0.25  # median of 1/4, 1/5, 1/2
     assert record.series["train/loss"] == [(9, 2.5)]
     assert record.split == "test"
-    assert record.predictions == [Prediction(0, "a b", "b a", "b a"), Prediction(1, "c", "c", "d")]
+    assert record.predictions == [
+        Prediction(index=0, source="a b", reference="b a", hypothesis="b a"),
+        Prediction(index=1, source="c", reference="c", hypothesis="d"),
+    ]
     assert record.versions == {"python": "3.11.7", "torch": "2.13.0"}
     assert record.commit == "abc"
 
 
-def test_memory_is_the_gpus_where_there_was_one(tmp_path: Path) -> None:
+def test_peak_memory_is_of_the_gpu_if_there_is_one(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     result = json.loads(run.result.read_text())
     run.result.write_text(json.dumps(result | {"peak_memory": {"host": 7, "gpu": 5}}))
     assert collect([tmp_path]).runs[0].peak_memory == 5
 
 
-def test_validation_predictions_stand_in_where_there_is_no_test_split(tmp_path: Path) -> None:
+def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) -> None:
     write_run(tmp_path, sentences=[("a", "a", "a")], split="val")
     (record,) = collect([tmp_path]).runs
     assert record.split == "val"
@@ -44,50 +47,50 @@ def test_validation_predictions_stand_in_where_there_is_no_test_split(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "error"),
     [
-        ("running", "still running, or killed before it could say so"),
-        ("interrupted", "stopped in good order; the same command goes on"),
-        ("failed", "no error was told"),
+        ("running", "still running, or killed"),
+        ("interrupted", "interrupted; run the same command again to resume"),
+        ("failed", "result.json contains no error message"),
     ],
 )
-def test_an_unfinished_run_says_how_it_stands(tmp_path: Path, status: str, told: str) -> None:
+def test_unfinished_run_has_status_and_reason(tmp_path: Path, status: str, error: str) -> None:
     write_run(tmp_path, status=status)
     found = collect([tmp_path])
     assert found.finished == []
-    assert [(run.status, run.error) for run in found.unfinished] == [(status, told)]
-    assert found.unfinished[0].series["train/loss"] == [(9, 2.5)]  # its curve so far can be drawn
+    assert [(run.status, run.error) for run in found.unfinished] == [(status, error)]
+    assert found.unfinished[0].series["train/loss"] == [(9, 2.5)]  # its curves are read
 
 
-def test_a_failed_run_tells_its_error(tmp_path: Path) -> None:
+def test_failed_run_has_its_error_message(tmp_path: Path) -> None:
     run = write_run(tmp_path, status="failed")
     run.result.write_text('{"status": "failed", "error": "CUDA out of memory"}')
     assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [("failed", "CUDA out of memory")]
 
 
-def test_a_run_without_a_result_waits(tmp_path: Path) -> None:
+def test_run_without_a_result_is_running(tmp_path: Path) -> None:
     write_run(tmp_path, status=None)
     assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [
-        ("running", "no result.json yet")
+        ("running", "result.json does not exist yet")
     ]
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "error"),
     [
         ("result.json", '{"status": "fin', "JSONDecodeError"),
         ("result.json", '["finished"]', "AttributeError"),
-        ("result.json", '{"status": "done"}', "no known status: 'done'"),
-        ("result.json", '{"status": "finished"}', "says finished and holds no metrics"),
+        ("result.json", '{"status": "done"}', "unknown status 'done'"),
+        ("result.json", '{"status": "finished"}', "has status 'finished' but no metrics"),
         ("result.json", '{"status": "finished", "metrics": {"test/bleu": null}}', "TypeError"),
-        ("config.yaml", "name: [", "ParserError"),
+        ("config.yaml", "name: [", "config.yaml is not a valid configuration"),
         ("config.yaml", "a: 1", "lacks name, variant, seed"),
-        ("config.yaml", "- a", "AssertionError"),
+        ("config.yaml", "- a", "it is not a mapping"),
         ("metrics.csv", "epoch,step,metric,value\n0,x,loss,1\n", "ValueError"),
-        ("predictions/test.jsonl", '{"index": 0}\n', "KeyError: 'source'"),
+        ("predictions/test.jsonl", '{"index": 0}\n', "TypeError"),
     ],
 )
-def test_what_cannot_be_read_is_kept_as_broken(tmp_path: Path, file: str, text: str, told: str) -> None:
+def test_unreadable_run_is_kept_as_broken(tmp_path: Path, file: str, text: str, error: str) -> None:
     whole = write_run(tmp_path, seed=1)
     broken = write_run(tmp_path, "dot", seed=2, sentences=[("a", "a", "a")])
     (broken.directory / file).write_text(text)
@@ -95,27 +98,27 @@ def test_what_cannot_be_read_is_kept_as_broken(tmp_path: Path, file: str, text: 
     assert [run.directory.name for run in found.finished] == [whole.directory.name]
     (record,) = found.unfinished
     assert (record.variant, record.seed, record.status) == ("dot", 2, "broken")
-    assert told in str(record.error)
+    assert error in str(record.error)
     assert found.variants == ["additive"]
 
 
-def test_a_directory_without_its_config_is_broken(tmp_path: Path) -> None:
+def test_directory_without_config_is_broken(tmp_path: Path) -> None:
     write_run(tmp_path)
     lost = write_run(tmp_path, "dot", 3)
     lost.config.unlink()
     empty = tmp_path / "reverse" / "mean-seed1-00ff00ff"
     empty.mkdir()
-    told = [(run.variant, run.seed, run.status) for run in collect([tmp_path]).unfinished]
-    assert told == [("dot", 3, "broken"), ("mean", 1, "broken")]
+    found = [(run.variant, run.seed, run.status) for run in collect([tmp_path]).unfinished]
+    assert found == [("dot", 3, "broken"), ("mean", 1, "broken")]
 
 
-def test_a_last_line_that_is_not_whole_is_left_out(tmp_path: Path) -> None:
+def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
     run = write_run(tmp_path, status="running")
     run.metrics.write_text("epoch,step,metric,value\n0,9,train/loss,2.5\n0,19,train/loss,2.")
     assert collect([tmp_path]).runs[0].series == {"train/loss": [(9, 2.5)]}
 
 
-def test_a_run_is_read_once_however_often_it_is_reached(tmp_path: Path) -> None:
+def test_each_run_is_read_once_despite_symbolic_links(tmp_path: Path) -> None:
     run = write_run(tmp_path / "outputs")
     (tmp_path / "outputs" / "circle").symlink_to(tmp_path / "outputs")
     (tmp_path / "outputs" / "latest").symlink_to(run.directory)
@@ -125,78 +128,57 @@ def test_a_run_is_read_once_however_often_it_is_reached(tmp_path: Path) -> None:
     assert [record.directory for record in found.runs] == [run.directory.resolve()]
 
 
-def test_a_link_to_a_study_elsewhere_is_followed(tmp_path: Path) -> None:
+def test_symbolic_link_to_a_study_is_followed(tmp_path: Path) -> None:
     run = write_run(tmp_path / "disk")
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "study").symlink_to(tmp_path / "disk")
     assert [record.directory for record in collect([tmp_path / "outputs"]).runs] == [run.directory.resolve()]
 
 
-def test_nothing_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no run directory in .+: give the folder of a study"):
+def test_missing_runs_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"contains no run directory. Give the folder of a study"):
         collect([tmp_path])
     with pytest.raises(UserError, match="missing does not exist"):
         collect([tmp_path / "missing"])
 
 
-def test_of_copies_one_counts_and_the_others_are_told(tmp_path: Path) -> None:
+def test_duplicates_are_marked_as_broken(tmp_path: Path) -> None:
     write_run(tmp_path / "here", status="interrupted")
     counted = write_run(tmp_path / "there", scores={"test/bleu": 10.0})
     write_run(tmp_path / "everywhere", scores={"test/bleu": 10.0}, status="running")
     found = collect([tmp_path])
     assert [run.directory for run in found.finished] == [counted.directory.resolve()]
     assert {run.status for run in found.unfinished} == {"broken"}
-    assert all(f"a copy of {counted.directory.resolve()}" in str(run.error) for run in found.unfinished)
+    assert all(f"duplicate of {counted.directory.resolve()}" in str(run.error) for run in found.unfinished)
 
 
-def test_variants_that_differ_in_settings_are_told_apart_by_them(tmp_path: Path) -> None:
-    for size in (64, 128):
-        for seed in (0, 1):
-            write_run(tmp_path, seed=seed, decoder={"size": size, "layers": 1})
-    write_run(tmp_path, "none", decoder={"size": 64, "layers": 2})
-    found = collect([tmp_path])
-    assert {variant: len(runs) for variant, runs in found.by_variant().items()} == {
-        "additive · decoder.size=64": 2,
-        "additive · decoder.size=128": 2,
-        "none": 1,
-    }
+def test_interpolations_of_a_foreign_config_are_not_resolved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNLAB_SECRET", "hunter2")
+    run = write_run(tmp_path)
+    config = run.config.read_text().replace("name: reverse", "name: ${oc.env:ATTNLAB_SECRET}")
+    run.config.write_text(f"{config}note: ${{oc.env:ATTNLAB_SECRET}}\nmissing: ${{nowhere}}\n")
+    (record,) = collect([tmp_path]).runs
+    assert record.finished
+    assert record.study == record.config["note"] == "${oc.env:ATTNLAB_SECRET}"
+    assert "hunter2" not in str(record)
 
 
-def test_settings_are_told_apart_across_seeds_too(tmp_path: Path) -> None:
-    write_run(tmp_path, seed=0, optimizer={"lr": 0.1})
-    write_run(tmp_path, seed=1, optimizer={"lr": 0.2})
-    assert set(collect([tmp_path]).variants) == {"additive · optimizer.lr=0.1", "additive · optimizer.lr=0.2"}
+def test_interpolated_seed_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNLAB_SECRET", "7")
+    run = write_run(tmp_path, seed=3)
+    run.config.write_text(run.config.read_text().replace("seed: 3", "seed: ${oc.env:ATTNLAB_SECRET}"))
+    (record,) = collect([tmp_path]).runs
+    assert (record.seed, record.status) == (3, "broken")
 
 
-def test_a_setting_that_is_the_seed_tells_nothing_apart(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        write_run(tmp_path, seed=seed, data={"_target_": "a", "seed": seed, "cache": f"cache{seed}"})
-    assert collect([tmp_path]).variants == ["additive"]
-
-
-def test_no_more_settings_are_named_than_tell_apart(tmp_path: Path) -> None:
-    write_run(tmp_path, decoder={"_target_": "attnlab.nn.LuongDecoder", "input_feeding": True})
-    write_run(tmp_path, decoder={"_target_": "attnlab.nn.BahdanauDecoder", "cell": "gru"})
-    assert set(collect([tmp_path]).variants) == {
-        "additive · decoder=LuongDecoder",
-        "additive · decoder=BahdanauDecoder",
-    }
-
-
-def test_runs_of_two_studies_are_told_apart_by_their_names(tmp_path: Path) -> None:
-    write_run(tmp_path, name="reverse", encoder={"size": 1, "layers": 1})
-    write_run(tmp_path, name="sort", encoder={"size": 2, "layers": 2})
-    found = collect([tmp_path])
-    assert found.name == "reverse + sort"
-    assert set(found.variants) == {"additive · name=reverse", "additive · name=sort"}
-
-
-def test_variants_stand_in_the_order_of_their_main_score() -> None:
+def test_variants_are_ranked_by_the_first_metric() -> None:
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [2.0]}).variants == ["b", "a", "c"]
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [float("nan")]}, "val/loss").variants == ["a", "b", "c"]
 
 
-def test_the_main_scores_are_of_the_test_split_where_there_is_one(tmp_path: Path) -> None:
+def test_default_metrics_are_of_the_test_split_if_available(tmp_path: Path) -> None:
     scores = {"val/bleu": 1.0, "val/chrf": 1.0, "val/exact_match": 0.0, "val/loss": 1.0}
     write_run(tmp_path, scores=scores)
     assert collect([tmp_path]).metrics == ["val/bleu", "val/chrf", "val/exact_match"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, _bootstrap_resample
 
-from attnlab.analysis.significance import bootstrap, compare
+from attnlab.analysis.significance import bootstrap_interval, paired_test
 from attnlab.metrics import registry
 from attnlab.runs.predictions import Prediction
 from commands import clean_environment
@@ -24,7 +24,7 @@ WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(8)]
 
 
 def worse(texts: Sequence[str], chance: float, seed: int) -> list[str]:
-    """The texts, words replaced with a chance."""
+    """Replace each word with probability `chance`."""
     draw = np.random.default_rng(seed)
     return [
         " ".join(WORDS[draw.integers(64)] if draw.random() < chance else word for word in text.split())
@@ -46,7 +46,7 @@ def corpus(sentences: int, seed: int = 0) -> list[str]:
         max_size=5,
     )
 )
-def test_counts_add_up_to_the_scores_of_the_runs(name: str, pairs: list[tuple[str, str]]) -> None:
+def test_scores_of_summed_counts_equal_the_corpus_metrics(name: str, pairs: list[tuple[str, str]]) -> None:
     score = COUNTS[name]
     hypotheses, references = zip(*pairs, strict=True)
     predictions = [
@@ -57,13 +57,13 @@ def test_counts_add_up_to_the_scores_of_the_runs(name: str, pairs: list[tuple[st
     assert score.value(total) == pytest.approx(registry.function(name)(predictions))
 
 
-def test_randomisation_is_exact_where_few_sentences_differ() -> None:
+def test_randomisation_is_exact_if_few_sentences_differ() -> None:
     references = corpus(12)
     ours = list(references)
     theirs = [*references[:7], *worse(references[7:], 0.3, seed=1)]
     metric, score = BLEU(force=True), COUNTS["bleu"]
-    seen = metric.corpus_score(ours, [references]).score - metric.corpus_score(theirs, [references]).score
-    as_far = 0
+    observed = metric.corpus_score(ours, [references]).score - metric.corpus_score(theirs, [references]).score
+    as_large = 0
     for sides in product([False, True], repeat=5):
         swapped = [False] * 7 + list(sides)
         left = [b if swap else a for a, b, swap in zip(ours, theirs, swapped, strict=True)]
@@ -71,74 +71,74 @@ def test_randomisation_is_exact_where_few_sentences_differ() -> None:
         difference = (
             metric.corpus_score(left, [references]).score - metric.corpus_score(right, [references]).score
         )
-        as_far += abs(difference) >= abs(seen) - 1e-9
-    found = compare(score, [score.count(ours, references)], [score.count(theirs, references)])
-    assert found.difference == pytest.approx(seen)
-    assert found.p == pytest.approx(as_far / 2**5)
+        as_large += abs(difference) >= abs(observed) - 1e-9
+    result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
+    assert result.difference == pytest.approx(observed)
+    assert result.p == pytest.approx(as_large / 2**5)
 
 
-def test_exact_match_of_one_seed_is_mcnemars_exact_test() -> None:
+def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:
     references = corpus(50)
     ours = ["wrong" if n in (0, 20, 21) else text for n, text in enumerate(references)]
     theirs = ["wrong" if n in (*range(1, 9), 20, 21) else text for n, text in enumerate(references)]
     score = COUNTS["exact_match"]
-    found = compare(score, [score.count(ours, references)], [score.count(theirs, references)])
-    assert found.difference == pytest.approx(7 / 50)
-    assert found.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 to one side
+    result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
+    assert result.difference == pytest.approx(7 / 50)
+    assert result.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 of them in favour of ours
 
 
 @pytest.mark.parametrize("name", ["chrf", "exact_match"])
-def test_equal_systems_do_not_differ(name: str) -> None:
+def test_equal_systems_have_p_value_one(name: str) -> None:
     references = corpus(30)
     counts = COUNTS[name].count(worse(references, 0.2, seed=1), references)
-    assert compare(COUNTS[name], [counts], [counts]) == (0, 0, 0, 1)
+    assert paired_test(COUNTS[name], [counts], [counts]) == (0, 0, 0, 1)
 
 
-def test_one_sentence_shows_no_difference_where_sacrebleu_sees_one() -> None:
+def test_one_different_sentence_is_not_significant_unlike_in_sacrebleu() -> None:
     references = corpus(100)
     other = ["wrong", *references[1:]]
     score = COUNTS["bleu"]
-    found = compare(score, [score.count(references, references)], [score.count(other, references)])
-    assert found.difference > 0.1
-    assert found.p == 1
+    result = paired_test(score, [score.count(references, references)], [score.count(other, references)])
+    assert result.difference > 0.1
+    assert result.p == 1
     systems = [("ours", references), ("theirs", other)]
-    _, told = PairedTest(systems, {"": BLEU(force=True)}, [references], "ar", 1000)()
-    assert told["BLEU"][1].p_value == pytest.approx(1 / 1001)
+    _, results = PairedTest(systems, {"": BLEU(force=True)}, [references], "ar", 1000)()
+    assert results["BLEU"][1].p_value == pytest.approx(1 / 1001)
 
 
 @pytest.mark.parametrize("name", ["bleu", "exact_match"])
-def test_seeds_that_say_the_same_are_no_more_evidence(name: str) -> None:
+def test_identical_outputs_of_more_seeds_do_not_change_the_result(name: str) -> None:
     references = corpus(40)
     score = COUNTS[name]
     ours = score.count(references, references)
     theirs = score.count(worse(references, 0.02, seed=2), references)
-    once, thrice = compare(score, [ours], [theirs]), compare(score, [ours] * 3, [theirs] * 3)
+    once, thrice = paired_test(score, [ours], [theirs]), paired_test(score, [ours] * 3, [theirs] * 3)
     assert thrice == pytest.approx(once)
 
 
-def test_a_report_made_again_is_the_same() -> None:
+def test_results_are_reproducible() -> None:
     references = corpus(40)
     score = COUNTS["exact_match"]
     ours = score.count(worse(references, 0.02, seed=1), references)
     theirs = score.count(worse(references, 0.05, seed=2), references)
-    assert compare(score, [ours], [theirs]) == compare(score, [ours], [theirs])
+    assert paired_test(score, [ours], [theirs]) == paired_test(score, [ours], [theirs])
 
 
-def test_the_interval_is_that_of_sacrebleus_resamples() -> None:
+def test_interval_agrees_with_sacrebleus_resamples() -> None:
     references = corpus(200)
     metric, score = BLEU(force=True), COUNTS["bleu"]
     systems = [worse(references, 0.2, seed=1), worse(references, 0.23, seed=2)]
     counts = [score.count(texts, references) for texts in systems]
-    # sacreBLEU draws the same sentences for both, so that its resamples are paired ones
-    resampled = [[found.score for found in _bootstrap_resample(list(c), metric, 1000)[1]] for c in counts]
+    # sacreBLEU draws the same sentences for both systems: its resamples are paired
+    resampled = [[result.score for result in _bootstrap_resample(list(c), metric, 1000)[1]] for c in counts]
     low, high = np.percentile(np.subtract(*resampled), [2.5, 97.5])
-    found = compare(score, [counts[0]], [counts[1]])
-    assert (found.low, found.high) == pytest.approx((low, high), abs=0.15 * (high - low))
+    result = paired_test(score, [counts[0]], [counts[1]])
+    assert (result.low, result.high) == pytest.approx((low, high), abs=0.15 * (high - low))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chance", [0.21, 0.22, 0.23])
-def test_p_is_that_of_sacrebleus_own_command(chance: float, tmp_path: Path) -> None:
+def test_p_value_agrees_with_the_sacrebleu_command(chance: float, tmp_path: Path) -> None:
     references = corpus(300)
     systems = {"theirs": worse(references, chance, seed=2), "ours": worse(references, 0.2, seed=1)}
     for name, texts in {"references": references, **systems}.items():
@@ -152,27 +152,27 @@ def test_p_is_that_of_sacrebleus_own_command(chance: float, tmp_path: Path) -> N
         check=True,
         env=clean_environment(),
     )
-    told = {row["system"].removeprefix("Baseline: "): row for row in json.loads(done.stdout)}
+    results = {row["system"].removeprefix("Baseline: "): row for row in json.loads(done.stdout)}
     for name, key in {"bleu": "BLEU", "chrf": "chrF2"}.items():
         score = COUNTS[name]
         ours, theirs = (score.count(systems[system], references) for system in ("ours", "theirs"))
-        found = compare(score, [ours], [theirs])
-        p = told["ours"][key]["p_value"]
-        seen = told["ours"][key]["score"] - told["theirs"][key]["score"]
-        assert found.difference == pytest.approx(seen, abs=1e-5)
-        # Both p are shares of 10,000 random trials
-        assert found.p == pytest.approx(p, abs=4 * np.sqrt(2 * p * (1 - p) / 10_000) + 2e-4)
+        result = paired_test(score, [ours], [theirs])
+        p = results["ours"][key]["p_value"]
+        observed = results["ours"][key]["score"] - results["theirs"][key]["score"]
+        assert result.difference == pytest.approx(observed, abs=1e-5)
+        # Both p-values are proportions of 10,000 random trials
+        assert result.p == pytest.approx(p, abs=4 * np.sqrt(2 * p * (1 - p) / 10_000) + 2e-4)
 
 
 @pytest.mark.slow
-def test_bootstrap_intervals_cover_the_truth_in_95_percent_of_test_sets() -> None:
+def test_bootstrap_intervals_have_95_percent_coverage() -> None:
     draw = np.random.default_rng(0)
     score = COUNTS["exact_match"]
     covered = []
     for _ in range(800):
-        hard = draw.random(200)  # a sentence's own difficulty, for both systems
+        hard = draw.random(200)  # difficulty of each sentence, shared by both systems
         ours, theirs = hard < 0.6, (hard < 0.5) ^ (draw.random(200) < 0.1)
         counts = [np.stack([right, np.ones(200)], axis=1) for right in (ours, theirs)]
-        low, high = bootstrap(score, *counts)
-        covered.append(low <= 0.1 <= high)  # P(theirs) = 0.5: as many are lost as won
+        low, high = bootstrap_interval(score, *counts)
+        covered.append(low <= 0.1 <= high)  # P(theirs) = 0.5, because the flips are symmetric
     assert np.mean(covered) == pytest.approx(0.95, abs=0.02)

@@ -15,145 +15,149 @@ from attnlab.analysis.statistics import estimate, holm
 from attnlab.errors import UserError
 from run_files import Sentence, study, write_run
 
-T_2 = 4.302652729911275  # the 97.5 % quantile of Student's t with 2 degrees of freedom, from any table
+T_2 = 4.302652729911275  # the 97.5 % quantile of Student's t with 2 degrees of freedom, from a table
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 
 
-def test_the_interval_of_three_scores_by_hand() -> None:
-    found = estimate([2.0, 4.0, 6.0])  # mean 4, standard deviation 2
-    assert found.mean == 4
-    assert found.half_width == pytest.approx(T_2 * 2 / sqrt(3))
-    assert found.low == pytest.approx(4 - 4.968, abs=1e-3)
-    assert found.high == pytest.approx(4 + 4.968, abs=1e-3)
+def test_interval_of_three_scores() -> None:
+    result = estimate([2.0, 4.0, 6.0])  # mean 4, standard deviation 2
+    assert result.mean == 4
+    assert result.half_width == pytest.approx(T_2 * 2 / sqrt(3))
+    assert result.low == pytest.approx(4 - 4.968, abs=1e-3)
+    assert result.high == pytest.approx(4 + 4.968, abs=1e-3)
 
 
-def test_one_score_has_no_interval() -> None:
-    found = estimate([3.5])
-    assert (found.mean, found.half_width, found.low, found.high, found.count) == (3.5, None, None, None, 1)
+def test_single_score_has_no_interval() -> None:
+    result = estimate([3.5])
+    assert (result.mean, result.half_width, result.low, result.high, result.count) == (
+        3.5,
+        None,
+        None,
+        None,
+        1,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_intervals_cover_the_truth_in_95_percent_of_studies(seeds: int) -> None:
+def test_intervals_have_95_percent_coverage(seeds: int) -> None:
     draw = np.random.default_rng(seeds)
     studies = [estimate(list(draw.normal(30, 2, seeds))) for _ in range(4000)]
-    covered = np.mean([found.low <= 30 <= found.high for found in studies])  # type: ignore[operator]
-    assert covered == pytest.approx(0.95, abs=0.02)  # chance alone moves it by 0.0034
+    covered = np.mean([result.low <= 30 <= result.high for result in studies])  # type: ignore[operator]
+    assert covered == pytest.approx(0.95, abs=0.02)  # standard error 0.0034
 
 
 @pytest.mark.slow
-def test_intervals_of_differences_cover_the_truth_in_95_percent_of_studies() -> None:
+def test_intervals_of_differences_have_95_percent_coverage() -> None:
     draw = np.random.default_rng(0)
-    covered, claimed = [], []
+    covered, consistent = [], []
     for _ in range(1000):
-        luck = draw.normal(0, 3, 4)  # what a seed does to both
-        found = compare(
+        seed_effect = draw.normal(0, 3, 4)  # shared by both variants
+        result = compare(
             study(
                 {
-                    "none": list(20 + luck + draw.normal(0, 1, 4)),
-                    "dot": list(22 + luck + draw.normal(0, 1, 4)),
+                    "none": list(20 + seed_effect + draw.normal(0, 1, 4)),
+                    "dot": list(22 + seed_effect + draw.normal(0, 1, 4)),
                 }
             )
         )[0]
-        assert found.low is not None
-        assert found.high is not None
-        covered.append(found.low <= 2 <= found.high)
-        claimed.append((found.p < 0.05) == (found.low > 0 or found.high < 0))  # type: ignore[operator]
+        assert result.low is not None
+        assert result.high is not None
+        covered.append(result.low <= 2 <= result.high)
+        consistent.append((result.p < 0.05) == (result.low > 0 or result.high < 0))  # type: ignore[operator]
     assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
-    assert all(claimed)  # a test at 5 % and a 95 % interval say the same
+    assert all(consistent)  # the test at 5 % and the 95 % interval agree
 
 
-def test_the_paired_test_of_three_seeds_by_hand() -> None:
-    (found,) = compare(study({"additive": [11.0, 22.0, 33.0], "none": [10.0, 20.0, 30.0]}))
+def test_paired_t_test_of_three_seeds() -> None:
+    (result,) = compare(study({"additive": [11.0, 22.0, 33.0], "none": [10.0, 20.0, 30.0]}))
     # Differences 1, 2, 3: mean 2, standard deviation 1, t = 2 √3
-    assert (found.variant, found.reference, found.over, found.seeds) == ("additive", "none", "seeds", 3)
-    assert found.difference == 2
-    assert found.effect == pytest.approx(2)
-    assert found.low == pytest.approx(2 - T_2 / sqrt(3))
-    assert found.high == pytest.approx(2 + T_2 / sqrt(3))
-    assert found.p == pytest.approx(
+    assert (result.variant, result.reference, result.over, result.seeds) == ("additive", "none", "seeds", 3)
+    assert result.difference == 2
+    assert result.effect_size == pytest.approx(2)
+    assert result.low == pytest.approx(2 - T_2 / sqrt(3))
+    assert result.high == pytest.approx(2 + T_2 / sqrt(3))
+    assert result.p == pytest.approx(
         1 - 2 * sqrt(3) / sqrt(14)
     )  # P(|t| > x) = 1 - x / √(2 + x²) for 2 degrees
-    assert found.corrected == found.p
-    assert found.summary == (
-        "No difference shown between additive and none: 2.0 BLEU [-0.5, 4.5], p = 0.074, 3 seeds."
+    assert result.p_corrected == result.p
+    assert result.summary == (
+        "No significant difference between additive and none: 2.0 BLEU [-0.5, 4.5], p = 0.074, 3 seeds."
     )
 
 
-def test_holm_by_hand() -> None:
-    # In order 0.005 · 4, 0.01 · 3, 0.03 · 2, 0.04 · 1, and the last may not fall below the one before
+def test_holm_correction_of_four_p_values() -> None:
+    # Sorted: 0.005 · 4, 0.01 · 3, 0.03 · 2, 0.04 · 1; the last is raised to the one before
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
 
 
 @given(P_VALUES, st.floats(0.001, 0.999))
-def test_holm_rejects_what_the_procedure_rejects(p_values: list[float], level: float) -> None:
+def test_holm_equals_the_step_down_procedure(p_values: list[float], level: float) -> None:
     rejected = set()
     for step, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         if p_values[place] * (len(p_values) - step) > level:
-            break  # the first that stands lets all larger ones stand
+            break  # the procedure stops at the first that is not rejected
         rejected.add(place)
     assert {place for place, p in enumerate(holm(p_values)) if p <= level} == rejected
 
 
-def test_holm_claims_a_difference_that_is_none_in_at_most_5_percent_of_studies() -> None:
+def test_holm_controls_the_family_wise_error_rate() -> None:
     draw = np.random.default_rng(0)
-    claims = np.mean([min(holm(list(draw.uniform(size=10)))) < 0.05 for _ in range(2000)])
-    assert claims == pytest.approx(1 - (1 - 0.05 / 10) ** 10, abs=0.02)  # 0.049; chance moves it by 0.005
+    error_rate = np.mean([min(holm(list(draw.uniform(size=10)))) < 0.05 for _ in range(2000)])
+    assert error_rate == pytest.approx(1 - (1 - 0.05 / 10) ** 10, abs=0.02)  # 0.049, standard error 0.005
 
 
-def test_every_pair_and_every_metric_are_one_family() -> None:
+def test_all_pairs_and_metrics_are_one_family() -> None:
     draw = np.random.default_rng(1)
     metrics = ("test/bleu", "test/chrf")
-    found = study({name: [0.0] * 5 for name in ("none", "dot", "general", "concat")})
-    runs = [replace(run, scores={metric: draw.normal(30, 1) for metric in metrics}) for run in found.runs]
-    comparisons = compare(replace(found, runs=runs, selected_metrics=metrics))
+    result = study({name: [0.0] * 5 for name in ("none", "dot", "general", "concat")})
+    runs = [replace(run, scores={metric: draw.normal(30, 1) for metric in metrics}) for run in result.runs]
+    comparisons = compare(replace(result, runs=runs, selected_metrics=metrics))
     assert len(comparisons) == 6
-    assert {comparison.family for comparison in comparisons} == {6}
-    assert [comparison.corrected for comparison in comparisons] == holm(
+    assert {comparison.family_size for comparison in comparisons} == {6}
+    assert [comparison.p_corrected for comparison in comparisons] == holm(
         [comparison.p for comparison in comparisons if comparison.p is not None]
     )
 
 
-def test_one_seed_concludes_nothing() -> None:
-    (found,) = compare(study({"additive": [14.1], "none": [10.0]}))
-    assert (found.p, found.low, found.effect) == (None, None, None)
+def test_single_seed_is_not_tested() -> None:
+    (result,) = compare(study({"additive": [14.1], "none": [10.0]}))
+    assert (result.p, result.low, result.effect_size) == (None, None, None)
     assert (
-        found.summary
-        == "additive beats none by 4.1 BLEU in one seed: nothing can be concluded across seeds."
+        result.summary
+        == "additive beats none by 4.1 BLEU in one seed: a test across seeds needs at least two."
     )
 
 
-def test_only_seeds_that_both_have_are_paired() -> None:
-    found = study({"additive": [11.0, 22.0, 33.0, 99.0], "none": [10.0, 20.0, 30.0]})
-    assert compare(found)[0].seeds == 3
-    assert compare(found)[0].difference == 2
-    apart = replace(found, runs=[run for run in found.runs if (run.variant == "none") == (run.seed < 2)])
-    assert compare(apart)[0].sentence == (
-        "additive and none have no seed with BLEU in common: no comparison."
-    )
+def test_only_shared_seeds_are_paired() -> None:
+    result = study({"additive": [11.0, 22.0, 33.0, 99.0], "none": [10.0, 20.0, 30.0]})
+    assert compare(result)[0].seeds == 3
+    assert compare(result)[0].difference == 2
+    apart = replace(result, runs=[run for run in result.runs if (run.variant == "none") == (run.seed < 2)])
+    assert compare(apart)[0].summary == ("additive and none have no seed with BLEU in common: no comparison.")
 
 
-def test_what_a_variant_has_no_score_of_is_no_comparison() -> None:
+def test_metric_missing_in_a_variant_is_not_compared() -> None:
     assert compare(study({"additive": [11.0, 22.0], "none": [float("nan"), float("nan")]})) == []
 
 
-def test_a_score_that_is_no_number_is_not_compared() -> None:
-    (found,) = compare(study({"additive": [11.0, float("nan"), 33.0], "none": [10.0, 20.0, 30.0]}))
-    assert found.seeds == 2
+def test_nan_scores_are_ignored() -> None:
+    (result,) = compare(study({"additive": [11.0, float("nan"), 33.0], "none": [10.0, 20.0, 30.0]}))
+    assert result.seeds == 2
 
 
-def test_without_spread_there_is_no_test() -> None:
-    (found,) = compare(study({"additive": [1.0, 1.0], "none": [0.0, 0.0]}, "test/exact_match"))
-    assert found.p is None
-    assert found.summary == (
+def test_differences_without_variance_are_not_tested() -> None:
+    (result,) = compare(study({"additive": [1.0, 1.0], "none": [0.0, 0.0]}, "test/exact_match"))
+    assert result.p is None
+    assert result.summary == (
         "additive beats none by 100.0 points of exact match in each of 2 seeds: "
-        "without spread there is no test."
+        "without variance there is no test."
     )
     (same,) = compare(study({"additive": [1.0, 0.5], "none": [1.0, 0.5]}, "test/exact_match"))
     assert same.summary == (
-        "additive and none have the same exact match in each of 2 seeds: without spread there is no test."
+        "additive and none have the same exact match in each of 2 seeds: without variance there is no test."
     )
 
 
@@ -168,27 +172,27 @@ def test_without_spread_there_is_no_test() -> None:
         ("test/attention/coverage", 4.1, "additive exceeds none by 4.100 attention coverage [3.200, 5.000]"),
     ],
 )
-def test_a_finding_in_words(metric: str, difference: float, start: str) -> None:
+def test_summary_names_the_better_variant(metric: str, difference: float, start: str) -> None:
     low, high = sorted((difference * 3.2 / 4.1, difference * 5.0 / 4.1))
-    found = Comparison(
-        metric, "additive", "none", "seeds", 5, None, difference, low, high, 3.0, 0.002, 0.002, family=1
+    result = Comparison(
+        metric, "additive", "none", "seeds", 5, None, difference, low, high, 3.0, 0.002, 0.002, family_size=1
     )
-    assert found.summary == f"{start}, p = 0.002, 5 seeds."
+    assert result.summary == f"{start}, p = 0.002, 5 seeds."
 
 
-def test_words_for_sentences_small_p_and_small_differences() -> None:
-    found = Comparison(
+def test_summary_of_a_sentence_test_with_small_p_and_difference() -> None:
+    result = Comparison(
         *("test/bleu", "additive", "none", "sentences", 2, 2000, 0.01, -0.01, 0.03, None, 1e-5, 1e-4, 9)
     )
-    assert found.summary == (
+    assert result.summary == (
         "additive beats none by less than 0.1 BLEU [0.0, 0.0], p < 0.001 (Holm, 9 tests), "
         "2,000 sentences, 2 seeds."
     )
 
 
-def test_what_is_compared_with_what() -> None:
-    def pairs(found: list[Comparison]) -> list[tuple[str, str]]:
-        return [(comparison.variant, comparison.reference) for comparison in found]
+def test_default_and_selected_references() -> None:
+    def pairs(result: list[Comparison]) -> list[tuple[str, str]]:
+        return [(comparison.variant, comparison.reference) for comparison in result]
 
     with_none = study({"none": [3.0], "dot": [2.0], "general": [1.0]})
     assert pairs(compare(with_none)) == [("dot", "none"), ("general", "none")]
@@ -203,12 +207,12 @@ def test_what_is_compared_with_what() -> None:
     named = study({"none · optimizer.lr=0.1": [3.0], "dot": [2.0], "general": [1.0]})
     assert {reference for _, reference in pairs(compare(named))} == {"none · optimizer.lr=0.1"}
     with pytest.raises(
-        UserError, match="no finished run of 'additive' to compare with: choose from none, dot"
+        UserError, match=r"'additive' has no finished run. Choose the reference from none, dot"
     ):
         compare(with_none, reference="additive")
 
 
-def test_sentences_are_compared_over_the_seeds_with_the_same_test_set(tmp_path: Path) -> None:
+def test_sentence_test_uses_the_seeds_with_the_same_test_set(tmp_path: Path) -> None:
     def sentences(right: int, of: str = "s") -> list[Sentence]:
         return [(f"{of}{n}", f"{of}{n}", f"{of}{n}" if n < right else "wrong") for n in range(20)]
 
@@ -223,13 +227,13 @@ def test_sentences_are_compared_over_the_seeds_with_the_same_test_set(tmp_path: 
     assert (over_seeds.over, over_seeds.seeds) == ("seeds", 3)
     assert (over_sentences.over, over_sentences.seeds, over_sentences.sentences) == ("sentences", 2, 20)
     assert over_sentences.difference == pytest.approx((15 + 17 - 5 - 6) / 40)
-    assert over_sentences.family == 1  # its own: it answers another question
-    # Sentences 5 to 16 differ, all to one side: 2 of the 2^12 ways to swap them are as far off
+    assert over_sentences.family_size == 1  # separate from the family across seeds
+    # Sentences 5 to 16 differ, all in favour of dot: 2 of 2^12 assignments are as extreme
     assert over_sentences.p == pytest.approx(2 / 2**12)
 
 
-def test_validation_scores_are_not_tested_on_test_sentences(tmp_path: Path) -> None:
+def test_validation_metrics_are_not_tested_on_test_sentences(tmp_path: Path) -> None:
     for variant in ("dot", "none"):
         sentences = [("a", "a", "a"), ("b", "b", variant)]
         write_run(tmp_path, variant, scores={"val/exact_match": 0.5}, sentences=sentences)
-    assert [found.over for found in compare(collect([tmp_path]))] == ["seeds"]
+    assert [result.over for result in compare(collect([tmp_path]))] == ["seeds"]

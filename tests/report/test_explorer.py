@@ -1,4 +1,4 @@
-"""What the explorer is given."""
+"""Data of the attention explorer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from attnlab.analysis.collect import collect
 from attnlab.report import explorer
-from attnlab.report.explorer import Sentence, to_json, disagreement, gather, score_of
+from attnlab.report.explorer import Sentence, disagreement, gather, score_of, to_json
 from attnlab.runs.predictions import Prediction
 from studies import make_run
 
 TEXTS = [("a b c", "x y"), ("d e", "z")]
 
 
-def test_each_variant_shows_the_first_seed_that_kept_weights(tmp_path: Path) -> None:
+def test_first_seed_with_weights_represents_a_variant(tmp_path: Path) -> None:
     first = make_run(tmp_path / "study", "dot", 0, TEXTS)
     first.attention.unlink()
     make_run(tmp_path / "study", "dot", 1, TEXTS, hypotheses=["x y", "q"])
@@ -36,7 +36,7 @@ def test_each_variant_shows_the_first_seed_that_kept_weights(tmp_path: Path) -> 
     assert other.disagreement == 100
 
 
-def test_other_data_stand_in_rows_of_their_own(tmp_path: Path) -> None:
+def test_different_sources_are_separate_sentences(tmp_path: Path) -> None:
     make_run(tmp_path / "study", "dot", 0, [("a", "x")])
     make_run(tmp_path / "study", "none", 0, [("b", "x")])
     _, sentences = gather(collect([tmp_path]))
@@ -44,10 +44,10 @@ def test_other_data_stand_in_rows_of_their_own(tmp_path: Path) -> None:
     assert all(None in sentence.outputs for sentence in sentences)
 
 
-def test_disagreement_is_the_mean_over_pairs() -> None:
+def test_disagreement_is_the_mean_over_pairs_of_outputs() -> None:
     assert disagreement(["abcdef"]) is None
     assert disagreement(["abcdef", "abcdef"]) == 0
-    # Of three pairs one agrees wholly, and two not at all
+    # One of three pairs is equal, two have nothing in common
     assert disagreement(["aaaaaa", "aaaaaa", "bbbbbb"]) == pytest.approx(200 / 3)
     assert disagreement(["abc d", "abd"]) == pytest.approx(disagreement(["abd", "abc d"]))
 
@@ -64,7 +64,7 @@ def output(source_tokens: list[str], weights: np.ndarray | None = None) -> Predi
     )
 
 
-def test_a_page_that_would_be_too_large_omits_the_last_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_sentences_are_omitted_from_a_large_page(monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = [Sentence("a", "", [output(["a"], np.ones((2, 375)))])] * 5
     monkeypatch.setattr(explorer, "MAX_CHARACTERS", 3600)
     plain = to_json([], sentences, "score")

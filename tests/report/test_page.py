@@ -1,4 +1,4 @@
-"""The page, as a browser shows it."""
+"""The HTML page of a report, as files and in a browser."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import Study
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.study import Study
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
 from attnlab.report.explorer import Sentence
@@ -71,7 +71,7 @@ def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
-    """A page of sentences whose output is the source, each token looking at its own and one more."""
+    """Write an explorer of sentences whose output is the source, with roughly diagonal attention."""
     sentences = []
     for source in sources:
         output = Prediction(
@@ -89,21 +89,21 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
     return path
 
 
-def test_data_stands_in_the_file_as_text_alone(tmp_path: Path) -> None:
+def test_data_is_escaped_in_the_file(tmp_path: Path) -> None:
     html = explorer_alone(tmp_path / "page.html", [HOSTILE]).read_text()
     for text in HOSTILE[:4]:
         assert text not in html
-    assert html.count("<script") == html.count("</script>") == 3  # the data, the tables, the explorer
+    assert html.count("<script") == html.count("</script>") == 3  # data, tables.js and explorer.js
     assert "default-src 'none'" in html
     assert "unsafe-inline'; script-src 'sha256-" in html
 
 
-def test_half_a_character_is_written_as_a_question_mark(tmp_path: Path) -> None:
+def test_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
     assert '["?"]' in explorer_alone(tmp_path / "page.html", [["\ud800"]]).read_text()
 
 
 @pytest.mark.slow
-def test_it_opens_without_an_error_and_asks_for_nothing(tab: Page, report: Path) -> None:
+def test_page_opens_without_errors_and_network_requests(tab: Page, report: Path) -> None:
     tab.open(report)
     assert tab.errors() == []
     assert tab.requests() == [report.as_uri()]
@@ -114,7 +114,7 @@ def test_it_opens_without_an_error_and_asks_for_nothing(tab: Page, report: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 380, 1280])
-def test_nothing_is_wider_than_the_window(tab: Page, report: Path, width: int, dark: bool) -> None:
+def test_page_fits_the_width_of_the_window(tab: Page, report: Path, width: int, dark: bool) -> None:
     tab.open(report, width=width, dark=dark)
     for place in range(len(TEXTS)):
         tab.run(f"document.querySelectorAll('#sentences li')[{place}].click()")
@@ -124,29 +124,29 @@ def test_nothing_is_wider_than_the_window(tab: Page, report: Path, width: int, d
 
 
 @pytest.mark.slow
-def test_findings_by_the_main_score_stand_in_front(tab: Page, report: Path, study: Study) -> None:
+def test_comparisons_in_the_main_metric_come_first(tab: Page, report: Path, study: Study) -> None:
     tab.open(report)
     comparisons = compare(study, reference="none")
-    shown = [found.summary for found in comparisons if found.metric == "test/bleu"]
-    folded = [found.summary for found in comparisons if found.metric != "test/bleu"]
+    shown = [comparison.summary for comparison in comparisons if comparison.metric == "test/bleu"]
+    folded = [comparison.summary for comparison in comparisons if comparison.metric != "test/bleu"]
     assert tab.each("section > .findings li", "e.textContent") == shown
     assert tab.each("details .findings li", "e.textContent") == folded
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [12, 15])
-def test_many_findings_are_folded(tab: Page, study: Study, tmp_path: Path, count: int) -> None:
+def test_long_lists_of_comparisons_are_collapsed(tab: Page, study: Study, tmp_path: Path, count: int) -> None:
     (found, *_) = compare(study, reference="none")
     page.write(study, [found] * count, [], [], tmp_path / "report.html")
     tab.open(tmp_path / "report.html")
     assert len(tab.each("section > .findings li", "0")) == 12
     assert len(tab.each("details .findings li", "0")) == count - 12
-    assert tab.each("summary", "e.textContent") == (["3 more of these"] if count == 15 else [])
+    assert tab.each("summary", "e.textContent") == (["Show 3 more"] if count == 15 else [])
     assert tab.run("document.querySelector('#attention').closest('details')") is None
 
 
 @pytest.mark.slow
-def test_gold_alignments_are_framed_where_they_are_known(tab: Page, report: Path, tmp_path: Path) -> None:
+def test_gold_alignments_are_framed(tab: Page, report: Path, tmp_path: Path) -> None:
     tab.open(report)
     tab.click("#sentences li", 0)
     names = tab.each(".card h3", "e.textContent")
@@ -162,7 +162,7 @@ def test_gold_alignments_are_framed_where_they_are_known(tab: Page, report: Path
 
 
 @pytest.mark.slow
-def test_tables_sort_by_value(tab: Page, report: Path) -> None:
+def test_tables_sort_by_unrounded_value(tab: Page, report: Path) -> None:
     tab.open(report)
     headings = "table:first-of-type th button"
     assert tab.each(headings, "e.textContent")[2] == "BLEU"
@@ -184,7 +184,7 @@ def test_tables_sort_by_value(tab: Page, report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_hostile_texts_show_as_themselves(tab: Page, report: Path) -> None:
+def test_hostile_texts_are_shown_literally(tab: Page, report: Path) -> None:
     tab.open(report)
     assert tab.each("h1", "e.textContent") == ["<b>study"]
     assert HARM in tab.each(".warning", "e.textContent")[0]
@@ -198,7 +198,7 @@ def test_hostile_texts_show_as_themselves(tab: Page, report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pointing_at_a_token_lights_what_it_looked_at(tab: Page, report: Path, study: Study) -> None:
+def test_hovering_over_a_token_highlights_its_source_tokens(tab: Page, report: Path, study: Study) -> None:
     tab.open(report)
     tab.click("#sentences li", 0)
     names = tab.each(".card h3", "e.textContent")
@@ -216,15 +216,15 @@ def test_pointing_at_a_token_lights_what_it_looked_at(tab: Page, report: Path, s
         assert now == [place == row for place in range(rows)]
     tab.point_at("h1")
     assert tab.each(f"{card} .columns span", lit) == [0] * 5
-    # Without weights nothing lights up, and the card says why
+    # A mechanism without weights highlights nothing, and its card says why
     none = f".card:nth-child({names.index('none') + 1})"
     tab.point_at(f"{none} .output .token")
     assert tab.each("#source .token", lit) == [0] * 5
-    assert "No weights" in tab.each(none, "e.textContent")[0]
+    assert "no attention weights" in tab.each(none, "e.textContent")[0]
 
 
 @pytest.mark.slow
-def test_a_map_of_a_right_to_left_source_is_read_from_the_right(tab: Page, tmp_path: Path) -> None:
+def test_maps_of_right_to_left_sources_are_mirrored(tab: Page, tmp_path: Path) -> None:
     sources = [["ذهب", "الولد", "إلى"], ["the", "boy", "to"]]
     tab.open(explorer_alone(tmp_path / "page.html", sources))
     for place, direction in enumerate(("rtl", "ltr")):
@@ -238,12 +238,12 @@ def test_a_map_of_a_right_to_left_source_is_read_from_the_right(tab: Page, tmp_p
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         column = 2 if direction == "rtl" else 0
         weight = round(slanting(4, 3)[0, column] * 255) / 255
-        told = f"{sources[place][0]} ← {sources[place][column]} {weight:.2f}"
-        assert tab.each(".read", "e.textContent") == [told]
+        readout = f"{sources[place][0]} ← {sources[place][column]} {weight:.2f}"
+        assert tab.each(".readout", "e.textContent") == [readout]
 
 
 @pytest.mark.slow
-def test_clusters_stay_whole_and_lone_marks_are_seen(tab: Page, tmp_path: Path) -> None:
+def test_grapheme_clusters_and_combining_marks_are_visible(tab: Page, tmp_path: Path) -> None:
     tokens = ["क्षि", "ि", "\u0301", "e\u0301", " ", "\u202e", "\u200d", ""]
     tab.open(explorer_alone(tmp_path / "page.html", [tokens]))
     shown = ["क्षि", "◌ि", "◌\u0301", "e\u0301", "␣", "U+202E", "\u200d", "∅"]
@@ -251,7 +251,7 @@ def test_clusters_stay_whole_and_lone_marks_are_seen(tab: Page, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_decoding_is_stepped_through_by_buttons_keys_and_touch(tab: Page, report: Path) -> None:
+def test_decoding_steps_by_buttons_keys_and_touch(tab: Page, report: Path) -> None:
     tab.open(report)
     step = "document.querySelector('#step').value"
     tokens = ".card:first-child .output .token"
@@ -280,12 +280,12 @@ def test_decoding_is_stepped_through_by_buttons_keys_and_touch(tab: Page, report
 
 
 @pytest.mark.slow
-def test_sentences_are_sorted_and_picked_by_keyboard(tab: Page, report: Path) -> None:
+def test_sentences_are_sorted_and_selected_by_keyboard(tab: Page, report: Path) -> None:
     tab.open(report)
     data = tab.run("JSON.parse(document.querySelector('#data').textContent)")["sentences"]
 
     def places() -> list[int]:
-        return tab.each("#sentences li", "Number(e.dataset.place)")
+        return tab.each("#sentences li", "Number(e.dataset.index)")
 
     def sort_by(key: str) -> list[int]:
         tab.run(f"order.value = {key!r}; order.dispatchEvent(new Event('change'))")
@@ -301,7 +301,7 @@ def test_sentences_are_sorted_and_picked_by_keyboard(tab: Page, report: Path) ->
     tab.press("Home")
     tab.press("ArrowDown")
     second = places()[1]
-    assert tab.each("[aria-selected=true]", "Number(e.dataset.place)") == [second]
+    assert tab.each("[aria-selected=true]", "Number(e.dataset.index)") == [second]
     active = tab.each("#sentences", "e.getAttribute('aria-activedescendant')")
     assert active == [f"sentence-{second}"]
 
@@ -317,13 +317,13 @@ DRAWN = """(async (i) => {
     const frame = () => new Promise(done => requestAnimationFrame(() => {
         const { port1, port2 } = new MessageChannel();
         port1.onmessage = done;
-        port2.postMessage(0); // heard when the frame is drawn, where a timer would wait longer
+        port2.postMessage(0); // fires after the frame; a timer would fire later
     }));
     const start = performance.now();
     %s;
     await frame();
     const first = performance.now();
-    await frame(); // of what has come into sight, and is laid out only then
+    await frame(); // content that became visible is laid out lazily
     return [first - start, performance.now() - start];
 })(%d)"""
 ROUNDS, PLACES = 3, 8
@@ -331,7 +331,7 @@ ROUNDS, PLACES = 3, 8
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of 200 sentences of 30 words and 10 variants."""
+    """Write a page of 200 sentences of 30 words and 10 variants."""
     chance = random.Random(0)
 
     def text() -> str:
@@ -346,7 +346,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_200_sentences_of_10_variants_are_a_file_one_can_send(tab: Page, large: Path) -> None:
+def test_page_of_200_sentences_and_10_variants_is_below_15_mb(tab: Page, large: Path) -> None:
     assert large.stat().st_size < 15_000_000
     tab.open(large)
     assert len(tab.each("#sentences li", "0")) == 200
@@ -355,13 +355,11 @@ def test_200_sentences_of_10_variants_are_a_file_one_can_send(tab: Page, large: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ACTIONS)
-def test_every_action_takes_the_page_at_most_100_ms_of_processor_time(
-    tab: Page, large: Path, action: str
-) -> None:
-    """From the action until all in sight is drawn. The time on the clock is printed: pytest -s.
+def test_actions_take_at_most_100_ms_of_cpu_time(tab: Page, large: Path, action: str) -> None:
+    """Measure from the action until all visible content is drawn; pytest -s prints the wall time.
 
-    Processor time is that of the page's main thread, script, layout and drawing, and of each action the best
-    of three rounds: what else runs on a machine keeps a page waiting, and says nothing of the page.
+    CPU time is that of the page's main thread (script, layout and drawing), the best of three rounds, because
+    other load on the machine delays the page.
     """
     tab.open(large)
     tab.run("document.querySelector('#cards').scrollIntoView()")
@@ -376,8 +374,8 @@ def test_every_action_takes_the_page_at_most_100_ms_of_processor_time(
     worst = max(min(times) for times in busy.values())
     first, second = ([times[frame] for times in clock] for frame in (0, 1))
     print(
-        f"\n{action}: processor {worst:.0f} ms at worst; on the clock until the first frame "
-        f"{statistics.median(first):.0f} ms (at most {max(first):.0f}), until all in sight is drawn "
+        f"\n{action}: CPU time at most {worst:.0f} ms; wall time until the first frame "
+        f"{statistics.median(first):.0f} ms (at most {max(first):.0f}), until all visible content is drawn "
         f"{statistics.median(second):.0f} ms (at most {max(second):.0f})"
     )
     assert worst < LIMIT

@@ -20,21 +20,23 @@ def write_study(folder: Path) -> None:
     write_run(folder, "[bold]mean[/bold]", 0, status="failed")
 
 
-def test_a_study_is_told_in_the_terminal_and_as_files(tmp_path: Path) -> None:
+def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     write_study(tmp_path)
     done = attnlab("report", "reverse", "-o", "out/report.html", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "61.7 ± 3.8" in done.stdout
     assert "dot beats none by 10.3 BLEU [8.9, 11.8], p = 0.001, 3 seeds." in done.stdout
     assert "8 sentences, 3 seeds." in done.stdout
-    assert "not finished: [bold]mean[/bold] seed 0, failed: no error was told" in done.stdout
+    assert (
+        "not finished: [bold]mean[/bold] seed 0, failed: result.json contains no error message" in done.stdout
+    )
     kinds = [f"{name}.{kind}" for name in ("comparisons", "costs", "scores") for kind in ("csv", "md", "tex")]
     assert sorted(path.name for path in (tmp_path / "out" / "tables").iterdir()) == kinds
     assert (tmp_path / "out" / "results.csv").is_file()
     assert (tmp_path / "out" / "figures" / "scores-bleu.svg").is_file()
 
 
-def test_the_page_lies_in_the_study_unless_told_otherwise(tmp_path: Path) -> None:
+def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
     write_study(tmp_path)
     assert report.main([str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
     assert (tmp_path / "reverse" / "results.csv").is_file()
@@ -48,28 +50,26 @@ def test_the_page_lies_in_the_study_unless_told_otherwise(tmp_path: Path) -> Non
             ["--metric", "test/blue"],
             "no finished run has the metric 'test/blue': choose from test/bleu, test/loss",
         ),
-        (["--reference", "x"], "no finished run of 'x' to compare with: choose from dot, none"),
+        (["--reference", "x"], "'x' has no finished run. Choose the reference from dot, none"),
         (["-o", "report.pdf"], "-o report.pdf: end the name in .html"),
     ],
 )
-def test_a_mistake_is_told_with_its_mend(tmp_path: Path, words: list[str], told: str) -> None:
+def test_usage_errors_name_the_fix(tmp_path: Path, words: list[str], told: str) -> None:
     write_study(tmp_path)
     with pytest.raises(UserError, match=f"^{told}"):
         report.main([str(tmp_path), *words])
     assert not list(tmp_path.rglob("tables"))
 
 
-def test_a_study_that_has_only_begun_is_told_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_study_without_finished_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, status="running")
     assert report.main([str(tmp_path)]) == 0
     assert "not finished: additive seed 0, running" in capsys.readouterr().out
 
 
-def test_a_dashboard_without_a_key_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dashboard_without_api_key_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    with pytest.raises(UserError, match=r"no dashboard: .*wandb login"):
+    with pytest.raises(UserError, match=r"dashboard could not be saved: .*wandb login"):
         report.main([str(tmp_path), "--wandb"])

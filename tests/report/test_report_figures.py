@@ -1,4 +1,4 @@
-"""The figures of a study."""
+"""Figures of a study."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from attnlab.analysis.collect import collect
 from attnlab.analysis.study import Study
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
-from attnlab.report.figures import Drawing
+from attnlab.report.figures import StudyFigure
 from studies import make_run
 
-# Of one and of three words
+# Sources of one and of three words
 TEXTS = [("a", "x y"), ("b", "x y"), ("a b c", "x y"), ("c b a", "x y")]
 
 
@@ -33,12 +33,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 @pytest.fixture(scope="module")
-def drawings(study: Study) -> dict[str, Drawing]:
-    return {drawing.name: drawing for drawing in figures.draw(study, variant_styles(study.variants))}
+def drawn(study: Study) -> dict[str, StudyFigure]:
+    return {figure.name: figure for figure in figures.draw(study, variant_styles(study.variants))}
 
 
-def test_every_figure_is_there(drawings: dict[str, Drawing]) -> None:
-    assert set(drawings) == {
+def test_all_figures_are_drawn(drawn: dict[str, StudyFigure]) -> None:
+    assert set(drawn) == {
         "scores-exact_match",
         "by-length",
         "cost-time",
@@ -50,41 +50,43 @@ def test_every_figure_is_there(drawings: dict[str, Drawing]) -> None:
     }
 
 
-def test_scores_by_source_length(drawings: dict[str, Drawing], study: Study) -> None:
-    axes = drawings["by-length"].figure.axes[0]
+def test_scores_by_source_length(drawn: dict[str, StudyFigure], study: Study) -> None:
+    axes = drawn["by-length"].figure.axes[0]
     assert axes.get_xlabel() == "source length, in words"
     assert axes.get_ylabel() == "exact match, in %"
     perfect, dot = (line.get_xydata().tolist() for line in axes.lines)
     assert perfect == [[1, 100], [3, 100]]
-    # Of one word: a half in both seeds. Of three: all of them in one seed, and none in the other
+    # One word: half are right in both seeds. Three words: all in one seed, none in the other
     assert dot == [[1, 50], [3, 50]]
     (band,) = axes.collections
     assert band.get_datalim(axes.transData).bounds == pytest.approx((1, 0, 2, 100))
 
 
-def test_bleu_says_nothing_of_references_without_four_words(tmp_path: Path) -> None:
+def test_bleu_omits_lengths_without_a_reference_of_four_words(tmp_path: Path) -> None:
     texts = [("a", "x y z"), ("a b", "x y z"), ("a b c", "v x y z"), ("a b c d", "v w x y z")]
     make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
     study = collect([tmp_path])
-    drawn = {drawing.name: drawing for drawing in figures.draw(study, variant_styles(study.variants))}
+    drawn = {figure.name: figure for figure in figures.draw(study, variant_styles(study.variants))}
     (line,) = drawn["by-length"].figure.axes[0].lines
     assert line.get_xydata() == pytest.approx(np.array([[3, 100], [4, 100]]))
 
 
-def test_a_variant_has_one_colour_in_every_figure(drawings: dict[str, Drawing], study: Study) -> None:
+def test_variants_have_the_same_colour_in_all_figures(drawn: dict[str, StudyFigure], study: Study) -> None:
     expected = [style.colour.lower() for style in variant_styles(study.variants).values()]
     for name in ("by-length", "val-loss", "attention-entropy"):
-        lines = drawings[name].figure.axes[0].lines
+        lines = drawn[name].figure.axes[0].lines
         assert [to_hex(line.get_color()) for line in lines] == expected, name
 
 
-def test_what_is_the_same_for_all_is_drawn_once(drawings: dict[str, Drawing]) -> None:
-    assert len(drawings["lr"].figure.axes[0].lines) == 1
-    assert "the same for all variants" in drawings["lr"].caption
+def test_identical_curves_are_drawn_once(drawn: dict[str, StudyFigure]) -> None:
+    assert len(drawn["lr"].figure.axes[0].lines) == 1
+    assert "identical for all variants" in drawn["lr"].caption
 
 
-def test_in_a_page_texts_are_texts_and_colours_are_names(drawings: dict[str, Drawing], study: Study) -> None:
-    element = svg.embed(drawings["scores-exact_match"].figure, variant_styles(study.variants).values())
+def test_embedded_svg_has_text_elements_and_css_variables(
+    drawn: dict[str, StudyFigure], study: Study
+) -> None:
+    element = svg.embed(drawn["scores-exact_match"].figure, variant_styles(study.variants).values())
     root = ElementTree.fromstring(element)
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"dot", "a $b$ <c>", "exact match, in %"} <= texts
@@ -94,16 +96,16 @@ def test_in_a_page_texts_are_texts_and_colours_are_names(drawings: dict[str, Dra
     assert "currentColor" in element
 
 
-def test_as_files_they_name_their_variants(study: Study, tmp_path: Path) -> None:
-    looks = variant_styles(study.variants)
-    drawings = {drawing.name: drawing for drawing in figures.draw(study, looks)}
-    sizes = {name: drawing.figure.get_size_inches().tolist() for name, drawing in drawings.items()}
-    figures.write(list(drawings.values()), looks, tmp_path)
-    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawings)
+def test_figure_files_have_a_legend_of_variants(study: Study, tmp_path: Path) -> None:
+    styles = variant_styles(study.variants)
+    drawn = {figure.name: figure for figure in figures.draw(study, styles)}
+    sizes = {name: figure.figure.get_size_inches().tolist() for name, figure in drawn.items()}
+    figures.write(list(drawn.values()), styles, tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawn)
     assert ElementTree.parse(tmp_path / "val-loss.svg").getroot().tag.endswith("svg")
-    for name, drawing in drawings.items():
-        named = [text.get_text() for legend in drawing.figure.legends for text in legend.get_texts()]
-        # The learning rate, and here the training loss too, are the same for all
-        by_itself = name in ("scores-exact_match", "lr", "train-loss_epoch")
-        assert named == ([] if by_itself else ["a $b$ <c>", "dot"]), name
-        assert (drawing.figure.get_size_inches().tolist() == sizes[name]) == by_itself
+    for name, figure in drawn.items():
+        named = [text.get_text() for legend in figure.figure.legends for text in legend.get_texts()]
+        # The learning rate and, in this study, the training loss are identical for all variants
+        self_explanatory = name in ("scores-exact_match", "lr", "train-loss_epoch")
+        assert named == ([] if self_explanatory else ["a $b$ <c>", "dot"]), name
+        assert (figure.figure.get_size_inches().tolist() == sizes[name]) == self_explanatory

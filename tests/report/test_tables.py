@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from attnlab.analysis.study import RunRecord
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
 from attnlab.report.tables import Cell, Column, Table, escape_latex
 from run_files import study
@@ -45,7 +45,7 @@ def table(*texts: str) -> Table:
 
 
 def in_html(markdown: str) -> list[str]:
-    """The texts of the cells that a Markdown reader finds."""
+    """Return the texts of the cells as a Markdown parser reads them."""
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
     return [
         "".join(child.content for child in token.children or [] if child.type == "text")
@@ -55,34 +55,34 @@ def in_html(markdown: str) -> list[str]:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_markdown_shows_every_text_as_it_is(texts: list[str]) -> None:
+def test_markdown_shows_every_text_literally(texts: list[str]) -> None:
     shown = in_html(table(*texts).markdown())
     assert shown == ["name", "x_1", *(one_line(text) for text in texts for _ in range(2))]
 
 
 @given(TEXTS)
-def test_latex_escapes_every_character_it_would_read(text: str) -> None:
+def test_latex_escapes_every_special_character(text: str) -> None:
     words = re.compile("|".join(re.escape(word) for word in sorted(LATEX_WORDS, key=len, reverse=True)))
     escaped = escape_latex(text)
     assert not re.search(r"[\\{}$&#_%~^<>|\"]", words.sub("", escaped))
-    back = words.sub(lambda found: LATEX_WORDS[found[0]], escaped)
+    back = words.sub(lambda match: LATEX_WORDS[match[0]], escaped)
     assert back == one_line(text).replace("–", "--")
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_csv_gives_every_value_back(texts: list[str]) -> None:
+def test_csv_round_trip(texts: list[str]) -> None:
     rows = list(csv.reader(io.StringIO(table(*texts).csv(), newline="")))
     assert rows == [["name", "x_1"], *([text, "1.5"] for text in texts)]
 
 
-def test_a_markup_of_a_page_is_shown_and_not_read() -> None:
+def test_html_is_escaped_in_markdown() -> None:
     assert "\\<script\\>" in table("<script>").markdown()
-    assert "additive_biased" in table("additive_biased").markdown()  # as one would type it
+    assert "additive_biased" in table("additive_biased").markdown()
 
 
-def test_a_latex_table_line_by_line() -> None:
-    found = replace(table("a_b", "50 %"), notes=["Not\nfinished"])
-    assert found.latex().splitlines() == [
+def test_latex_table() -> None:
+    result = replace(table("a_b", "50 %"), notes=["Not\nfinished"])
+    assert result.latex().splitlines() == [
         r"% Not finished",
         r"\begin{tabular}{lr}",
         r"\toprule",
@@ -95,19 +95,19 @@ def test_a_latex_table_line_by_line() -> None:
     ]
 
 
-def test_scores_are_means_with_their_intervals() -> None:
-    found = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
-    assert [column.name for column in found.columns] == ["variant", "seeds", "exact match [%]"]
-    assert [[cell.text for cell in row] for row in found.rows] == [
+def test_scores_are_means_with_intervals() -> None:
+    result = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
+    assert [column.name for column in result.columns] == ["variant", "seeds", "exact match [%]"]
+    assert [[cell.text for cell in row] for row in result.rows] == [
         ["dot", "3", "99.0 ± 2.5"],  # 4.303 · 1 / √3
         ["none", "1", "50.0"],
     ]
-    assert found.rows[0][2].value == pytest.approx(99)
-    assert found.csv().splitlines()[0] == "variant,seeds,exact match [%],exact match [%] ±"
-    assert found.csv().splitlines()[2] == "none,1,50.0,"
+    assert result.rows[0][2].value == pytest.approx(99)
+    assert result.csv().splitlines()[0] == "variant,seeds,exact match [%],exact match [%] ±"
+    assert result.csv().splitlines()[2] == "none,1,50.0,"
 
 
-def test_costs_have_units_and_gaps() -> None:
+def test_costs_are_converted_and_missing_values_are_dashes() -> None:
     runs = [
         RunRecord(
             directory=Path(str(seed)),
@@ -123,18 +123,18 @@ def test_costs_have_units_and_gaps() -> None:
         )
         for seed in (0, 1)
     ]
-    found = tables.costs_table(replace(study({}), runs=runs))
-    assert [cell.text for cell in found.rows[0]] == ["dot", "1,234,567", "1.5", "25.0", "3", "–"]
+    result = tables.costs_table(replace(study({}), runs=runs))
+    assert [cell.text for cell in result.rows[0]] == ["dot", "1,234,567", "1.5", "25.0", "3", "–"]
 
 
-def test_unfinished_runs_stand_below_every_table_and_in_the_results() -> None:
-    found = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
-    failed = replace(found.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})
-    found = replace(found, runs=[*found.runs, failed])
-    for built in tables.build(found, compare(found)):
+def test_unfinished_runs_are_noted_below_tables_and_listed_in_the_results() -> None:
+    result = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
+    failed = replace(result.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})
+    result = replace(result, runs=[*result.runs, failed])
+    for built in tables.build(result, compare(result)):
         assert "dot seed 2 (failed: CUDA out of memory)" in built.markdown()
         assert "dot seed 2 (failed: CUDA out of memory)" in built.latex()
-    rows = list(csv.DictReader(io.StringIO(tables.results_csv(found))))
+    rows = list(csv.DictReader(io.StringIO(tables.results_csv(result))))
     assert [(row["variant"], row["seed"], row["status"], row["test/bleu"], row["error"]) for row in rows] == [
         ("dot", "0", "finished", "1.0", ""),
         ("dot", "1", "finished", "2.0", ""),
@@ -144,10 +144,10 @@ def test_unfinished_runs_stand_below_every_table_and_in_the_results() -> None:
     ]
 
 
-def test_comparisons_say_what_they_rest_on() -> None:
-    found = study({"additive": [0.11, 0.22, 0.33], "none": [0.10, 0.20, 0.30]}, "test/exact_match")
-    built = tables.comparisons_table(compare(found), found)
+def test_comparisons_table() -> None:
+    result = study({"additive": [0.11, 0.22, 0.33], "none": [0.10, 0.20, 0.30]}, "test/exact_match")
+    built = tables.comparisons_table(compare(result), result)
     (row,) = [[cell.text for cell in row] for row in built.rows]
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
     assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074"]
-    assert "p (Holm) is corrected over all comparisons of a kind: 1 over seeds." in built.notes
+    assert "p (Holm) is corrected for all tests of the same kind: 1 across seeds." in built.notes

@@ -1,4 +1,4 @@
-"""The dashboard of a study, built without a network."""
+"""Weights & Biases dashboard of a study, built offline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnlab.report import workspace
 from wandb_files import shown
 
 
-def test_it_shows_every_score_by_variant() -> None:
+def test_dashboard_shows_every_metric_by_variant() -> None:
     board = workspace.workspace("me", "attnlab", "bottleneck")
     assert (board.entity, board.project, board.name) == ("me", "attnlab", "attnlab bottleneck")
     names = shown(board)
@@ -28,16 +28,16 @@ def test_it_shows_every_score_by_variant() -> None:
             assert getattr(panel, "x", workspace.STEP) == workspace.STEP
 
 
-def test_it_shows_the_runs_of_the_study_alone() -> None:
+def test_dashboard_filters_the_runs_of_the_study() -> None:
     board = workspace.workspace("me", "attnlab", "bottleneck")
-    board._to_model()  # what would be sent
+    board._to_model()  # the request to the server
     settings = board.runset_settings
     assert settings.filters == "Metric(\"Group\") == 'bottleneck'"
     assert settings.groupby == [expr.Config("variant")]
 
 
-def test_without_a_key_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_api_key_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    with pytest.raises(UserError, match=r"no dashboard: .*wandb login"):
+    with pytest.raises(UserError, match=r"dashboard could not be saved: .*wandb login"):
         workspace.publish("bottleneck", project="attnlab")

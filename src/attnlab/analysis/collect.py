@@ -1,7 +1,8 @@
 """Finding run directories and reading their files.
 
-An unreadable run directory becomes a broken record with the reason, so that missing runs are visible in a report.
-Configurations may come from other people: their interpolations, such as `${oc.env:…}`, are never resolved.
+An unreadable run directory becomes a broken record with the reason, so that missing runs are visible in a
+report. Configurations may come from other people: their interpolations, such as `${oc.env:…}`, are never
+resolved.
 """
 
 from __future__ import annotations

@@ -2,15 +2,16 @@
 
 Two questions have separate tests:
 
-Across **seeds** (training runs): would the variants differ if they were trained again with other seeds? The runs
-of two variants are paired by seed and compared by a paired t test. Wilcoxon's signed-rank test makes fewer
-assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which exceeds 0.05 for five pairs or fewer.
+Across **seeds** (training runs): would the variants differ if they were trained again with other seeds? The
+runs of two variants are paired by seed and compared by a paired t test. Wilcoxon's signed-rank test makes
+fewer assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which exceeds 0.05 for five pairs or fewer.
 
 Across **sentences** (test sentences): would the trained networks differ on other sentences? See
 `attnlab.analysis.significance`. All seeds that both variants finished on the same test set are used together.
 
-The p-values of one question, for all pairs of variants and all metrics, are one family and corrected by Holm's
-method: the probability of at least one false claim of a difference is at most 5 %. Intervals are not corrected.
+The p-values of one question, for all pairs of variants and all metrics, are one family and corrected by
+Holm's method: the probability of at least one false claim of a difference is at most 5 %. Intervals are not
+corrected.
 """
 
 from __future__ import annotations
@@ -125,14 +126,14 @@ def compare(
 
     Args:
         study: the runs, of which the finished ones are used.
-        reference: variant that the others are compared with; by default "none". Without such a variant, or with
-            several, every variant is compared with every other one.
+        reference: variant that the others are compared with; by default "none". Without such a variant,
+            or with several, every variant is compared with every other one.
         all_pairs: compare every variant with every other one in any case.
         progress: wraps the tasks, for example in a progress bar.
 
     Returns:
-        The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if one
-        of them does not have it, such as metrics of attention weights for a model without attention.
+        The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if
+        one of them does not have it, such as metrics of attention weights for a model without attention.
 
     Raises:
         UserError: if the reference has no finished run.
@@ -166,7 +167,9 @@ def compare(
 def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
     """Return the pairs (variant, reference) to compare."""
     if reference is not None and reference not in variants:
-        raise UserError(f"{reference!r} has no finished run. Choose the reference from {', '.join(variants)}.")
+        raise UserError(
+            f"{reference!r} has no finished run. Choose the reference from {', '.join(variants)}."
+        )
     baselines = [variant for variant in variants if variant.partition(SEPARATOR)[0] == BASELINE]
     if reference is None and len(baselines) == 1:
         (reference,) = baselines

@@ -4,9 +4,9 @@ They answer whether two trained networks would also differ on other sentences. A
 counts that are summed over sentences: [N, C] holds C counts of N sentences. scipy resamples the sentences.
 
 sacreBLEU's paired approximate randomisation (`sacrebleu --paired-ar`) is not used for p: it counts the random
-assignments whose difference is *larger* than the observed one, where the test requires *at least as large*. It
-gives p = 0.0001 for two equal systems, and for systems that differ in one sentence of a hundred. Where both
-definitions count the same assignments, the p-values agree.
+assignments whose difference is *larger* than the observed one, where the test requires *at least as large*.
+It gives p = 0.0001 for two equal systems, and for systems that differ in one sentence of a hundred. Where
+both definitions count the same assignments, the p-values agree.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class SentenceTest(NamedTuple):
 def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:
     """Compare the outputs of two systems for the same N ≥ 2 sentences.
 
-    The counts of a sentence are summed over the seeds, because outputs of several seeds for the same sentence are
-    not independent. The difference is that of the corpora of all seeds together.
+    The counts of a sentence are summed over the seeds, because outputs of several seeds for the same sentence
+    are not independent. The difference is that of the corpora of all seeds together.
 
     Args:
         score: the metric.
@@ -79,8 +79,8 @@ def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tup
 def randomisation_p_value(score: SentenceCounts, our: Counts, their: Counts) -> float:
     """Return the two-sided p-value of paired approximate randomisation; counts [N, C] each.
 
-    p is the probability of a difference at least as large when the two outputs of each sentence are swapped at
-    random.
+    p is the probability of a difference at least as large when the two outputs of each sentence are swapped
+    at random.
     """
     differ = (our != their).any(axis=1)
     if differ.sum() < 2:

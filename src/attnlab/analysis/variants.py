@@ -22,8 +22,9 @@ def mark_duplicates(records: Sequence[RunRecord]) -> list[RunRecord]:
         key = json.dumps([record.variant, record.seed, _settings(record)], sort_keys=True, default=str)
         first = kept.setdefault(key, record) if record.config else record
         if first is not record:
-            record = replace(record, status="broken", error=f"duplicate of {first.directory}")
-        marked.append(record)
+            marked.append(replace(record, status="broken", error=f"duplicate of {first.directory}"))
+        else:
+            marked.append(record)
     return marked
 
 

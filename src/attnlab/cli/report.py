@@ -13,8 +13,8 @@ from rich.progress import track
 from rich.table import Table as TerminalTable
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import Study
 from attnlab.analysis.comparison import Comparison, Task, compare
+from attnlab.analysis.study import Study
 from attnlab.errors import UserError
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables

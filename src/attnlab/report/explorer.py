@@ -40,8 +40,10 @@ class Sentence:
 
     @property
     def disagreement(self) -> float | None:
-        """Disagreement of the outputs, 0 to 100; None without a reference, and for fewer than two outputs."""
-        return disagreement([output.hypothesis for output in self.outputs if output]) if self.reference else None
+        """Disagreement of the outputs, 0 to 100; None without a reference or with fewer than two outputs."""
+        if not self.reference:
+            return None
+        return disagreement([output.hypothesis for output in self.outputs if output])
 
 
 def gather(study: Study) -> tuple[list[tuple[str, int]], list[Sentence]]:
@@ -74,7 +76,7 @@ def chrf(hypothesis: str, reference: str) -> float:
 
 
 def disagreement(texts: Sequence[str]) -> float | None:
-    """Return 100 minus the mean chrF1 (which is symmetric) over all pairs of texts; None for fewer than two."""
+    """Return 100 minus the mean chrF1 (symmetric) over all pairs of texts; None for fewer than two."""
     if len(texts) < 2:
         return None
     symmetric = CHRF(beta=1)
@@ -87,8 +89,8 @@ def disagreement(texts: Sequence[str]) -> float | None:
 def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str) -> dict[str, Any]:
     """Return the JSON data that explorer.js reads; `score` is the label of the scores.
 
-    Source tokens of an output are omitted if they equal those of the first output. The last sentences are omitted
-    if all of them would exceed `MAX_CHARACTERS`; `left_out` is their number.
+    Source tokens of an output are omitted if they equal those of the first output. The last sentences are
+    omitted if all of them would exceed `MAX_CHARACTERS`; `left_out` is their number.
     """
     kept, size = [], 0
     for sentence in sentences:

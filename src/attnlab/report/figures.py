@@ -140,9 +140,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / MAX_BINS))
     shortest = 4 if registry.name(metric).endswith("bleu") else 0  # BLEU needs 4-grams
     bands = {
-        variant: _band(
-            [_bin_scores(run, score, unit, edges, shortest) for run in runs if run.predictions]
-        )
+        variant: _band([_bin_scores(run, score, unit, edges, shortest) for run in runs if run.predictions])
         for variant, runs in groups.items()
     }
     if len(edges) < 2 or not any(bands.values()):

@@ -1,8 +1,8 @@
 """The HTML page of a report: a single file with its style, scripts, figures and data.
 
-The page makes no network requests. Texts of data and models are escaped: by jinja2 in the markup, and as JSON in
-the data of the explorer, whose script only sets them as text. The content security policy of the page allows no
-other scripts than those that are written here.
+The page makes no network requests. Texts of data and models are escaped: by jinja2 in the markup, and as JSON
+in the data of the explorer, whose script only sets them as text. The content security policy of the page
+allows no other scripts than those that are written here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.runs.files import write_atomically
 
-
 INTERVALS = "Mean over seeds ± half of the 95 % confidence interval (Student's t)."
 
 MISSING = "–"
@@ -206,12 +205,15 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         ]
         for comparison in comparisons
     ]
-    families = {comparison.over: comparison.family_size for comparison in comparisons if comparison.family_size}
+    families = {
+        comparison.over: comparison.family_size for comparison in comparisons if comparison.family_size
+    }
     sizes = [f"{size} across {over}" for over, size in families.items()]
     notes = [
-        "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test, which "
-        "generalises to other training runs. Across sentences: paired bootstrap and approximate randomisation "
-        "of the outputs of all seeds together, which generalises to other sentences for the same networks.",
+        "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test; "
+        "the conclusion holds for other training runs. Across sentences: paired bootstrap and approximate "
+        "randomisation of the outputs of all seeds together; the conclusion holds for these networks and "
+        "other sentences.",
         *([f"p (Holm) is corrected for all tests of the same kind: {', '.join(sizes)}."] if sizes else []),
         *_unfinished_note(study),
     ]

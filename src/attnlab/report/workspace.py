@@ -23,7 +23,7 @@ ATTENTION = registry.names("attention")
 
 HEAT_MAPS = tuple(f"attention/{number}" for number in range(1, 5))
 STEP = "trainer/global_step"
-GROUPING = {
+GROUPING: dict[str, Any] = {
     "groupby": reports.Config("variant"),
     "groupby_aggfunc": "mean",
     "groupby_rangefunc": "stderr",
