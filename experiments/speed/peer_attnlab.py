@@ -16,7 +16,7 @@ from attnlab.benchmark import timing
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.tokenization.training import symbols
+from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.search import beam, greedy
 from attnlab.types import EOS, Batch

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from attnlab.data import cache
-from attnlab.data.batching import Examples, encode
-from attnlab.data.cache import encode_once
+from attnlab.data.cache import encode_cached
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenization.training import whitespace
+from attnlab.data.examples import Examples, encode
+from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 
@@ -28,11 +28,11 @@ def vocabularies(pairs: list[Pair] = PAIRS) -> Vocabularies:
     return train_vocabularies(pairs, source=partial(whitespace, max_size=None))
 
 
-def same(one: Examples, two: Examples) -> bool:
-    return one.sides.keys() == two.sides.keys() and all(
-        np.array_equal(one.sides[side].tokens, two.sides[side].tokens)
-        and np.array_equal(one.sides[side].offsets, two.sides[side].offsets)
-        for side in one.sides
+def equal(one: Examples, two: Examples) -> bool:
+    return one.sequences.keys() == two.sequences.keys() and all(
+        np.array_equal(one.sequences[name].tokens, two.sequences[name].tokens)
+        and np.array_equal(one.sequences[name].offsets, two.sequences[name].offsets)
+        for name in one.sequences
     )
 
 
@@ -40,27 +40,27 @@ def entries(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("copying", [False, True])
-def test_what_is_kept_is_what_encoding_gives(tmp_path: Path, copying: bool) -> None:
-    settings = {**SETTINGS, "copying": copying}
+@pytest.mark.parametrize("with_copy_ids", [False, True])
+def test_cached_encoding_equals_fresh_encoding(tmp_path: Path, with_copy_ids: bool) -> None:
+    settings = {**SETTINGS, "with_copy_ids": with_copy_ids}
     expected = encode(PAIRS, vocabularies(), **settings)
-    first = encode_once(tmp_path, PAIRS, vocabularies(), **settings)
-    second = encode_once(tmp_path, PAIRS, vocabularies(), **settings)
-    assert same(first, expected)
-    assert same(second, expected)
-    assert isinstance(second.sides["sources"].tokens, np.memmap)
+    first = encode_cached(tmp_path, PAIRS, vocabularies(), **settings)
+    second = encode_cached(tmp_path, PAIRS, vocabularies(), **settings)
+    assert equal(first, expected)
+    assert equal(second, expected)
+    assert isinstance(second.sequences["sources"].tokens, np.memmap)
     for got, wanted in zip(second[[2, 0]], expected[[2, 0]], strict=True):
         torch.testing.assert_close(got, wanted)
     assert len(entries(tmp_path)) == 1
 
 
-def test_it_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encode_once(tmp_path, PAIRS, vocabularies(), **SETTINGS)
+def test_pairs_are_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
     monkeypatch.setattr(cache, "encode", None)
-    encode_once(tmp_path, PAIRS, vocabularies(), **SETTINGS)
+    encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
 
 
-def test_whatever_encoding_depends_on_makes_another_entry(tmp_path: Path) -> None:
+def test_different_inputs_have_different_entries(tmp_path: Path) -> None:
     other = [*PAIRS[:2], Pair("c d", "d")]
     longer = vocabularies([*PAIRS, Pair("e", "e")])
     for pairs, vocabulary, settings in (
@@ -72,63 +72,64 @@ def test_whatever_encoding_depends_on_makes_another_entry(tmp_path: Path) -> Non
         (PAIRS, vocabularies(), {**SETTINGS, "source_eos": False}),
         (PAIRS, vocabularies(), {**SETTINGS, "max_target_length": 2}),
     ):
-        examples = encode_once(tmp_path, pairs, vocabulary, **settings)
-        assert same(examples, encode(pairs, vocabulary, **settings))
+        examples = encode_cached(tmp_path, pairs, vocabulary, **settings)
+        assert equal(examples, encode(pairs, vocabulary, **settings))
     assert len(entries(tmp_path)) == 7
 
 
-@pytest.mark.parametrize("damage", ["cut short", "a bit", "gone", "no digests", "empty digests"])
-def test_a_damaged_entry_is_found_and_made_again(
+@pytest.mark.parametrize("damage", ["truncated", "flipped bit", "missing", "no checksums", "empty checksums"])
+def test_damaged_entry_is_written_again(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    encode_once(tmp_path, PAIRS, vocabularies(), **SETTINGS)
+    encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
     (entry,) = tmp_path.iterdir()
-    tokens, digests = entry / "targets-tokens.npy", entry / "digests.json"
+    tokens, checksums = entry / "targets-tokens.npy", entry / "checksums.json"
     content = tokens.read_bytes()
     match damage:
-        case "cut short":
+        case "truncated":
             tokens.write_bytes(content[:-4])
-        case "a bit":
+        case "flipped bit":
             tokens.write_bytes(content[:-4] + bytes([content[-4] ^ 1]) + content[-3:])
-        case "gone":
+        case "missing":
             tokens.unlink()
-        case "no digests":
-            digests.unlink()
-        case "empty digests":
-            digests.write_text("")
+        case "no checksums":
+            checksums.unlink()
+        case "empty checksums":
+            checksums.write_text("")
     with caplog.at_level(logging.WARNING):
-        examples = encode_once(tmp_path, PAIRS, vocabularies(), **SETTINGS)
-    assert "is damaged and made again" in caplog.text
-    assert same(examples, encode(PAIRS, vocabularies(), **SETTINGS))
+        examples = encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
+    if damage == "no checksums":  # an entry whose writer was killed
+        assert not caplog.text
+    else:
+        assert "is damaged and will be written again" in caplog.text
+    assert equal(examples, encode(PAIRS, vocabularies(), **SETTINGS))
     caplog.clear()
-    assert same(encode_once(tmp_path, PAIRS, vocabularies(), **SETTINGS), examples)
+    assert equal(encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS), examples)
     assert not caplog.text
-    assert json.loads(digests.read_text())
+    assert json.loads(checksums.read_text())
     assert entries(tmp_path) == [entry.name]
 
 
-def test_without_a_place_to_write_the_pairs_are_encoded_all_the_same(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pairs_are_encoded_without_a_writable_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
-    examples = encode_once(tmp_path / "file" / "encoded", PAIRS, vocabularies(), **SETTINGS)
-    assert same(examples, encode(PAIRS, vocabularies(), **SETTINGS))
-    assert "going on without" in caplog.text
+    examples = encode_cached(tmp_path / "file" / "encoded", PAIRS, vocabularies(), **SETTINGS)
+    assert equal(examples, encode(PAIRS, vocabularies(), **SETTINGS))
+    assert "encoded pairs are not cached in" in caplog.text
 
 
-def test_what_cannot_be_encoded_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_encoding_errors_leave_no_entry(tmp_path: Path) -> None:
     with pytest.raises(UserError):
-        encode_once(tmp_path, [Pair(" ", "a")], vocabularies(), **SETTINGS)
+        encode_cached(tmp_path, [Pair(" ", "a")], vocabularies(), **SETTINGS)
     assert entries(tmp_path) == []
 
 
 def _encode(folder: Path, start: Any) -> None:
     start.wait()
-    examples = encode_once(folder, PAIRS, vocabularies(), **SETTINGS)
-    os._exit(0 if same(examples, encode(PAIRS, vocabularies(), **SETTINGS)) else 1)
+    examples = encode_cached(folder, PAIRS, vocabularies(), **SETTINGS)
+    os._exit(0 if equal(examples, encode(PAIRS, vocabularies(), **SETTINGS)) else 1)
 
 
-def test_many_processes_may_ask_at_once(tmp_path: Path) -> None:
+def test_eight_processes_encode_at_the_same_time(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     start = context.Barrier(8)
     processes = [context.Process(target=_encode, args=(tmp_path, start)) for _ in range(8)]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.tokenization.training import symbols
+from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, SOS, Batch
@@ -32,16 +32,16 @@ def data(**settings: Any) -> Seq2SeqData:
 
 
 class Recorder(LightningModule):
-    """Learns nothing and notes what it was shown."""
+    """Records the batches of each stage and does not learn."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.seen: list[list[int]] = []
+        self.trained: list[list[int]] = []
         self.tested: list[list[int]] = []
 
     def training_step(self, batch: Batch) -> Tensor:
-        self.seen.append(batch.indices.tolist())
+        self.trained.append(batch.indices.tolist())
         return self.weight * batch.source.sum()
 
     def validation_step(self, batch: Batch) -> None:
@@ -58,7 +58,7 @@ class Recorder(LightningModule):
 
 
 class Saver(Callback):
-    """Saves after every batch, and again after every epoch: the two moments that count batches otherwise."""
+    """Saves after every batch and after every epoch, when Lightning counts batches differently."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,28 +88,30 @@ def trainer(folder: Path, **settings: Any) -> Trainer:
     [(0, {}), (2, {}), (0, {"limit_train_batches": 3}), (0, {"limit_train_batches": 0.75})],
     ids=["0 workers", "2 workers", "3 batches an epoch", "3 quarters of an epoch"],
 )
-def test_a_resumed_training_sees_what_remained(tmp_path: Path, workers: int, limits: dict[str, Any]) -> None:
+def test_resumed_training_continues_with_the_next_batch(
+    tmp_path: Path, workers: int, limits: dict[str, Any]
+) -> None:
     whole = Recorder()
     trainer(tmp_path, max_epochs=3, callbacks=[Saver(tmp_path)], **limits).fit(whole, data(workers=workers))
-    epoch = 3 if limits else 4  # 10 pairs by threes
-    assert len(whole.seen) == 3 * epoch
-    for moment, step in (("batch", 1), ("batch", epoch), ("epoch", epoch), ("batch", epoch + 2)):
-        rest = Recorder()
-        checkpoint = tmp_path / f"{moment} {step}.ckpt"
-        trainer(tmp_path, max_epochs=3, **limits).fit(rest, data(workers=workers), ckpt_path=checkpoint)
-        assert rest.seen == whole.seen[step:], checkpoint.name
+    epoch = 3 if limits else 4  # 10 pairs in batches of 3
+    assert len(whole.trained) == 3 * epoch
+    for event, step in (("batch", 1), ("batch", epoch), ("epoch", epoch), ("batch", epoch + 2)):
+        resumed = Recorder()
+        checkpoint = tmp_path / f"{event} {step}.ckpt"
+        trainer(tmp_path, max_epochs=3, **limits).fit(resumed, data(workers=workers), ckpt_path=checkpoint)
+        assert resumed.trained == whole.trained[step:], checkpoint.name
 
 
-def test_epochs_differ_and_each_holds_every_pair(tmp_path: Path) -> None:
+def test_epochs_differ_and_contain_every_pair(tmp_path: Path) -> None:
     model = Recorder()
     trainer(tmp_path, max_epochs=2).fit(model, data())
-    first, second = model.seen[:4], model.seen[4:]
+    first, second = model.trained[:4], model.trained[4:]
     assert first != second
     for epoch in (first, second):
-        assert sorted(place for batch in epoch for place in batch) == list(range(10))
+        assert sorted(index for batch in epoch for index in batch) == list(range(10))
 
 
-def test_testing_and_predicting_read_the_test_split(tmp_path: Path) -> None:
+def test_test_and_predict_stages_use_the_test_split(tmp_path: Path) -> None:
     model, seq2seq = Recorder(), data(evaluation_batch_size=2)
     testing = trainer(tmp_path)
     testing.test(model, seq2seq, verbose=False)
@@ -126,10 +128,10 @@ def test_loaders_work_without_a_trainer() -> None:
     assert batch.indices.tolist() == [1, 0]
     assert batch.source.tolist() == [[3, EOS, 0, 0], [3, 4, 5, EOS]]
     assert batch.target.tolist() == [[SOS, 4, EOS], [SOS, 5, EOS]]
-    assert [seq2seq.pairs("val")[place].source for place in batch.indices] == ["3", "3 4 5"]
+    assert [seq2seq.pairs("val")[index].source for index in batch.indices] == ["3", "3 4 5"]
 
 
-def test_a_limit_on_tokens_is_not_one_on_evaluation() -> None:
+def test_token_batches_do_not_limit_evaluation_batches() -> None:
     seq2seq = data(batch_size=20, batch_type="tokens")
     seq2seq.setup("fit")
     for batch in seq2seq.train_dataloader():
@@ -137,7 +139,7 @@ def test_a_limit_on_tokens_is_not_one_on_evaluation() -> None:
     assert [len(batch.indices) for batch in seq2seq.val_dataloader()] == [2]
 
 
-def test_overfitting_batches_is_refused_with_the_way_to_do_it(tmp_path: Path) -> None:
+def test_overfit_batches_is_rejected(tmp_path: Path) -> None:
     overfitting = trainer(tmp_path, max_epochs=1, overfit_batches=1)
-    with pytest.raises(UserError, match=r"use trainer\.limit_train_batches"):
+    with pytest.raises(UserError, match=r"Use trainer\.limit_train_batches"):
         overfitting.fit(Recorder(), data())

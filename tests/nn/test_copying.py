@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnlab.data.batching import encode
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenization.training import python, whitespace, words
+from attnlab.data.examples import encode
+from attnlab.data.tokenization.train import python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.search import beam, greedy
 from attnlab.nn.decoders.unroll import DecoderOutput
@@ -23,7 +23,12 @@ A, B, V = 4, 5, 6
 
 def encoded(*pairs: Pair):  # type: ignore[no-untyped-def]
     return encode(
-        pairs, VOCABULARIES, source_eos=True, max_source_length=None, max_target_length=None, copying=True
+        pairs,
+        VOCABULARIES,
+        source_eos=True,
+        max_source_length=None,
+        max_target_length=None,
+        with_copy_ids=True,
     )
 
 
@@ -45,7 +50,7 @@ def test_subwords_spelt_alike_are_copied() -> None:
         source_eos=False,
         max_source_length=None,
         max_target_length=None,
-        copying=True,
+        with_copy_ids=True,
     )[[0]]
     assert source.spell("low blows") == ["low", "<unk>", "<unk>", "##ow", "##s"]
     assert batch.copy_ids is not None
@@ -61,7 +66,7 @@ def test_what_is_cut_off_a_source_cannot_be_copied() -> None:
         source_eos=False,
         max_source_length=2,
         max_target_length=None,
-        copying=True,
+        with_copy_ids=True,
     )[[0]]
     assert batch.copy_ids is not None
     assert batch.copy_ids.tolist() == [[V, A]]

@@ -29,7 +29,7 @@ from attnlab.benchmark.flops import useful_flops
 from attnlab.benchmark.stepwise import stepwise
 from attnlab.config import build
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.tokenization.training import symbols
+from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.search import beam, greedy
 from attnlab.errors import UserError

@@ -20,9 +20,9 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.range_checks import check_numbers
-from attnlab.data.batching import Examples, encode
 from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.metrics.registry import DEFAULT_METRICS
@@ -97,7 +97,7 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
         )
     data: Seq2SeqData = construct(
         {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
-        copying=copies_source(config),
+        with_copy_ids=copies_source(config),
         corpus=corpus,
         vocabularies=vocabularies,
         seed=config.seed,
@@ -121,7 +121,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
         source_eos=batching.source_eos,
         max_source_length=batching.max_source_length,
         max_target_length=batching.max_target_length,
-        copying=copies_source(config),
+        with_copy_ids=copies_source(config),
     )
 
 

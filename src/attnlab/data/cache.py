@@ -1,8 +1,8 @@
-"""Encoded pairs kept on disk, so that a corpus is tokenised once and not by every run that reads it.
+"""Cache of encoded pairs on disk, so that runs on the same corpus tokenize it only once.
 
-An entry is a folder named after a digest of all that encoding depends on: the texts, the vocabularies and the
-settings. So an entry is never out of date, and what is read from it is what encoding would give. Its arrays
-are mapped into memory, which the processes of a machine share.
+An entry is a folder that is named by a hash of everything that the encoding depends on: texts, vocabularies
+and settings. Entries therefore never become outdated. Their arrays are memory-mapped, and the processes of
+one machine share the memory.
 """
 
 from __future__ import annotations
@@ -10,48 +10,60 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnlab.data.batching import Examples, Sequences, encode
 from attnlab.data.corpus import Pair
+from attnlab.data.examples import Examples, Sequences, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.runs.files import open_atomically, write_json
 
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
-"""Format version of an entry: increase it when `encode`, the Python tokenizer or the stored arrays change."""
-DIGESTS = "digests.json"
+"""Version of the entries. Increase it when `encode`, the Python tokenizer or the stored arrays change."""
+CHECKSUMS = "checksums.json"
+"""File with the checksum of each array; written last, so that an entry without it is incomplete."""
 
 
-def encode_once(folder: Path, pairs: Sequence[Pair], vocabularies: Vocabularies, **settings: Any) -> Examples:
-    """What `encode(pairs, vocabularies, **settings)` gives, from its entry in the folder, made if need be.
+def encode_cached(
+    folder: Path, pairs: Sequence[Pair], vocabularies: Vocabularies, **settings: Any
+) -> Examples:
+    """Return `encode(pairs, vocabularies, **settings)`, from the cache if possible.
 
-    Any number of processes may ask at once: an entry is written elsewhere and appears whole. One that is
-    damaged is made again, and where nothing can be written the pairs are encoded and not kept.
+    Several processes may write the same entry at the same time: each file is replaced atomically by an equal
+    one. A damaged entry is written again. If the folder is not writable, the pairs are encoded without
+    caching.
+
+    Args:
+        folder: folder of the cache.
+        pairs: N pairs.
+        vocabularies: tokenizers of both sides.
+        settings: keyword arguments of `encode`.
+
+    Raises:
+        UserError: as `encode`.
     """
-    entry = folder / _key(pairs, vocabularies, settings)
-    if entry.exists():
+    entry = folder / _entry_name(pairs, vocabularies, settings)
+    if (entry / CHECKSUMS).exists():
         try:
             return _read(entry)
         except (OSError, ValueError, KeyError) as error:
-            log.warning("%s is damaged and made again: %s", entry, error)
-            shutil.rmtree(entry, ignore_errors=True)
+            log.warning("%s is damaged and will be written again: %s", entry, error)
     examples = encode(pairs, vocabularies, **settings)
     try:
         _write(examples, entry)
         return _read(entry)
     except OSError as error:
-        log.warning("going on without %s: %s", folder, error)
+        log.warning("encoded pairs are not cached in %s: %s", folder, error)
         return examples
 
 
-def _key(pairs: Sequence[Pair], vocabularies: Vocabularies, settings: dict[str, Any]) -> str:
+def _entry_name(pairs: Sequence[Pair], vocabularies: Vocabularies, settings: dict[str, Any]) -> str:
+    """Return a hash of everything that the encoding depends on."""
     digest = hashlib.sha256()
     for part in (FORMAT_VERSION, settings, [tokenizer.to_json() for tokenizer in vocabularies]):
         digest.update(json.dumps(part, sort_keys=True).encode() + b"\n")
@@ -61,37 +73,32 @@ def _key(pairs: Sequence[Pair], vocabularies: Vocabularies, settings: dict[str, 
 
 
 def _write(examples: Examples, entry: Path) -> None:
-    """Put an entry in its place, unless another process was first."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".making-", dir=entry.parent) as name:
-        made = Path(name) / entry.name
-        made.mkdir()
-        for side, sequences in examples.sides.items():
-            np.save(made / f"{side}-tokens.npy", sequences.tokens)
-            np.save(made / f"{side}-offsets.npy", sequences.offsets)
-        digests = {path.name: _digest(path) for path in sorted(made.iterdir())}
-        (made / DIGESTS).write_text(json.dumps(digests))
-        try:
-            made.rename(entry)
-        except OSError:
-            if not entry.exists():
-                raise
+    """Write the arrays, then their checksums."""
+    for name, sequences in examples.sequences.items():
+        for part in ("tokens", "offsets"):
+            with open_atomically(entry / f"{name}-{part}.npy") as file:
+                np.save(file, getattr(sequences, part))
+    write_json(entry / CHECKSUMS, {path.name: _checksum(path) for path in sorted(entry.glob("*.npy"))})
 
 
 def _read(entry: Path) -> Examples:
-    """An entry's arrays, mapped. Raises ValueError where a file is not what was written."""
-    digests = json.loads((entry / DIGESTS).read_text())
-    for name, digest in digests.items():
-        if _digest(entry / name) != digest:
-            raise ValueError(f"{name} is not what was written")
+    """Map the arrays of an entry into memory.
+
+    Raises:
+        ValueError: if the checksum of an array is wrong.
+    """
+    checksums = json.loads((entry / CHECKSUMS).read_text())
+    for name, checksum in checksums.items():
+        if _checksum(entry / name) != checksum:
+            raise ValueError(f"{name} has a wrong checksum")
 
     def load(name: str) -> Any:
         return np.load(entry / f"{name}.npy", mmap_mode="r")
 
-    sides = sorted({name.split("-")[0] for name in digests})
-    return Examples(**{side: Sequences(load(f"{side}-tokens"), load(f"{side}-offsets")) for side in sides})
+    names = sorted({name.split("-")[0] for name in checksums})
+    return Examples(**{name: Sequences(load(f"{name}-tokens"), load(f"{name}-offsets")) for name in names})
 
 
-def _digest(path: Path) -> str:
+def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()

@@ -1,4 +1,4 @@
-"""A corpus and its vocabularies as Lightning's loaders."""
+"""LightningDataModule of a corpus and its vocabularies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader, Sampler
 
-from attnlab.data.batching import BatchOrder, EvaluationOrder, Examples, encode
-from attnlab.data.cache import encode_once
+from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, TrainingBatchSampler
+from attnlab.data.cache import encode_cached
 from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import Batch
@@ -25,20 +26,33 @@ SPLITS: dict[str, tuple[Split, ...]] = {
     "test": ("test",),
     "predict": ("test",),
 }
-"""The splits that each of Lightning's stages reads."""
+"""Splits used by each stage of Lightning's Trainer."""
 
 
 class Seq2SeqData(LightningDataModule):
-    """Batches of a corpus, in an order that is the same whenever it is asked for.
+    """Batches of a corpus in a reproducible order.
 
-    The orders know about processes, so the Trainer needs `use_distributed_sampler=False`. Batching is by
-    `batch_type`, `bucket_by_length` and `pool` as in `BatchOrder`, and encoding as by `encode`. Validation
-    and test take `evaluation_batch_size` pairs at a time, by default `batch_size`, or 64 if that counts
-    tokens. Prediction reads the test split. `cache` is the folder that keeps what was encoded; without one
-    nothing is kept.
+    The batch samplers divide the data among processes themselves, so the Trainer needs
+    `use_distributed_sampler=False`. Training can be resumed within an epoch: it continues with the batch
+    after the last one that was started when the checkpoint was saved. The prediction stage uses the test
+    split.
 
-    Training resumes in the middle of an epoch: with the batch that follows those begun when the checkpoint
-    was saved.
+    Args:
+        corpus: text pairs.
+        vocabularies: tokenizers of both sides.
+        batch_size: maximum batch size, in the unit of `batch_type`.
+        batch_type: see `TrainingBatchSampler`.
+        bucket_by_length: see `TrainingBatchSampler`.
+        pool: see `TrainingBatchSampler`.
+        evaluation_batch_size: pairs per batch in validation and test; None for `batch_size`, or 64 if that
+            counts tokens.
+        source_eos: see `encode`.
+        max_source_length: see `encode`.
+        max_target_length: see `encode`.
+        with_copy_ids: see `encode`.
+        workers: number of data loading processes.
+        seed: seed of the training order.
+        cache: folder of the cache of encoded pairs; None for no cache.
     """
 
     def __init__(
@@ -47,14 +61,14 @@ class Seq2SeqData(LightningDataModule):
         vocabularies: Vocabularies,
         *,
         batch_size: int,
-        batch_type: Literal["sentences", "tokens"] = "sentences",
+        batch_type: BatchType = "sentences",
         bucket_by_length: bool = True,
         pool: int = 50,
         evaluation_batch_size: int | None = None,
         source_eos: bool = False,
         max_source_length: int | None = None,
         max_target_length: int | None = None,
-        copying: bool = False,
+        with_copy_ids: bool = False,
         workers: int = 0,
         seed: int = 0,
         cache: Path | None = None,
@@ -72,34 +86,40 @@ class Seq2SeqData(LightningDataModule):
         self.source_eos = source_eos
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
-        self.copying = copying
+        self.with_copy_ids = with_copy_ids
         self.workers = workers
         self.seed = seed
-        self.encode = encode if cache is None else partial(encode_once, cache)
+        self.encode = encode if cache is None else partial(encode_cached, cache)
         self._examples: dict[Split, Examples] = {}
-        self._begun = 0  # batches, over all epochs, when the checkpoint that training goes on from was saved
+        self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
     def pairs(self, split: Split) -> list[Pair]:
-        """The raw text of a split; `Batch.indices` count its places."""
+        """Return the text pairs of a split, which `Batch.indices` refer to."""
         return {"train": self.corpus.train, "val": self.corpus.val, "test": self.corpus.test}[split]
 
     def examples(self, split: Split) -> Examples:
-        """A split as the network reads it, once a stage that reads it was set up."""
+        """Return the encoded pairs of a split; available after `setup` of a stage that uses the split."""
         return self._examples[split]
 
     def state_dict(self) -> dict[str, Any]:
-        """The count of all batches ever begun, from which the place in the order follows."""
+        """Return the number of batches started so far over all epochs, which determines the position."""
         assert self.trainer is not None
-        return {"begun": self.trainer.fit_loop.epoch_loop.batch_progress.total.ready}
+        return {"started_batches": self.trainer.fit_loop.epoch_loop.batch_progress.total.ready}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on after them. A scheduler may ask for the loader before the trainer knows where it stands."""
-        self._begun = state_dict["begun"]
+        """Restore the position.
+
+        It does not come from the trainer, because a scheduler may request the loader before that is restored.
+        """
+        self._started_batches = state_dict["started_batches"]
 
     def setup(self, stage: str) -> None:
-        """Encode the splits that this stage reads."""
-        if getattr(self.trainer, "overfit_batches", 0):  # an attribute that Lightning does not declare
-            raise UserError("trainer.overfit_batches undoes the batching: use trainer.limit_train_batches")
+        """Encode the splits that a stage uses."""
+        if getattr(self.trainer, "overfit_batches", 0):  # set by Lightning, but not declared
+            raise UserError(
+                "trainer.overfit_batches is not supported, because it replaces the batch sampler. Use "
+                "trainer.limit_train_batches"
+            )
         for split in SPLITS[stage]:
             if split not in self._examples:
                 self._examples[split] = self.encode(
@@ -108,14 +128,14 @@ class Seq2SeqData(LightningDataModule):
                     source_eos=self.source_eos,
                     max_source_length=self.max_source_length,
                     max_target_length=self.max_target_length,
-                    copying=self.copying,
+                    with_copy_ids=self.with_copy_ids,
                 )
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        """The training split, from where training stands."""
+        """Return the loader of the training split, starting at the current position of training."""
         examples = self._examples["train"]
-        rank, world = self._place()
-        order = BatchOrder(
+        rank, world = self._rank_and_world()
+        sampler = TrainingBatchSampler(
             examples.source_lengths,
             examples.target_lengths,
             size=self.batch_size,
@@ -127,45 +147,45 @@ class Seq2SeqData(LightningDataModule):
             world=world,
         )
         if self.trainer is not None:
-            order.resume(*divmod(self._begun, _batches_per_epoch(self.trainer, len(order))))
-        return self._loader(examples, order)
+            sampler.resume(*divmod(self._started_batches, _batches_per_epoch(self.trainer, len(sampler))))
+        return self._loader(examples, sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        """The rank's share of the validation split."""
+        """Return the loader of this rank's part of the validation split."""
         return self._evaluation_loader("val")
 
     def test_dataloader(self) -> DataLoader[Batch]:
-        """The rank's share of the test split."""
+        """Return the loader of this rank's part of the test split."""
         return self._evaluation_loader("test")
 
     def predict_dataloader(self) -> DataLoader[Batch]:
-        """The same as for testing."""
+        """Return the loader of the test stage."""
         return self._evaluation_loader("test")
 
     def _evaluation_loader(self, split: Split) -> DataLoader[Batch]:
         examples = self._examples[split]
-        rank, world = self._place()
-        order = EvaluationOrder(
+        rank, world = self._rank_and_world()
+        sampler = EvaluationBatchSampler(
             examples.source_lengths, size=self.evaluation_batch_size, rank=rank, world=world
         )
-        return self._loader(examples, order)
+        return self._loader(examples, sampler)
 
-    def _loader(self, examples: Examples, order: Sampler[list[int]]) -> DataLoader[Batch]:
+    def _loader(self, examples: Examples, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
         return DataLoader(
             examples,
-            sampler=order,
-            batch_size=None,  # the order gives whole batches
+            sampler=sampler,
+            batch_size=None,  # the sampler yields whole batches
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
 
-    def _place(self) -> tuple[int, int]:
-        """The rank of this process, and the number of processes."""
+    def _rank_and_world(self) -> tuple[int, int]:
+        """Return the number of this process and the number of processes."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
 def _batches_per_epoch(trainer: Trainer, length: int) -> int:
-    """The batches that training takes of a loader of `length` batches."""
+    """Return the number of training batches per epoch with a loader of `length` batches."""
     limit = trainer.limit_train_batches
     return max(1, min(length, limit) if isinstance(limit, int) else int(length * limit))

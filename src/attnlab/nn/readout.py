@@ -127,7 +127,7 @@ class PointerGenerator(nn.Module):
             ValueError: without copy_ids.
         """
         if copy_ids is None:
-            raise ValueError("a pointer-generator needs copy_ids: encode the batch with copying=True")
+            raise ValueError("a pointer-generator needs copy_ids: encode the batch with with_copy_ids=True")
         generate = torch.sigmoid(features[..., -1:].float())  # [..., 1]
         generated = generate * self.generator(features[..., :-1]).float().softmax(dim=-1)  # [..., V]
         p = F.pad(generated, (0, weights.size(-1)))  # [..., V + S]

@@ -18,7 +18,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.build import build_network, construct
-from attnlab.data.tokenization.training import symbols
+from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run

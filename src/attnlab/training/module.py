@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from attnlab.data.batching import aligned
+from attnlab.data.alignment import alignment_matrix
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -232,7 +232,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.token_metrics.update(logits, labels)
         indices = batch.indices.tolist()
         pairs = [self.data.pairs(split)[index] for index in indices]
-        gold = aligned(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])
+        gold = alignment_matrix(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])
         # What predicts EOS need not look anywhere
         self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold)
         found = zip(indices, pairs, self.search(batch, pairs).tokens, strict=True)

@@ -9,7 +9,7 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.conala import TEST_MEMBER, TRAIN_MEMBER, Preparation, load, normalise
 from attnlab.data.datasets.placeholders import RestorePlaceholders
 from attnlab.data.tokenization.python_code import cut
-from attnlab.data.tokenization.training import python
+from attnlab.data.tokenization.train import python
 from attnlab.errors import UserError
 
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.batching import encode
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.parallel_text import load
-from attnlab.data.tokenization.training import whitespace
+from attnlab.data.examples import encode
+from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.tokenizer import Tokenizer
-from attnlab.data.tokenization.training import bpe, characters, python, symbols, unigram, whitespace, words
+from attnlab.data.tokenization.train import bpe, characters, python, symbols, unigram, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, UNK

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.data.batching import aligned, aligned_output
+from attnlab.data.alignment import alignment_matrix, output_alignment
 from attnlab.runs.directory import Run
 from attnlab.runs.predictions import Prediction, write_predictions
 from attnlab.training.module import Seq2SeqModule, Split
@@ -49,7 +49,7 @@ class AttentionWeights(Callback):
         for start in range(0, len(pairs), data.evaluation_batch_size):
             indices = range(start, min(start + data.evaluation_batch_size, len(pairs)))
             batch = data.examples(split)[list(indices)]
-            gold = aligned(
+            gold = alignment_matrix(
                 batch, [vocabularies.gold_alignment(pairs[index]) for index in indices]
             )  # [B, T, S]
             found = module.search(batch.to(module.device), [pairs[index] for index in indices])
@@ -68,5 +68,5 @@ class AttentionWeights(Callback):
                     weights=weights.numpy(),
                     alignment=None
                     if vocabularies.gold_alignment(pairs[index]) is None
-                    else aligned_output(batch, gold, row, tokens).nonzero().tolist(),
+                    else output_alignment(batch, gold, row, tokens).nonzero().tolist(),
                 )

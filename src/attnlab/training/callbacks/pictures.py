@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.data.batching import aligned, aligned_output
+from attnlab.data.alignment import alignment_matrix, output_alignment
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.plotting.heatmap import plot_heatmap
@@ -56,7 +56,7 @@ class Pictures(Callback):
         pairs = data.pairs(split)[: self.count]
         batch = data.examples(split)[list(range(len(pairs)))]
         vocabularies = module.vocabularies
-        gold = aligned(batch, [vocabularies.gold_alignment(pair) for pair in pairs])  # [B, T, S]
+        gold = alignment_matrix(batch, [vocabularies.gold_alignment(pair) for pair in pairs])  # [B, T, S]
         found = module.search(batch.to(module.device), pairs)
         for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
             if not weights[0].any():
@@ -66,7 +66,7 @@ class Pictures(Callback):
                 weights[0].numpy(),
                 vocabularies.source.tokens(batch.source[row, :length].tolist()),
                 [*vocabularies.tokens(tokens[0], pairs[row].source), "<eos>"],
-                alignment=aligned_output(batch, gold, row, tokens[0]),
+                alignment=output_alignment(batch, gold, row, tokens[0]),
             )
             path = save_png_and_svg(figure, self.folder / f"attention-{row + 1}")
             log_image(trainer.loggers, f"attention/{row + 1}", path)

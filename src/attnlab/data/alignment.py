@@ -1,0 +1,59 @@
+"""Gold alignments as boolean matrices over target and source positions.
+
+B, T, S as in `attnlab.types`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnlab.data.corpus import Alignment
+from attnlab.types import Batch
+
+
+def alignment_matrix(batch: Batch, alignments: Sequence[Alignment | None]) -> Tensor:
+    """Return the gold alignments of a batch as a matrix.
+
+    Args:
+        batch: B pairs.
+        alignments: the alignment of each pair, in the order of the batch; None if it has none.
+
+    Returns:
+        [B, T, S] bool, True at linked positions. EOS positions have no links, and links to truncated tokens
+        are dropped.
+    """
+    gold = torch.zeros(*batch.labels.shape, batch.source.size(1), dtype=torch.bool)  # [B, T, S]
+    links = [
+        (row, target, source)
+        for row, alignment in enumerate(alignments)
+        for source, target in alignment or ()
+        if target < gold.size(1) and source < gold.size(2)
+    ]
+    if links:
+        gold[torch.tensor(links).unbind(1)] = True
+    return gold.to(batch.source.device) & batch.target_text[:, :, None] & batch.source_text[:, None]
+
+
+def output_alignment(batch: Batch, gold: Tensor, row: int, output: Sequence[int]) -> Tensor:
+    """Return the gold alignment of an output, as far as the output equals the reference.
+
+    Positions from the first different token on have no links.
+
+    Args:
+        batch: B pairs.
+        gold: `alignment_matrix` of the batch, [B, T, S].
+        row: index of the pair in the batch.
+        output: ids of the output without EOS.
+
+    Returns:
+        [len(output) + 1, source length] bool; the last row belongs to EOS.
+    """
+    reference = batch.labels[row, batch.target_text[row]].tolist()
+    equal = [ours == theirs for ours, theirs in zip(output, reference, strict=False)]
+    prefix = [*equal, False].index(False)
+    links = gold.new_zeros(len(output) + 1, int(batch.source_lengths[row]))  # [T, S]
+    links[:prefix] = gold[row, :prefix, : links.size(1)]
+    return links

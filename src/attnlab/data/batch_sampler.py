@@ -1,0 +1,191 @@
+"""Batch samplers for training and evaluation, deterministic and aware of distributed processes.
+
+N pairs of a split · B pairs of a batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from attnlab.data.examples import Lengths
+from attnlab.errors import UserError
+
+BatchType = Literal["sentences", "tokens"]
+
+
+class TrainingBatchSampler(Sampler[list[int]]):
+    """Batches of indices for training: every pair exactly once per epoch, over all processes together.
+
+    The batches depend only on the seed and the epoch. Every epoch has the same number of batches on each
+    rank. The longest target of a batch comes first, so that a decoder can skip finished rows.
+
+    batch_type="sentences"
+        A batch has at most `size` pairs, and batch sizes differ by at most one. The number of batches is the
+        smallest that is divisible by `world`; with `size` 1 some batches therefore may have 2 pairs. With
+        `bucket_by_length`, pairs are shuffled, divided into pools of `pool` batches per rank, and sorted by
+        length within each pool before they are divided into batches.
+    batch_type="tokens"
+        (longest source + longest target) · B, the number of padded tokens, is at most `size`; a longer pair
+        is a batch of its own. The whole split is sorted by length with ties in random order, so that all
+        epochs have the same batch sizes. Requires `bucket_by_length`.
+
+    At each step all ranks get batches of similar length if `bucket_by_length`.
+
+    Args:
+        source_lengths: S of each pair, [N].
+        target_lengths: T of each pair, [N].
+        size: maximum batch size, in the unit of `batch_type`.
+        batch_type: "sentences" or "tokens".
+        bucket_by_length: put pairs of similar length into a batch.
+        pool: batches per pool and rank.
+        seed: seed of the shuffle.
+        rank: number of this process, from 0.
+        world: number of processes.
+
+    Raises:
+        UserError: if a setting is invalid, or there are not enough pairs for all ranks.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Lengths,
+        target_lengths: Lengths,
+        *,
+        size: int,
+        batch_type: BatchType = "sentences",
+        bucket_by_length: bool = True,
+        pool: int = 50,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._source_lengths = source_lengths
+        self._target_lengths = target_lengths
+        self._bucket_by_length = bucket_by_length
+        self._seed = seed
+        self._rank = rank
+        self._world = world
+        if batch_type == "tokens":
+            if not bucket_by_length:
+                raise UserError(
+                    "batching.batch_type=tokens requires batching.bucket_by_length=true. Set it, or use "
+                    "batching.batch_type=sentences"
+                )
+            sizes = _token_batch_sizes(source_lengths, target_lengths, size=size, world=world)
+            pools = np.zeros(len(sizes), dtype=np.int64)
+        else:
+            sizes = _even_batch_sizes(len(source_lengths), size=size, world=world)
+            if pool < 1:
+                raise UserError(f"batching.pool={pool} must be at least 1")
+            pools = np.arange(len(sizes)) // (pool * world)
+        self._bounds = np.cumsum(sizes)[:-1]  # [batches - 1]: boundaries between batches
+        self._pools = np.repeat(pools, sizes)  # [N]: the pool of each position in the order
+        self._epoch = 0
+        self._resumed_epoch = 0
+        self._resumed_batch = 0
+
+    def __len__(self) -> int:
+        """Number of batches of a complete epoch on one rank, also in a resumed epoch."""
+        return (len(self._bounds) + 1) // self._world
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the iterators created from now on."""
+        self._epoch = epoch
+
+    def resume(self, epoch: int, batch: int) -> None:
+        """Let every iterator of this epoch start at this batch."""
+        self._epoch = self._resumed_epoch = epoch
+        self._resumed_batch = batch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng((self._seed, self._epoch))
+        order = random.permutation(len(self._pools))  # [N]
+        if self._bucket_by_length:
+            order = order[np.lexsort((self._target_lengths[order], self._source_lengths[order], self._pools))]
+        batches = np.split(order, self._bounds)
+        steps = random.permutation(len(self))
+        start = self._resumed_batch if self._epoch == self._resumed_epoch else 0
+        for step in steps[start:]:
+            batch = batches[step * self._world + self._rank]
+            yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
+
+
+class EvaluationBatchSampler(Sampler[list[int]]):
+    """Batches of one rank for evaluation: sorted by length, every pair exactly once over all ranks.
+
+    Sums over ranks are exact, because no pair is repeated, and every rank has the same number of batches.
+
+    Args:
+        lengths: S of each pair, [N].
+        size: maximum number of pairs per batch.
+        rank: number of this process, from 0.
+        world: number of processes.
+
+    Raises:
+        UserError: if there are fewer pairs than ranks.
+    """
+
+    def __init__(self, lengths: Lengths, *, size: int, rank: int = 0, world: int = 1) -> None:
+        bounds = np.cumsum(_even_batch_sizes(len(lengths), size=size, world=world))[:-1]
+        self._batches = np.split(np.argsort(lengths, kind="stable"), bounds)[rank::world]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self._batches)
+
+
+def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]:
+    """Return batch sizes that differ by at most one; their number is a multiple of `world`.
+
+    All sizes are at most `size`, unless `size` is 1 and `total` is not a multiple of `world`.
+    """
+    _check_sizes(total, size, world)
+    steps = min(-(-total // (size * world)), total // world)
+    count = steps * world
+    return np.full(count, total // count) + (np.arange(count) < total % count)
+
+
+def _token_batch_sizes(
+    source_lengths: Lengths, target_lengths: Lengths, *, size: int, world: int
+) -> NDArray[np.int64]:
+    """Return the sizes of batches of the sorted split with at most `size` padded tokens each.
+
+    The number of batches is a multiple of `world`.
+    """
+    _check_sizes(len(source_lengths), size, world)
+    order = np.lexsort((target_lengths, source_lengths))
+    sizes: list[int] = []
+    count = longest_target = 0
+    for source, target in zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True):
+        longest_target = max(longest_target, target)
+        # The pairs are sorted by source length, so `source` is the longest of the batch
+        if count and (source + longest_target) * (count + 1) > size:
+            sizes.append(count)
+            count, longest_target = 0, target
+        count += 1
+    sizes.append(count)
+    while len(sizes) % world:
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        half = sizes[largest] // 2
+        if half == 0:
+            raise UserError(
+                f"batching.batch_size={size} tokens gives {len(sizes)} batches of one pair, which cannot be "
+                f"divided evenly among {world} processes. Increase batching.batch_size"
+            )
+        sizes[largest : largest + 1] = [half, sizes[largest] - half]
+    return np.array(sizes)
+
+
+def _check_sizes(total: int, size: int, world: int) -> None:
+    """Raise `UserError` if the batch size is not positive or there are fewer pairs than processes."""
+    if size < 1:
+        raise UserError(f"batching.batch_size={size} must be at least 1")
+    if total < world:
+        raise UserError(f"{total} pairs are too few for {world} processes. Use fewer processes or more data")

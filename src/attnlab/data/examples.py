@@ -1,0 +1,184 @@
+"""Encoded pairs, and their collation to padded batches.
+
+N pairs of a split · B pairs of a batch · S, T as in `attnlab.types`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from attnlab.data.corpus import Pair
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.types import EOS, PAD, SOS, Batch
+
+Lengths = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences of token ids with different lengths, stored in one array."""
+
+    tokens: NDArray[np.int32]  # [sum of the lengths]
+    offsets: NDArray[np.int64]  # [N + 1]: start of each sequence, then the end of the last
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
+        """Concatenate N sequences."""
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets)
+
+    @property
+    def lengths(self) -> Lengths:
+        """Length of each sequence, [N]."""
+        return np.diff(self.offsets)
+
+    def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the sequences at B indices.
+
+        Returns:
+            The ids [B, longest] int64, padded with PAD at the end, and the lengths [B] int64.
+        """
+        starts = self.offsets[np.asarray(indices)]  # [B]
+        lengths = self.offsets[np.asarray(indices) + 1] - starts  # [B]
+        positions = np.arange(lengths.max())  # [longest]
+        real = positions < lengths[:, None]  # [B, longest]
+        rows = np.full(real.shape, PAD, dtype=np.int64)  # [B, longest]
+        rows[real] = self.tokens[(starts[:, None] + positions)[real]]
+        return torch.from_numpy(rows), torch.from_numpy(lengths)
+
+
+class Examples(Dataset[Batch]):
+    """The encoded pairs of a split. Indexing with a list of B positions returns a `Batch`."""
+
+    def __init__(self, sources: Sequences, targets: Sequences, copy_ids: Sequences | None = None) -> None:
+        self._sources = sources
+        self._targets = targets
+        self._copy_ids = copy_ids
+
+    def __len__(self) -> int:
+        return len(self._sources.lengths)
+
+    @property
+    def sequences(self) -> dict[str, Sequences]:
+        """The constructor's arguments by name, without those that are None."""
+        arguments = {"sources": self._sources, "targets": self._targets, "copy_ids": self._copy_ids}
+        return {name: sequences for name, sequences in arguments.items() if sequences is not None}
+
+    def __getitem__(self, indices: list[int]) -> Batch:
+        source, source_lengths = self._sources.padded(indices)
+        target, _ = self._targets.padded(indices)
+        copy_ids = None if self._copy_ids is None else self._copy_ids.padded(indices)[0]
+        return Batch(source, source_lengths, target, torch.tensor(indices), copy_ids)
+
+    @property
+    def source_lengths(self) -> Lengths:
+        """S of each pair, [N]; counts the EOS if sources end with one."""
+        return self._sources.lengths
+
+    @property
+    def target_lengths(self) -> Lengths:
+        """T of each pair, [N]: the number of predicted tokens, EOS included and SOS not."""
+        return self._targets.lengths - 1
+
+
+def encode(
+    pairs: Sequence[Pair],
+    vocabularies: Vocabularies,
+    *,
+    source_eos: bool,
+    max_source_length: int | None,
+    max_target_length: int | None,
+    with_copy_ids: bool = False,
+) -> Examples:
+    """Encode raw pairs as token ids. Targets become SOS … EOS.
+
+    Args:
+        pairs: N pairs.
+        vocabularies: tokenizers of both sides.
+        source_eos: end sources with EOS.
+        max_source_length: truncate sources to this S, their EOS included; None for no limit. The EOS is kept.
+        max_target_length: truncate targets to this T, their EOS included; None for no limit. The EOS is kept.
+        with_copy_ids: add `Batch.copy_ids` for readouts that copy, and give target tokens outside the
+            vocabulary that occur in the source the id they are copied as. Source and target tokens are
+            compared as text, so both tokenizers must split it in the same way.
+
+    Raises:
+        UserError: if a source has no tokens, an alignment links a token that does not exist, or a limit
+        leaves no
+            space for text.
+    """
+    eos = [EOS] if source_eos else []
+    source_limit = _text_limit("batching.max_source_length", max_source_length, special_tokens=len(eos))
+    target_limit = _text_limit("batching.max_target_length", max_target_length, special_tokens=1)
+    sources = vocabularies.source.encode_all([pair.source for pair in pairs])
+    targets = vocabularies.target.encode_all([pair.target for pair in pairs])
+    for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
+        for link in vocabularies.gold_alignment(pair) or ():
+            if link[0] >= len(source) or link[1] >= len(target):
+                raise UserError(
+                    f"pair {number} of {len(pairs)}, {pair.source!r}: the alignment has the link "
+                    f"{link[0]}-{link[1]}, but there are {len(source)} source and {len(target)} target "
+                    "tokens. Count tokens from 0, and use the tokenization of the aligner"
+                )
+        if not source:
+            raise UserError(
+                f"pair {number} of {len(pairs)}: the source {pair.source!r} (target {pair.target!r}) has no "
+                "tokens. Correct or remove the pair, or let the tokenizer drop less (tokenizer.drop)"
+            )
+    copy_ids: list[list[int]] = []
+    if with_copy_ids:
+        copy_ids, targets = _copy_ids(pairs, vocabularies, targets, source_limit)
+    return Examples(
+        Sequences.from_rows([source[:source_limit] + eos for source in sources]),
+        Sequences.from_rows([[SOS, *target[:target_limit], EOS] for target in targets]),
+        Sequences.from_rows([row + eos for row in copy_ids]) if with_copy_ids else None,
+    )
+
+
+def _copy_ids(
+    pairs: Sequence[Pair],
+    vocabularies: Vocabularies,
+    targets: Sequence[Sequence[int]],
+    source_limit: int | None,
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Compute the target id of each copied source token, and replace UNK in targets by copied ids.
+
+    Only the first `source_limit` tokens of a source can be copied.
+
+    Returns:
+        For each of N pairs, an id per source token and an id per target token.
+    """
+    tokenizer = vocabularies.target
+    copy_ids, copied_targets = [], []
+    for pair, target in zip(pairs, targets, strict=True):
+        tokens = vocabularies.source.spell(pair.source)[:source_limit]
+        oov_ids = {
+            token: tokenizer.size + i
+            for i, token in enumerate(vocabularies.oov_tokens(pair.source))
+            if token in tokens
+        }
+        copy_ids.append(
+            [oov_ids[token] if (id := tokenizer.id_of(token)) is None else id for token in tokens]
+        )
+        spelling = tokenizer.spell(pair.target)
+        copied_targets.append([oov_ids.get(token, id) for token, id in zip(spelling, target, strict=True)])
+    return copy_ids, copied_targets
+
+
+def _text_limit(setting: str, limit: int | None, *, special_tokens: int) -> int | None:
+    """Return the maximum number of text tokens of a sequence, or None for no limit."""
+    if limit is None:
+        return None
+    if limit <= special_tokens:
+        raise UserError(f"{setting}={limit} must be at least {special_tokens + 1}, or null for no limit")
+    return limit - special_tokens

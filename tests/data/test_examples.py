@@ -1,0 +1,104 @@
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnlab.data.corpus import Pair
+from attnlab.data.examples import Examples, Sequences, encode
+from attnlab.data.tokenization.train import symbols, whitespace
+from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
+from attnlab.errors import UserError
+from attnlab.types import EOS, PAD, SOS, Batch
+
+digits = symbols(["3"], count=7)
+DIGITS = Vocabularies(digits, digits)
+PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", "6 6 6 6"), Pair("7 8", "")]
+encode_all = partial(encode, source_eos=False, max_source_length=None, max_target_length=None)
+
+
+def test_batch_is_padded_to_its_longest_sequence() -> None:
+    batch = encode_all(PAIRS, DIGITS)[[2, 0]]
+    assert isinstance(batch, Batch)
+    assert batch.source.tolist() == [[7, 8, PAD], [3, 4, 5]]
+    assert batch.source_lengths.tolist() == [2, 3]
+    assert batch.target.tolist() == [[SOS, EOS, PAD, PAD, PAD], [SOS, 5, 4, 3, EOS]]
+    assert batch.indices.tolist() == [2, 0]
+    assert batch.copy_ids is None
+    assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
+
+
+def test_counts_reach_to_the_last_sentence_that_goes_on() -> None:
+    examples = encode_all(PAIRS, DIGITS)  # of 4, 5 and 1 labels
+    assert examples[[1] + 8 * [0] + 8 * [2]].counts == [17, 16, 16, 16, 8]  # 17, 9, 9, 9 and 1, rounded up
+    assert examples[8 * [2] + 8 * [0] + [1]].counts == [17, 17, 17, 17, 17]
+    assert examples[[2]].counts == [1]
+    padded = examples[16 * [0]]._replace(target=torch.tensor([[SOS, 5, EOS, PAD, PAD]] * 16))
+    assert padded.counts == [16, 16, 8, 8]
+
+
+def test_source_and_target_lengths() -> None:
+    examples = encode_all(PAIRS, DIGITS)
+    assert len(examples) == 3
+    assert examples.source_lengths.tolist() == [3, 1, 2]
+    assert examples.target_lengths.tolist() == [4, 5, 1]
+
+
+def test_source_eos_ends_sources_with_eos() -> None:
+    examples = encode_all(PAIRS, DIGITS, source_eos=True)
+    assert examples[[0, 1]].source.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
+    assert examples.source_lengths.tolist() == [4, 2, 3]
+
+
+@pytest.mark.parametrize(("source_eos", "source"), [(False, [3, 4]), (True, [3, EOS])])
+def test_length_limits_count_and_keep_eos(source_eos: bool, source: list[int]) -> None:
+    examples = encode(PAIRS, DIGITS, source_eos=source_eos, max_source_length=2, max_target_length=3)
+    assert examples[[0]].source.tolist() == [source]
+    assert examples[[0, 1]].target.tolist() == [[SOS, 5, 4, EOS], [SOS, 6, 6, EOS]]
+    assert examples.target_lengths.tolist() == [3, 3, 1]
+
+
+def test_length_limits_must_leave_space_for_text() -> None:
+    with pytest.raises(UserError, match=r"max_source_length=1 must be at least 2"):
+        encode(PAIRS, DIGITS, source_eos=True, max_source_length=1, max_target_length=None)
+    with pytest.raises(UserError, match=r"max_target_length=1 must be at least 2"):
+        encode(PAIRS, DIGITS, source_eos=False, max_source_length=1, max_target_length=1)
+
+
+@pytest.mark.parametrize("link", [(2, 0), (0, 1), (99999999999999999999, 0)])
+def test_alignment_links_to_missing_tokens_are_rejected(link: tuple[int, int]) -> None:
+    # As in files that count from 1
+    pairs = [Pair("3 4", "4 3", ((0, 1),)), Pair("3 4", "4", (link,))]
+    with pytest.raises(
+        UserError, match=rf"pair 2 of 2, '3 4': the alignment has the link {link[0]}-{link[1]}, but"
+    ):
+        encode_all(pairs, DIGITS)
+
+
+def test_error_of_a_source_without_tokens_names_the_pair() -> None:
+    with pytest.raises(UserError, match=r"pair 2 of 2: the source ' ' \(target '4'\) has no tokens"):
+        encode_all([Pair("3", "4"), Pair(" ", "4")], DIGITS, source_eos=True)
+
+
+def test_source_and_target_use_their_own_vocabulary() -> None:
+    pairs = [Pair("a b", "b a b")]
+    batch = encode_all(pairs, train_vocabularies(pairs, source=partial(whitespace, max_size=None)))[[0]]
+    assert batch.source.tolist() == [[4, 5]]  # a, b: once each
+    assert batch.target.tolist() == [[SOS, 4, 5, 4, EOS]]  # b is the more frequent
+
+
+@given(rows=st.lists(st.lists(st.integers(1, 99), max_size=5), min_size=1, max_size=8), data=st.data())
+def test_padded_rows_without_padding_equal_the_original_rows(
+    rows: list[list[int]], data: st.DataObject
+) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1))
+    padded, lengths = Sequences.from_rows(rows).padded(chosen)
+    assert padded.shape == (len(chosen), max(len(rows[index]) for index in chosen))
+    for row, length, index in zip(padded.tolist(), lengths.tolist(), chosen, strict=True):
+        assert row[:length] == rows[index]
+        assert set(row[length:]) <= {PAD}
+
+
+def test_empty_examples() -> None:
+    assert len(Examples(Sequences.from_rows([]), Sequences.from_rows([]))) == 0
