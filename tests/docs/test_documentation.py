@@ -1,0 +1,172 @@
+"""The commands and Python examples of the documentation, executed page by page.
+
+A page is followed from top to bottom in an empty folder, as a user would:
+
+- A ```` ```console ```` block holds commands after `$ `; the other lines are output and are not compared.
+- A ```` ```python ```` block is executed; if its first line is a comment with a file name, it is saved to that file.
+- `<!-- not run: REASON -->` above a block: the commands need a GPU, a cluster, an account, a download or much time.
+  Their configurations are composed and checked instead.
+- `<!-- fails: REASON -->` above a block: its last command must end with exit code 1 or 2.
+
+Training is shortened by `SHORT`, which is appended to every `attnlab train` and `attnlab tune`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from markdown_it import MarkdownIt
+
+from attnlab.config.compose import compose_run
+from commands import ATTNLAB, clean_environment
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+SHORT = {
+    "trainer.max_epochs": "1",
+    "+trainer.limit_train_batches": "4",
+    "+trainer.limit_val_batches": "1",
+    "+trainer.limit_test_batches": "1",
+    "batching.batch_size": "8",
+    "embedding.size": "8",
+    "encoder.size": "8",
+    "decoder.size": "16",
+    "attention_size": "8",
+    "search.max_length": "10",
+}
+"""Settings of short training runs. A command's own settings take precedence."""
+
+# Placed on the PATH in front of the real command.
+PROGRAM = f"""#!{sys.executable}
+import subprocess, sys
+arguments, short = sys.argv[1:], {SHORT!r}
+shown = {{"--help", "--cfg"}} & {{*arguments}}
+if arguments and arguments[0] in ("train", "tune") and not shown:
+    given = {{argument.partition("=")[0].lstrip("+") for argument in arguments}}
+    arguments += [f"{{key}}={{value}}" for key, value in short.items() if key.lstrip("+") not in given]
+sys.exit(subprocess.run([{ATTNLAB!r}, *arguments]).returncode)
+"""
+
+
+class Block(NamedTuple):
+    """One fenced block of a page."""
+
+    line: int
+    language: str
+    marker: str  # "not run", "fails" or ""
+    text: str
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands of a console block; a line that ends in a backslash continues."""
+        joined = self.text.replace("\\\n", " ")
+        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the console and Python blocks of a page, each with the marker right above it."""
+    found = []
+    marker = ""
+    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        if token.type == "fence" and token.info.strip() in ("console", "python"):
+            assert token.map is not None
+            found.append(Block(token.map[0] + 1, token.info.strip(), marker, token.content))
+        comment = re.match(r"<!-- (not run|fails): .+ -->", token.content)
+        marker = comment[1] if token.type == "html_block" and comment else ""
+    return found
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "attnlab"
+    program.parent.mkdir()
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    environment = clean_environment(WANDB_MODE="offline")
+    environment["PATH"] = f"{program.parent}:{Path(sys.executable).parent}:{environment['PATH']}"
+    folder = tmp_path / "work"
+    folder.mkdir()
+    session = ""  # the Python blocks so far: later blocks use their names
+    for block in blocks(page):
+        if block.marker == "not run":
+            continue
+        saved = re.match(r"# ([\w./-]+\.\w+)\n", block.text)
+        if block.language == "python" and saved:
+            (folder / saved[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / saved[1]).write_text(block.text)
+            continue
+        if block.language == "python":
+            session += block.text
+            command = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", session]
+        else:
+            command = ["bash", "-e", "-o", "pipefail", "-c", "\n".join(block.commands)]
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**environment, "PYTHONPATH": str(folder)} if block.language == "python" else environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        expected = (1, 2) if block.marker == "fails" else (0,)
+        assert done.returncode in expected, f"{name(page)}:{block.line}\n{done.stdout}\n{done.stderr}"
+
+
+def composed() -> list[tuple[str, str]]:
+    """Return every `attnlab train` of a console block, with its place."""
+    return [
+        (f"{name(page)}:{block.line}", command)
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "console"
+        for command in block.commands
+        if re.match(r"attnlab (train|tune) ", command) and "--help" not in command
+    ]
+
+
+@pytest.mark.parametrize(("place", "command"), composed())
+def test_configuration_of_the_command_composes(place: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [word for word in shlex.split(command, comments=True)[2:] if "=" in word]
+    if any("cosine.Cosine" in word for word in words):
+        monkeypatch.syspath_prepend(ROOT)
+    first = []
+    for override in OverridesParser.create().parse_overrides(words):
+        if override.is_sweep_override() and override.is_choice_sweep():
+            assert override.key_or_group is not None
+            first.append(f"{override.input_line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}")
+        elif not override.is_sweep_override() and not words_of_tune(override.input_line):
+            first.append(override.input_line)
+    compose_run(first)
+
+
+def words_of_tune(word: str | None) -> bool:
+    return word is not None and word.startswith("tune")
+
+
+def test_every_path_in_the_readme_exists() -> None:
+    for link in re.findall(r"[\"(]((?:tests|experiments|conf|src|docs)/[\w/.-]+)[\")#]", PAGES[0].read_text()):
+        assert (ROOT / link).exists(), link
+
+
+def test_every_option_in_the_documentation_exists() -> None:
+    conf = ROOT / "conf"
+    groups = "|".join(path.name for path in conf.iterdir() if path.is_dir() and path.name != "hydra")
+    for page in [*PAGES, *sorted((ROOT / "experiments").rglob("README.md"))]:
+        for group, option in re.findall(rf"(?<![\w.@])({groups})=([a-z]\w*)", page.read_text()):
+            assert (conf / group / f"{option}.yaml").exists() or (conf / group / option).is_dir(), (
+                f"{name(page)}: {group}={option}"
+            )
