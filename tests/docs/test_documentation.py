@@ -139,7 +139,9 @@ def composed() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("place", "command"), composed())
-def test_configuration_of_the_command_composes(place: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_of_the_command_composes(
+    place: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = [word for word in shlex.split(command, comments=True)[2:] if "=" in word]
     if any("cosine.Cosine" in word for word in words):
         monkeypatch.syspath_prepend(ROOT)
@@ -147,7 +149,9 @@ def test_configuration_of_the_command_composes(place: str, command: str, monkeyp
     for override in OverridesParser.create().parse_overrides(words):
         if override.is_sweep_override() and override.is_choice_sweep():
             assert override.key_or_group is not None
-            first.append(f"{override.input_line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}")
+            first.append(
+                f"{override.input_line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}"
+            )
         elif not override.is_sweep_override() and not words_of_tune(override.input_line):
             first.append(override.input_line)
     compose_run(first)
@@ -158,7 +162,9 @@ def words_of_tune(word: str | None) -> bool:
 
 
 def test_every_path_in_the_readme_exists() -> None:
-    for link in re.findall(r"[\"(]((?:tests|experiments|conf|src|docs)/[\w/.-]+)[\")#]", PAGES[0].read_text()):
+    for link in re.findall(
+        r"[\"(]((?:tests|experiments|conf|src|docs)/[\w/.-]+)[\")#]", PAGES[0].read_text()
+    ):
         assert (ROOT / link).exists(), link
 
 
