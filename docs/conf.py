@@ -52,6 +52,7 @@ autodoc_typehints_format = "short"
 autodoc_mock_imports = ["wandb_workspaces"]  # warns on import
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = f"attnlab {version}"

@@ -6,13 +6,35 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from attnlab.metrics.registry import METRICS
+
+RANGES = {"share": "0 to 1, shown in %", "points": "0 to 100", "nats": "nats", "number": ""}
+KINDS = {
+    "text": "decoded text",
+    "token": "predicted distribution",
+    "attention": "attention weights",
+    "training": "training",
+}
+
 
 class Metrics(SphinxDirective):
-    """A row for each metric."""
+    """One row for each metric of the registry."""
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        return []
+        lines = ["| name | label | computed from | range, unit | better | default |", "|" + " --- |" * 6]
+        for name, metric in METRICS.items():
+            default = "" if metric.kind == "text" and not metric.default else "yes"
+            cells = (
+                f"`{name}`",
+                metric.label,
+                KINDS[metric.kind],
+                RANGES[metric.format],
+                metric.direction,
+                default,
+            )
+            lines.append(f"| {' | '.join(cell or '–' for cell in cells)} |")
+        return self.parse_text_to_nodes("\n".join(lines))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
