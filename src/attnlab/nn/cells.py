@@ -1,35 +1,42 @@
-"""Recurrent cells, opened up so that a loop need not do what a single product can.
+"""Recurrent cells whose input and state parts can be computed separately.
 
-A cell's gates are a sum: W x + U s + b. Of a decoder's input only a part (the context, the state) waits for
-the step before; the rest is known for all steps at once. So a cell offers the two halves by themselves.
-Parameters, their layout and the numbers are those of torch's own cells.
+The gates of a cell are a sum W x + U h + b. In a decoder only part of the input (the context or a fed-back
+state) depends on the step before; the rest is known for all steps, and is computed in one product.
+Parameters, their layout and the results are those of torch's own cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.fused import advance, recur
-from attnlab.nn.fused.linear import linear
+from attnlab.nn.fused import active_kernels, cell_step, linear, unroll_layer
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]
 """(h,) of a GRU, (h, c) of an LSTM, each [B, Q, H]."""
 
 
-class Norms(nn.Module):
-    """Layer normalisation inside a cell: LN(W x + b) + LN(U s + b), and o tanh(LN(c')) in an LSTM.
+class CellSettings(TypedDict, total=False):
+    """Settings that every recurrent decoder passes to its cells: see `Cells`."""
 
-    Ba, Kiros & Hinton 2016 (arXiv 1607.06450), equations 20 to 22 and 26 to 29. Each LN has a gain and an
-    offset of its own.
+    cell: Kind
+    layer_norm: bool
+    recurrent_dropout: float
+
+
+class Norms(nn.Module):
+    """Layer normalisation inside a cell: LN(W x + b) + LN(U h + b), and o tanh(LN(c')) in an LSTM.
+
+    Ba, Kiros & Hinton 2016 (arXiv 1607.06450), equations 20 to 22 and 26 to 29. Each LN has its own gain and
+    bias.
 
     Args:
-        kind: of the cell.
+        kind: "lstm" or "gru".
         size: H.
     """
 
@@ -46,7 +53,7 @@ def _lstm(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms
     _, cell = state
     i, f, g, o = (from_input + from_state).chunk(4, dim=-1)  # each [B, Q, H]
     cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)  # [B, Q, H]
-    shown = cell if norms is None else norms.cell(cell)
+    shown = cell if norms is None else norms.cell(cell)  # [B, Q, H]
     return torch.sigmoid(o) * torch.tanh(shown), cell
 
 
@@ -54,9 +61,9 @@ def _gru(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms 
     """r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = (1 - z) n + z h  (Cho et al. 2014)."""
     (hidden,) = state
     of_input, of_state = from_input.chunk(3, dim=-1), from_state.chunk(3, dim=-1)  # each [B, Q, H]
-    r = torch.sigmoid(of_input[0] + of_state[0])
-    z = torch.sigmoid(of_input[1] + of_state[1])
-    n = torch.tanh(of_input[2] + r * of_state[2])
+    r = torch.sigmoid(of_input[0] + of_state[0])  # [B, Q, H]
+    z = torch.sigmoid(of_input[1] + of_state[1])  # [B, Q, H]
+    n = torch.tanh(of_input[2] + r * of_state[2])  # [B, Q, H]
     return (n + z * (hidden - n),)
 
 
@@ -65,62 +72,74 @@ TORCH_CELLS = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}
 
 
 class Recurrence(NamedTuple):
-    """What takes a state a step on, beside the input."""
+    """The recurrent part of a layer: everything except its input product."""
 
     kind: Kind
     weight: Tensor  # U [gates, H]
     bias: Tensor  # [gates]
     norms: Norms | None = None
-    dropout: Tensor | None = None  # what the state is multiplied by where it is read back, [B, …, H]
+    dropout: Tensor | None = None  # factors of the state where the cell reads it, [B, …, H]
 
     @property
-    def plain(self) -> bool:
-        """Whether `nn.recurrence` has it, with its way back written by hand."""
-        return self.norms is None and self.dropout is None
+    def is_fused(self) -> bool:
+        """Whether fused kernels are active and support this recurrence."""
+        return self.norms is None and self.dropout is None and active_kernels().fused
 
-    def advance(self, gates: Tensor, state: CellState) -> CellState:
-        """One step, given W x + b as `gates` [B, Q, gates]."""
-        hidden = state[0] if self.dropout is None else state[0] * self.dropout
+    def step(self, gates: Tensor, state: CellState) -> CellState:
+        """Compute one step, given W x + b as `gates` [B, Q, gates]; return the new state."""
+        hidden = state[0] if self.dropout is None else state[0] * self.dropout  # [B, Q, H]
         from_state = linear(hidden, self.weight, self.bias)  # [B, Q, gates]
-        if self.plain and not torch.is_grad_enabled():
-            return advance(self.kind, gates, from_state, state)
+        if self.is_fused and not torch.is_grad_enabled():
+            return cell_step(self.kind, gates, from_state, state)
         if self.norms is not None:
             gates, from_state = self.norms.input(gates), self.norms.state(from_state)
         return STEPS[self.kind](gates, from_state, state, self.norms)
 
-    def read(
+    def unroll(
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
     ) -> tuple[Tensor, ...]:
-        """All steps, as `nn.recurrence.recur` reads them: every step's h [N, H], and the last state."""
-        if self.plain:
-            return recur(self.kind, gates, self.weight, self.bias, state, counts, reverse=reverse)
-        steps = torch.split(gates, list(counts))
+        """Compute all steps of packed sentences.
+
+        Args:
+            gates: W x + b [N, gates], step after step.
+            state: initial state, each [B, H].
+            counts: active sentences of each step, the first ones of the batch, never increasing; N = Σ counts.
+            reverse: go through the steps from last to first.
+
+        Returns:
+            h of every step [N, H], and the last state, each [B, H].
+        """
+        if self.is_fused:
+            return unroll_layer(
+                self.kind, gates, self.weight, self.bias, state, counts, reverse=reverse
+            )
+        steps = torch.split(gates, list(counts))  # each [n, gates]
         outputs = []
         for gates in reversed(steps) if reverse else steps:
-            n = len(gates)  # rows that end earlier lie last
-            dropout = None if self.dropout is None else self.dropout[:n]
-            new = self._replace(dropout=dropout).advance(gates, tuple(part[:n] for part in state))
+            n = len(gates)
+            dropout = None if self.dropout is None else self.dropout[:n]  # [n, H]
+            new = self._replace(dropout=dropout).step(gates, tuple(part[:n] for part in state))
             outputs.append(new[0])
             state = tuple(torch.cat([part, old[n:]]) for part, old in zip(new, state, strict=True))
         return torch.cat(outputs[::-1] if reverse else outputs), *state
 
 
 class Cells(nn.ModuleList):
-    """Torch's own cells of one kind and size, a layer each.
+    """Torch's own cells of one kind and size, one per layer.
 
     Args:
         cell: "lstm" or "gru".
-        widths: of what each layer reads, the first layer's first.
+        widths: input size of each layer, first layer first.
         size: H.
-        layer_norm: normalise inside the cells: see `Norms`.
-        recurrent_dropout: of what a cell reads of its own state, the same units at every step (Gal &
-            Ghahramani 2016, arXiv 1512.05287); the state that is carried on stays whole.
+        layer_norm: layer normalisation inside the cells: see `Norms`.
+        recurrent_dropout: dropout of the state where the cell reads it, the same units at every step (Gal &
+            Ghahramani 2016, arXiv 1512.05287); the state that is passed on keeps all its units.
     """
 
     def __init__(
         self,
         *,
-        cell: Kind,
+        cell: Kind = "lstm",
         widths: Sequence[int],
         size: int,
         layer_norm: bool = False,
@@ -135,143 +154,130 @@ class Cells(nn.ModuleList):
 
     @property
     def states_per_layer(self) -> int:
-        """2 for LSTM (h and c), 1 for GRU."""
+        """Tensors in the state of a layer: 2 for LSTM (h and c), 1 for GRU."""
         return 2 if self.kind == "lstm" else 1
 
     @property
-    def plain(self) -> bool:
-        """Whether `nn.recurrence` has them as they are now, with the way back written by hand."""
+    def is_plain(self) -> bool:
+        """Whether no layer normalisation and, in the current mode, no recurrent dropout is applied."""
         return not self.layer_norm and not (self.training and self.recurrent_dropout > 0)
 
-    def draw(self, layers: tuple[CellState, ...]) -> tuple[Tensor, ...]:
-        """What each layer's state is multiplied by where it is read back, at every step; () for nothing."""
+    def draw_dropout(self, layers: tuple[CellState, ...]) -> tuple[Tensor, ...]:
+        """Draw each layer's recurrent dropout factors [B, 1, H], used at every step; () for none."""
         if not self.training or self.recurrent_dropout == 0:
             return ()
         return tuple(F.dropout(torch.ones_like(layer[0]), self.recurrent_dropout) for layer in layers)
 
     def recurrence(self, layer: int, dropout: tuple[Tensor, ...] = ()) -> Recurrence:
-        """Of one layer."""
+        """Return the recurrence of one layer, with its part of the drawn dropout."""
         cell: Any = self[layer]
-        mask = dropout[layer] if dropout else None
+        mask = dropout[layer] if dropout else None  # [B, 1, H]
         return Recurrence(self.kind, cell.weight_hh, cell.bias_hh, cell.norms, mask)
 
 
-def read(recurrence: Recurrence, gates: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-    """Take a layer through T steps.
+def unroll_padded(recurrence: Recurrence, gates: Tensor, state: CellState) -> tuple[Tensor, CellState]:
+    """Compute all T steps of a layer for a padded batch.
 
     Args:
-        recurrence: the layer's; its dropout is [B, 1, H].
+        recurrence: of the layer; its dropout is [B, 1, H].
         gates: W x + b of every step, [B, T, gates].
-        state: to start from, each [B, 1, H].
+        state: initial state, each [B, 1, H].
 
     Returns:
-        The outputs [B, T, H], and the last state.
+        The outputs [B, T, H], and the last state, each [B, 1, H].
     """
     B, T, _ = gates.shape
     if recurrence.dropout is not None:
         recurrence = recurrence._replace(dropout=recurrence.dropout[:, 0])
     rows = gates.transpose(0, 1).flatten(0, 1)  # [T B, gates]
-    outputs, *last = recurrence.read(rows, tuple(part[:, 0] for part in state), [B] * T)
+    outputs, *last = recurrence.unroll(rows, tuple(part[:, 0] for part in state), [B] * T)
     return outputs.view(T, B, -1).transpose(0, 1), tuple(part[:, None] for part in last)
 
 
 class CellStack(nn.Module):
-    """L cells, each reading the output of the one below; the first reads [x; u].
+    """L cells, each reading the output of the layer below; the first reads [x; u].
 
-    x (the embedded token) is known ahead, u (the context, or the fed-back output) only at its step.
+    x, the embedded token, is known for all steps; the feed u (the context, or the attentional vector of the
+    step before) only at its step.
 
     Args:
-        cell: "lstm" or "gru".
-        ahead_size: width of x.
-        late_size: width of u; may be 0.
+        input_size: width of x.
+        feed_size: width of u; may be 0.
         size: H.
         layers: L.
-        dropout: on what goes from a layer to the next.
-        layer_norm: as in `Cells`.
-        recurrent_dropout: as in `Cells`.
+        dropout: on the output of each layer below the top.
+        cell: settings of the cells.
     """
 
     def __init__(
         self,
         *,
-        cell: Kind,
-        ahead_size: int,
-        late_size: int,
+        input_size: int,
+        feed_size: int,
         size: int,
         layers: int,
         dropout: float,
-        layer_norm: bool = False,
-        recurrent_dropout: float = 0.0,
+        **cell: Unpack[CellSettings],
     ) -> None:
         super().__init__()
-        self.ahead_size = ahead_size
+        self.input_size = input_size
         self.size = size
-        widths = [ahead_size + late_size, *[size] * (layers - 1)]
-        self.cells = Cells(
-            cell=cell, widths=widths, size=size, layer_norm=layer_norm, recurrent_dropout=recurrent_dropout
-        )
+        self.cells = Cells(widths=[input_size + feed_size, *[size] * (layers - 1)], size=size, **cell)
         self.dropout = nn.Dropout(dropout)
 
     @property
-    def states_per_layer(self) -> int:
-        """2 for LSTM (h and c), 1 for GRU."""
-        return self.cells.states_per_layer
+    def is_plain(self) -> bool:
+        """Whether `Cells.is_plain` is true of its cells."""
+        return self.cells.is_plain
 
-    @property
-    def plain(self) -> bool:
-        """As of its cells."""
-        return self.cells.plain
-
-    def draw(self, layers: tuple[CellState, ...]) -> tuple[Tensor, ...]:
-        """As its cells do."""
-        return self.cells.draw(layers)
-
-    def ahead(self, x: Tensor) -> Tensor:
-        """The first layer's share of x: [B, T, E] to [B, T, gates], for all steps in one product."""
+    def project_input(self, x: Tensor) -> Tensor:
+        """Compute the first layer's W x + b of all steps: [B, T, E] to [B, T, gates]."""
         first = self.cells[0]
-        return linear(x, first.weight_ih[:, : self.ahead_size], first.bias_ih)  # type: ignore[index,arg-type]
+        return linear(x, first.weight_ih[:, : self.input_size], first.bias_ih)  # type: ignore[index,arg-type]
 
     def forward(
-        self, ahead: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
+        self, gates: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """One step.
+        """Compute one step.
 
         Args:
-            ahead: [B, Q, gates], a step of what `ahead` gave.
-            u: [B, Q, late_size].
-            layers: each layer's state.
-            dropout: what `Cells.draw` gave.
+            gates: one step of `project_input`, [B, Q, gates].
+            u: the feed [B, Q, U].
+            layers: state of each layer, each [B, Q, H].
+            dropout: drawn by `Cells.draw_dropout`.
 
         Returns:
             The top layer's output [B, Q, H], and the new states.
         """
-        first = self.cells[0]
-        gates = ahead + linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
-        states = [self.cells.recurrence(0, dropout).advance(gates, layers[0])]
+        gates = gates + self._project_feed(u)  # [B, Q, gates]
+        states = [self.cells.recurrence(0, dropout).step(gates, layers[0])]
         for layer, cell in enumerate(list(self.cells)[1:], start=1):
             below = self.dropout(states[-1][0])  # [B, Q, H]
             gates = linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
-            states.append(self.cells.recurrence(layer, dropout).advance(gates, layers[layer]))
+            states.append(self.cells.recurrence(layer, dropout).step(gates, layers[layer]))
         return states[-1][0], tuple(states)
 
-    def read(
+    def unroll(
         self, x: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
     ) -> Tensor:
-        """All steps of a target whose u waits for none of them.
+        """Compute all steps of a target whose feed is the same at every step.
 
         Args:
             x: [B, T, E].
-            u: [B, 1, late_size], the same at every step.
-            layers: each layer's state.
-            dropout: what `Cells.draw` gave.
+            u: the feed [B, 1, U].
+            layers: initial state of each layer, each [B, 1, H].
+            dropout: drawn by `Cells.draw_dropout`.
 
         Returns:
             The top layer's outputs [B, T, H].
         """
-        first = self.cells[0]
-        gates = self.ahead(x) + linear(u, first.weight_ih[:, self.ahead_size :])  # type: ignore[index]
-        outputs, _ = read(self.cells.recurrence(0, dropout), gates, layers[0])
+        gates = self.project_input(x) + self._project_feed(u)  # [B, T, gates]
+        outputs, _ = unroll_padded(self.cells.recurrence(0, dropout), gates, layers[0])
         for layer, cell in enumerate(list(self.cells)[1:], start=1):
             gates = linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
-            outputs, _ = read(self.cells.recurrence(layer, dropout), gates, layers[layer])
+            outputs, _ = unroll_padded(self.cells.recurrence(layer, dropout), gates, layers[layer])
         return outputs
+
+    def _project_feed(self, u: Tensor) -> Tensor:
+        """Compute the first layer's product with the feed: [B, Q, U] to [B, Q, gates]."""
+        return linear(u, self.cells[0].weight_ih[:, self.input_size :])  # type: ignore[index]

@@ -37,10 +37,10 @@ class TokenEmbedding(nn.Module):
         """
         known = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # copied words are read as UNK
         embedded: Tensor = self.table(known)  # [B, T, E]
-        keep = self.draw(tokens) if keep is None else keep
+        keep = self.draw_dropout(tokens) if keep is None else keep
         return embedded if keep is None else embedded * keep
 
-    def draw(self, tokens: Tensor) -> Tensor | None:
+    def draw_dropout(self, tokens: Tensor) -> Tensor | None:
         """What the vectors of tokens [B, T] are multiplied by, [B, T, E]; None for nothing."""
         if not self.training or (self.dropout.p == 0 and self.word_dropout.p == 0):
             return None

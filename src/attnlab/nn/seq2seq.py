@@ -1,45 +1,101 @@
-"""The network: encoder, bridge, attentional decoder and readout, put together."""
+"""Sequence-to-sequence models: encoder, bridge, attentional decoder and readout."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoders.recurrent import Decoder
-from attnlab.nn.decoders.unroll import DecoderState, Reading, ReadingByHand
+from attnlab.nn.decoders import Decoder, Unroll
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders.recurrent import Encoder
+from attnlab.nn.encoders import Encoder
+from attnlab.nn.fused import Kernels, dispatch
+from attnlab.nn.fused.unroll import FusedUnroll
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import Batch, Memory
 
 
+class Decoded(NamedTuple):
+    """A target processed with known inputs."""
+
+    features: Tensor  # [B, T, F]: input of the last layer of the readout
+    weights: Tensor  # [B, T, S]: attention weights
+
+
+class TranslationModel(nn.Module, ABC):
+    """Interface of models that map source sentences to target sentences.
+
+    The encoded sources and the decoder state are tuples, possibly nested, whose tensors start with [B] and
+    [B, Q]: `select` picks sentences and hypotheses from them.
+    """
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> tuple[Any, Any]:
+        """Encode the sources of a batch; return them, and the decoder state before the first token."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: Any, encoded: Any) -> tuple[Tensor, Tensor, Any]:
+        """Process one token of each of Q hypotheses per sentence.
+
+        Args:
+            tokens: y_{i-1}, [B, Q] int64.
+            state: from `encode` or the previous step.
+            encoded: encoded sources.
+
+        Returns:
+            Logits [B, Q, V], attention weights [B, Q, S] and the new state.
+        """
+
+    @abstractmethod
+    def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
+        """Process whole targets whose tokens are known.
+
+        Args:
+            encoded: encoded sources.
+            state: before the first token.
+            batch: with the targets' `inputs` [B, T].
+            forced: None for teacher forcing at every step; or [B, T] bool, True where the decoder reads the
+                reference and False where it reads its own prediction. The first token is always read as is.
+        """
+
+    @abstractmethod
+    def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
+        """Compute logits [B, T, V], or [N, V] of the N positions that the mask `where` [B, T] selects.
+
+        Args:
+            decoded: from `decode`.
+            copy_ids: of the batch.
+            where: True at positions whose logits are needed; None for all.
+        """
+
+    def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
+        """Encode the sources and `decode` the targets of a batch."""
+        return self.decode(*self.encode(batch), batch, forced)
+
+
 class Encoded(NamedTuple):
-    """A read source: all that a decoder asks of it, the same at every step; tensors begin with [B]."""
+    """Encoder outputs cached for decoding: the same at every step."""
 
     memory: Memory
-    keys: Tensor  # [B, S, …]: what the attention projected
-    copy_ids: Tensor | None  # [B, S]: as in the batch
+    keys: Tensor  # [B, S, …]: memory projected by the attention
+    copy_ids: Tensor | None  # [B, S]: of the batch
+    kernels: Kernels  # of the single steps
 
 
-class Decoded(NamedTuple):
-    """A whole target, decoded with its tokens known."""
-
-    features: Tensor  # [B, T, F]: what the readout turns into logits
-    weights: Tensor  # [B, T, S]
-
-
-class Seq2Seq(nn.Module):
+class Seq2Seq(TranslationModel):
     """p(y | x) = Π_i softmax(readout(s_i, c_i, y_{i-1})).
 
     Args:
-        source_embedding: of the source's tokens.
-        encoder: reads them into a memory.
-        bridge: gives the decoder its first state.
-        target_embedding: of the target's tokens; may be the source's own.
-        decoder: with its attention inside.
-        readout: gives logits.
+        source_embedding: of the source tokens.
+        encoder: computes the memory.
+        bridge: computes the decoder's initial state.
+        target_embedding: of the target tokens; may be the same object as the source's.
+        decoder: with its attention.
+        readout: computes the logits.
+        fused: use the hand-written backward passes and oneDNN products of `attnlab.nn.fused` where they
+            apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.
     """
 
     def __init__(
@@ -51,6 +107,7 @@ class Seq2Seq(nn.Module):
         target_embedding: TokenEmbedding,
         decoder: Decoder,
         readout: Readout | PointerGenerator,
+        fused: bool = True,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
@@ -59,39 +116,49 @@ class Seq2Seq(nn.Module):
         self.target_embedding = target_embedding
         self.decoder = decoder
         self.readout = readout
+        self.fused = fused
 
     @property
     def parameter_count(self) -> int:
-        """Numbers that training sets; a table that two parts share counts once."""
+        """Number of trainable parameters; a table that two parts share counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def encode(self, batch: Batch) -> tuple[Encoded, DecoderState]:
-        """Read the sources of a batch, and make ready to decode."""
-        embedded = self.source_embedding(batch.source)  # [B, S, E]
-        memory = self.encoder(embedded, batch.source_lengths, batch.source_mask)
-        encoded = Encoded(memory, self.decoder.attention.project(memory), batch.copy_ids)
-        return encoded, self.decoder.begin(self.bridge(memory), memory)
+    def encode(self, batch: Batch) -> tuple[Encoded, Any]:
+        """Encode the sources of a batch; return them, and the decoder state before the first token."""
+        with Kernels(fused=self.fused).active():
+            embedded = self.source_embedding(batch.source)  # [B, S, E]
+            memory = dispatch.encode(self.encoder, embedded, batch.source_lengths, batch.source_mask)
+            keys = self.decoder.attention.project(memory)  # [B, S, …]
+            state = self.decoder.begin(self.bridge(memory), memory)
+        kernels = Kernels(fused=self.fused, prepack=not torch.is_grad_enabled())
+        return Encoded(memory, keys, batch.copy_ids, kernels), state
 
-    def step(
-        self, tokens: Tensor, state: DecoderState, encoded: Encoded
-    ) -> tuple[Tensor, Tensor, DecoderState]:
-        """Read one token for each of Q hypotheses a sentence.
+    def step(self, tokens: Tensor, state: Any, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
+        """Process one token [B, Q] of each of Q hypotheses per sentence: see `TranslationModel`."""
+        with encoded.kernels.active():
+            embedded = self.target_embedding(tokens)  # [B, Q, E]
+            output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
+            decoded = Decoded(self.readout.features(output, embedded), output.weights)
+            return self._logits(decoded, encoded.copy_ids), output.weights, state
 
-        Args:
-            tokens: [B, Q] int64: y_{i-1}.
-            state: of the step before, or the first.
-            encoded: the sources.
-
-        Returns:
-            Logits [B, Q, V], weights [B, Q, S], the new state.
-        """
-        embedded = self.target_embedding(tokens)  # [B, Q, E]
-        output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
-        decoded = Decoded(self.readout.features(output, embedded), output.weights)
-        return self.logits(decoded, encoded.copy_ids), output.weights, state
+    def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
+        """Process whole targets whose tokens are known: see `TranslationModel`."""
+        with Kernels(fused=self.fused).active():
+            tokens = batch.inputs  # [B, T]
+            dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
+            unroll = dispatch.unroll(self.decoder, state, encoded.memory, encoded.keys, batch.labels)
+            if forced is not None:
+                tokens = self._sample_inputs(tokens, forced, dropout, unroll, encoded.copy_ids)
+            embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
+            output = unroll.finish(embedded)
+            return Decoded(self.readout.features(output, embedded), output.weights)
 
     def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
-        """Logits of what was decoded: [B, T, V], or [N, V] of the N positions that `where` [B, T] picks."""
+        """Compute logits [B, T, V], or [N, V] of the N positions that `where` [B, T] selects."""
+        with Kernels(fused=self.fused).active():
+            return self._logits(decoded, copy_ids, where)
+
+    def _logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         features, weights = decoded
         if copy_ids is not None:
             copy_ids = copy_ids[:, None].expand_as(weights)  # [B, T, S]
@@ -100,62 +167,43 @@ class Seq2Seq(nn.Module):
             copy_ids = None if copy_ids is None else copy_ids[where]  # [N, S]
         return self.readout(features, weights, copy_ids)  # type: ignore[no-any-return]
 
-    def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Decode targets whose tokens are known.
-
-        Args:
-            batch: whose sources are read, and whose `inputs` [B, T]: SOS and the target.
-            forced: None for teacher forcing throughout; or [B, T] bool, True where the decoder reads the
-                reference and False where it reads its own best guess instead (the first token is always
-                read as it is).
-        """
-        encoded, state = self.encode(batch)
-        keep = self.target_embedding.draw(batch.inputs)  # [B, T, E]
-        reading = self.decoder.reading(state, encoded.memory, encoded.keys, batch.counts)
-        tokens = batch.inputs
-        if forced is not None:
-            tokens = self.sample_inputs(tokens, forced, keep, reading, encoded)
-        embedded = self.target_embedding(tokens, keep)  # [B, T, E]
-        output = reading.finish(embedded)
-        return Decoded(self.readout.features(output, embedded), output.weights)
-
     @torch.no_grad()
-    def sample_inputs(
+    def _sample_inputs(
         self,
         inputs: Tensor,
         forced: Tensor,
-        keep: Tensor | None,
-        reading: Reading | ReadingByHand,
-        encoded: Encoded,
+        dropout: Tensor | None,
+        unroll: Unroll | FusedUnroll,
+        copy_ids: Tensor | None,
     ) -> Tensor:
-        """Scheduled sampling: the tokens [B, T] that are read, each a reference or the network's best guess.
+        """Scheduled sampling: return the input tokens [B, T], each a reference or the model's prediction.
 
-        No gradient flows through the choice of a token, so that the tokens are found first, a step at a
-        time, and a target of known tokens is decoded then. The guesses are made under the readout's dropout
-        and under the noise of an attention that draws some, both drawn anew when the target is decoded.
+        No gradient flows through the choice of a token. So the tokens are predicted first, step by step, and
+        the target is then decoded with known tokens. The dropout of the readout and the noise of an attention
+        that draws some differ between the two passes.
         """
-        guessed = (~forced).any(dim=0).tolist()  # where some sentence reads a guess
-        last = max((i for i, is_guessed in enumerate(guessed) if is_guessed), default=0)
-        tokens = inputs.clone()
+        sampled = (~forced).any(dim=0).tolist()  # steps at which some sentence reads a prediction
+        last = max((i for i, is_sampled in enumerate(sampled) if is_sampled), default=0)
+        tokens = inputs.clone()  # [B, T]
         for i in range(last):
-            kept = None if keep is None else keep[:, i : i + 1]  # [B, 1, E]
-            embedded = self.target_embedding(tokens[:, i : i + 1], kept)  # [B, 1, E]
-            output = reading.step(embedded)
-            if guessed[i + 1]:
-                n = len(output.states)  # the sentences that go on, or all
+            factors = None if dropout is None else dropout[:, i : i + 1]  # [B, 1, E]
+            embedded = self.target_embedding(tokens[:, i : i + 1], factors)  # [B, 1, E]
+            output = unroll.step(embedded)
+            if sampled[i + 1]:
+                n = len(output.states)  # sentences that have not ended: the first n, or all
                 decoded = Decoded(self.readout.features(output, embedded[:n]), output.weights)
-                copy_ids = None if encoded.copy_ids is None else encoded.copy_ids[:n]
-                guess = self.logits(decoded, copy_ids).argmax(dim=-1)[:, 0]  # [n]
-                tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], guess)
-        torch.clear_autocast_cache()  # of weights cast where no gradient is asked for, which would have none
+                predicted = self._logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
+                best = predicted.argmax(dim=-1)[:, 0]  # [n]
+                tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
+        torch.clear_autocast_cache()  # its copies of the weights were made without gradients
         return tokens
 
 
 def select(tree: Any, *index: Tensor) -> Any:
-    """Index every tensor of a tuple of tuples: `select(state, rows)` keeps those sentences."""
-    if tree is None:
-        return None
+    """Index every tensor of a nested tuple: `select(state, rows)` selects sentences; other leaves stay."""
     if isinstance(tree, Tensor):
         return tree[index]
+    if not isinstance(tree, (tuple, list)):
+        return tree
     parts = [select(part, *index) for part in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

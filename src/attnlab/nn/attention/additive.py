@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention, Sizes
-from attnlab.nn.fused import sum_energies
+from attnlab.nn.fused import additive_scores
 from attnlab.nn.fused.linear import Linear, linear
 from attnlab.types import Memory
 
@@ -16,7 +16,7 @@ from attnlab.types import Memory
 def additive_energy(query: Tensor, keys: Tensor, energy: nn.Linear) -> Tensor:
     """Return vᵀ tanh(q + k_j), [B, Q, S], for projected queries [B, Q, A] and keys [B, 1 or Q, S, A]."""
     if keys.size(1) == 1 and (query.size(1) > 1 or not torch.is_grad_enabled()):
-        return sum_energies(query, keys[:, 0], energy.weight[0])  # does not keep [B, Q, S, A] in memory
+        return additive_scores(query, keys[:, 0], energy.weight[0])  # does not keep [B, Q, S, A] in memory
     hidden = torch.tanh(query[:, :, None] + keys)  # [B, Q, S, A]
     return energy(hidden).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
 

@@ -1,1 +1,18 @@
-"""Decoders."""
+"""Decoders, one module for each order of attending and updating the state."""
+
+from attnlab.nn.decoders.bahdanau import BahdanauDecoder
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, StateShape
+from attnlab.nn.decoders.gnmt import GNMTDecoder
+from attnlab.nn.decoders.luong import LuongDecoder
+from attnlab.nn.decoders.unroll import Unroll
+
+__all__ = [
+    "BahdanauDecoder",
+    "Decoder",
+    "DecoderOutput",
+    "DecoderState",
+    "GNMTDecoder",
+    "LuongDecoder",
+    "StateShape",
+    "Unroll",
+]

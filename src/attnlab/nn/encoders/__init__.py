@@ -1,1 +1,6 @@
-"""Encoders."""
+"""Encoders: from embedded source sentences to a memory."""
+
+from attnlab.nn.encoders.base import Encoder
+from attnlab.nn.encoders.recurrent import RecurrentEncoder
+
+__all__ = ["Encoder", "RecurrentEncoder"]

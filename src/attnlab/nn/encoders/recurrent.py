@@ -1,8 +1,6 @@
-"""The encoder: from an embedded source to a memory."""
+"""Recurrent encoder: an LSTM or GRU in one or both directions."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,27 +8,27 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnlab.nn.cells import Kind, Norms, Recurrence
-from attnlab.nn.fused.linear import linear
+from attnlab.nn.encoders.base import Encoder
+from attnlab.nn.fused import linear
 from attnlab.types import Memory
 
-RECURRENT = {"lstm": nn.LSTM, "gru": nn.GRU}
+NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
-class Encoder(nn.Module):
-    """A recurrent network over the source, in one or both directions.
+class RecurrentEncoder(Encoder):
+    """A recurrent network over the source: h_j = [forward h_j; backward h_j].
 
-    h_j = [forward h_j; backward h_j]. Padding is skipped, not read: it changes no state and no final state,
-    and memory states at padding are zero.
+    Padding is skipped: it changes no state, and memory states at padding are zero.
 
     Args:
         input_size: E.
         cell: "lstm" or "gru".
-        size: units in each direction.
+        size: hidden size of each direction.
         layers: L.
-        bidirectional: read the source from both ends; D = 2 x size, else D = size.
-        dropout: on what goes from a layer to the next.
-        layer_norm: as in `attnlab.nn.cells.Cells`.
-        recurrent_dropout: as in `attnlab.nn.cells.Cells`.
+        bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
+        dropout: on the output of each layer below the top.
+        layer_norm: see `attnlab.nn.cells.Cells`.
+        recurrent_dropout: see `attnlab.nn.cells.Cells`.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class Encoder(nn.Module):
         layer_norm: bool = False,
         recurrent_dropout: float = 0.0,
     ) -> None:
-        super().__init__()
+        directions = 2 if bidirectional else 1
+        super().__init__(memory_size=size * directions, layers=layers, directions=directions)
         self.cell: Kind = cell
-        self.layers = layers
         self.recurrent_dropout = recurrent_dropout
-        self.directions = 2 if bidirectional else 1
-        self.memory_size = size * self.directions
-        self.network = RECURRENT[cell](
+        self.network = NETWORKS[cell](
             input_size,
             size,
             num_layers=layers,
@@ -59,60 +55,43 @@ class Encoder(nn.Module):
             dropout=dropout if layers > 1 else 0.0,
             batch_first=True,
         )
-        parts = layers * self.directions
+        parts = layers * directions
         self.norms = nn.ModuleList(Norms(cell, size) for _ in range(parts)) if layer_norm else None
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Read the sources.
-
-        Args:
-            embedded: [B, S, E].
-            lengths: [B] int64, on the CPU, each at least 1.
-            mask: [B, S], True at real tokens.
-        """
-        known = self.norms is None and not (self.training and self.recurrent_dropout > 0)
-        by_torch = known and embedded.device.type != "cpu"  # which on the CPU is slower
-        states, final = (self.read_by_torch if by_torch else self.read_by_hand)(embedded, lengths)
-        hidden, cell = final if isinstance(final, tuple) else (final, None)
-        return Memory(
-            states=states,
-            mask=mask,
-            hidden=self._side_by_side(hidden),
-            cell=None if cell is None else self._side_by_side(cell),
-        )
-
-    def read_by_torch(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-        """Torch's own network: states [B, S, D], and its last states [L * directions, B, units]."""
+        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
+        if self.norms is not None or (self.training and self.recurrent_dropout > 0):
+            return self.run_layers(embedded, lengths, mask)  # torch's network has neither
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        states, final = self.network(packed)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=embedded.size(1))
-        return states, final
+        packed, final = self.network(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=embedded.size(1))
+        return self._memory(states, mask, final if isinstance(final, tuple) else (final,))
 
-    def read_by_hand(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-        """The same by a loop of ours, which can do more, and is faster where torch has no loop of its own."""
+    def run_layers(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        """Encode like `forward`, layer by layer, where each layer is a `Recurrence`."""
         B, S, _ = embedded.shape
         lengths, order = lengths.sort(descending=True, stable=True)
         steps = torch.arange(S)[:, None]  # [S, 1]
         real = steps < lengths  # [S, B]
-        counts = real.sum(dim=1)[: int(lengths[0])].tolist()  # the sentences that have an i-th token
-        places = (order * S + steps)[real]  # [N]: of each step's tokens in a batch laid flat
+        counts = real.sum(dim=1)[: int(lengths[0])].tolist()  # sentences that have an i-th token
+        places = (order * S + steps)[real]  # position of each step's tokens in the flat batch, [N]
         states = embedded.flatten(0, 1).index_select(0, places)  # [N, E]
         finals = []
         for layer in range(self.layers):
             outputs = []
             for direction in range(self.directions):
                 part = layer * self.directions + direction
-                weight, recurrent, *biases = self.network.all_weights[part]
-                gates = linear(states, weight, biases[0])  # [N, gates]
-                start = gates.new_zeros(B, self.network.hidden_size)
+                weight, recurrent_weight, bias, recurrent_bias = self.network.all_weights[part]
+                gates = linear(states, weight, bias)  # [N, gates]
+                start = gates.new_zeros(B, self.network.hidden_size)  # [B, units]
                 recurrence = Recurrence(
                     self.cell,
-                    recurrent,
-                    biases[1],
+                    recurrent_weight,
+                    recurrent_bias,
                     None if self.norms is None else self.norms[part],  # type: ignore[arg-type]
-                    self._draw(start),
+                    self._draw_dropout(start),
                 )
-                output, *final = recurrence.read(
+                output, *final = recurrence.unroll(
                     gates, (start,) * (2 if self.cell == "lstm" else 1), counts, reverse=direction == 1
                 )
                 outputs.append(output)
@@ -120,18 +99,19 @@ class Encoder(nn.Module):
             states = torch.cat(outputs, dim=1)  # [N, D]
             if layer + 1 < self.layers:
                 states = F.dropout(states, self.network.dropout, self.training)
-        back = order.argsort()
-        hidden, *cell = [torch.stack(parts)[:, back] for parts in zip(*finals, strict=True)]
-        padded = states.new_zeros(B * S, states.size(1)).index_copy(0, places, states).view(B, S, -1)
-        return padded, (hidden, *cell) if cell else hidden
+        unsorted = order.argsort()
+        final = [torch.stack(parts)[:, unsorted] for parts in zip(*finals, strict=True)]
+        padded = states.new_zeros(B * S, states.size(1)).index_copy(0, places, states)  # [B S, D]
+        return self._memory(padded.view(B, S, -1), mask, tuple(final))
 
-    def _draw(self, state: Tensor) -> Tensor | None:
-        """What a state [B, units] is multiplied by where it is read back."""
+    def _draw_dropout(self, state: Tensor) -> Tensor | None:
+        """Draw the recurrent dropout factors of a state [B, units]."""
         if not self.training or self.recurrent_dropout == 0:
             return None
         return F.dropout(torch.ones_like(state), self.recurrent_dropout)
 
-    def _side_by_side(self, final: Tensor) -> Tensor:
-        """Torch's [L * directions, B, units] as [B, L, D]."""
-        by_layer = final.view(self.layers, self.directions, *final.shape[1:])  # [L, directions, B, units]
-        return by_layer.permute(2, 0, 1, 3).flatten(2)  # [B, L, D]
+    def _memory(self, states: Tensor, mask: Tensor, final: tuple[Tensor, ...]) -> Memory:
+        """Build the memory from states [B, S, D] and torch's final states [L * directions, B, units]."""
+        by_layer = [part.view(self.layers, self.directions, *part.shape[1:]) for part in final]
+        hidden, *cell = [part.permute(2, 0, 1, 3).flatten(2) for part in by_layer]  # each [B, L, D]
+        return Memory(states=states, mask=mask, hidden=hidden, cell=cell[0] if cell else None)

@@ -1,14 +1,27 @@
-"""Recurrences with a way back written by hand.
+"""Optional fast paths: hand-written backward passes and oneDNN products, equal to the plain code to 1e-5.
 
-Autograd's graph of a loop runs every step's weight gradients by themselves, keeps what could be computed
-again and pays for each small operation twice. Here a loop is one operation: its forward writes into buffers,
-its backward follows the equations in the docstrings, and what sums over steps is one product after the loop.
-The decoders and the encoder say where this is used; the numbers are those of their single steps.
+The autograd graph of a loop computes the weight gradients of every step separately, stores what could be
+recomputed and has the overhead of many small operations. Here a loop is one operation: its forward pass
+writes to buffers, its backward pass follows the equations in the docstrings, and sums over steps are one
+product after the loop.
+
+`dispatch` chooses the implementation of an encoder and of a decoder's unroll. `Kernels` chooses the operators
+that layers use, which are exported here. Both are off outside `Kernels(fused=True).active()`, which
+`attnlab.nn.seq2seq.Seq2Seq` enters.
 """
 
-from attnlab.nn.fused.attend import Scores, sum_energies
-from attnlab.nn.fused.layer import advance, recur, tanh
-from attnlab.nn.fused.loop import Loop, Weights
-from attnlab.nn.fused.rows import Rows
+from attnlab.nn.fused.attend import additive_scores
+from attnlab.nn.fused.kernels import Kernels, active_kernels
+from attnlab.nn.fused.layer import cell_step, tanh, unroll_layer
+from attnlab.nn.fused.linear import Linear, linear
 
-__all__ = ["Loop", "Rows", "Scores", "Weights", "advance", "recur", "sum_energies", "tanh"]
+__all__ = [
+    "Kernels",
+    "Linear",
+    "active_kernels",
+    "additive_scores",
+    "cell_step",
+    "linear",
+    "tanh",
+    "unroll_layer",
+]

@@ -1,8 +1,8 @@
-"""The attentional loop over a whole target, in Bahdanau's order and in Luong's, and the way back through it.
+"""The loop of an attentional decoder, in Bahdanau's order and in Luong's, with its backward pass.
 
-Every step writes its tensors to buffers of all T steps, and reads only the sentences that have not ended. On
-the way back a step computes the gradients of its gates and queries and nothing else: the gradient of a weight
-is one product over the N rows of all steps, after the loop.
+Every step writes its tensors to buffers of all T steps, and processes only the sentences that have not ended.
+In the backward pass, a step computes only the gradients of its gates and queries: the gradient of a weight is
+one product over the N rows of all steps, after the loop.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.nn.fused.attend import Attend, AttendBack, Scores
-from attnlab.nn.fused.layer import Layer, LayerBack, tanh_, widest
-from attnlab.nn.fused.linear import outer, prepare
+from attnlab.nn.fused.attend import AttentionBackward, AttentionForward, Scores
+from attnlab.nn.fused.layer import LayerBackward, LayerForward, tanh_, widest
+from attnlab.nn.fused.linear import outer, prepack
 from attnlab.nn.fused.rows import Rows
 
 
 class Weights(NamedTuple):
-    """Those of one layer of the decoder."""
+    """Parameters of one layer of the decoder."""
 
-    input: Tensor  # W [gates, …]; of the first layer, the columns for the context or for what is fed back
-    input_bias: Tensor | None  # b [gates]; None for the first layer, whose b is in the gates known ahead
+    input: Tensor  # W [gates, …]; of the first layer, the columns of its feed u
+    input_bias: Tensor | None  # b [gates]; None for the first layer, whose input gates include it
     state: Tensor  # U [gates, H]
     state_bias: Tensor  # [gates]
 
 
-class _Plan(NamedTuple):
-    """What is no tensor."""
+class _Options(NamedTuple):
+    """Non-tensor arguments of the loop."""
 
     kind: str
     layers: int
-    states: int  # h, and c of an LSTM
+    states: int  # 2 for LSTM (h and c), 1 for GRU
     temperature: float
     rows: Rows
-    keep: bool
+    save: bool  # save what the backward pass needs
 
 
 class _Inputs(NamedTuple):
-    """All tensors, with gradients or without."""
+    """Tensor arguments of the loop, with or without gradients."""
 
     memory: Tensor
     keys: Tensor
@@ -54,33 +54,33 @@ class _Inputs(NamedTuple):
     state: list[tuple[Tensor, ...]]
     dropout: list[Tensor]
 
-    @property
-    def scoring_tensors(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """As in `Scores`."""
-        return self.energy, self.query, self.query_bias
+    def scores(self, temperature: float) -> Scores:
+        """Return the parameters of the attention's scores."""
+        return Scores(temperature, self.energy, self.query, self.query_bias)
 
 
-class Loop:
-    """A whole target to be read, from the first step on as far as its tokens are found one by one.
+class DecoderLoop:
+    """Unroll of a decoder over whole targets, whose first tokens may be sampled step by step.
 
-    ::
+    The first layer reads [x; u]: x, the embedded token, and a feed u, which is the context c in Bahdanau's
+    order and the attentional vector h̃ = tanh(W [c; s]) of the step before in Luong's order. The input gates
+    W x + b are known for all steps. ::
 
-        loop = Loop(…)
-        loop.step(ahead_0), loop.step(ahead_1), …      as many as are wanted, none by default
-        loop.finish(ahead)                             the remaining steps, and the way back through all
+        loop = DecoderLoop(…)
+        loop.step(gates_0), loop.step(gates_1), …      any number of steps, none by default
+        loop.finish(gates)                             the remaining steps, with a backward pass through all
 
     Args:
         kind: "lstm" or "gru".
-        layers: each layer's weights.
-        state: each layer's h (and c) to start from, [B, H].
-        scoring: how the attention scores.
+        layers: weights of each layer.
+        state: initial h (and c) of each layer, [B, H].
+        scores: parameters of the attention's scores.
         memory: [B, S, D].
         keys: [B, S, A].
         mask: [B, S], True at real positions.
-        rows: that each of the T steps reads.
-        combine: W [H, D + H] of h̃ = tanh(W [c; s]) in Luong's order with input feeding, where h̃ is what the
-            first layer reads; None for Bahdanau's order, where it reads the context.
-        dropout: for each layer above the first, what its input is multiplied by, [N, H]; or nothing.
+        rows: the rows that each of the T steps processes.
+        combine: W [H, D + H] of h̃ in Luong's order; None for Bahdanau's order.
+        dropout: factors of the input of each layer above the first, [N, H]; or nothing.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Loop:
         kind: str,
         layers: Sequence[Weights],
         state: Sequence[Sequence[Tensor]],
-        scoring: Scores,
+        scores: Scores,
         memory: Tensor,
         keys: Tensor,
         mask: Tensor,
@@ -97,255 +97,272 @@ class Loop:
         combine: Tensor | None = None,
         dropout: Sequence[Tensor] = (),
     ) -> None:
-        keep = torch.is_grad_enabled()
-        self._plan = _Plan(kind, len(layers), len(state[0]), scoring.temperature, rows, keep)
-        self._tensors = [memory, keys, mask, scoring.energy, scoring.weight, scoring.bias, combine]
+        save = torch.is_grad_enabled()
+        self._options = _Options(kind, len(layers), len(state[0]), scores.temperature, rows, save)
+        self._tensors = [memory, keys, mask, scores.energy, scores.weight, scores.bias, combine]
         self._tensors += [part for layer in layers for part in layer]
         self._tensors += [part for layer in state for part in layer]
         self._tensors += dropout
-        self._walk: _Walk | None = None
+        self._forward: _Forward | None = None
 
     @torch.no_grad()
-    def step(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Read a token of the n sentences that go on, whose W x + b in the first layer [≥ n, gates] is known.
-
-        Returns:
-            The state [n, H], the context [n, D] and the weights [n, S], from which no gradient comes back.
-        """
-        if self._walk is None:
-            self._walk = _Walk(self._plan, _inputs(self._plan, self._tensors), ahead.dtype)
-        return self._walk.step(ahead)
-
-    def finish(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Read the rest.
+    def step(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Process one token of the n active sentences, without gradients.
 
         Args:
-            ahead: [N, gates]: W x + b of all embedded tokens, equal to those that were stepped through.
+            gates: input gates W x + b of the first layer, [≥ n, gates].
+
+        Returns:
+            State [n, H], context [n, D] and weights [n, S].
+        """
+        if self._forward is None:
+            self._forward = _Forward(self._options, _inputs(self._options, self._tensors), gates.dtype)
+        return self._forward.step(gates)
+
+    def finish(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Process the remaining tokens.
+
+        Args:
+            gates: input gates of all tokens [N, gates], equal to those that `step` was given.
 
         Returns:
             States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S], zeros where a
             sentence has ended.
         """
         outputs: tuple[Tensor, Tensor, Tensor] = _Loop.apply(  # type: ignore[no-untyped-call]
-            self._plan, self._walk, ahead, *self._tensors
+            self._options, self._forward, gates, *self._tensors
         )
         return outputs
 
 
-def _inputs(plan: _Plan, tensors: Sequence[Any]) -> _Inputs:
-    """The tensors by name, as `Loop` puts them one after the other."""
+def _inputs(options: _Options, tensors: Sequence[Any]) -> _Inputs:
+    """Name the tensors that `DecoderLoop` puts into one list."""
     memory, keys, mask, energy, query, query_bias, combine, *rest = tensors
-    layers = [Weights(*rest[4 * layer : 4 * layer + 4]) for layer in range(plan.layers)]
-    rest = rest[4 * plan.layers :]
-    state = [tuple(rest[plan.states * layer :][: plan.states]) for layer in range(plan.layers)]
-    dropout = rest[plan.states * plan.layers :]
+    layers = [Weights(*rest[4 * layer : 4 * layer + 4]) for layer in range(options.layers)]
+    rest = rest[4 * options.layers :]
+    state = [tuple(rest[options.states * layer :][: options.states]) for layer in range(options.layers)]
+    dropout = rest[options.states * options.layers :]
     return _Inputs(memory, keys, mask, energy, query, query_bias, combine, layers, state, dropout)
 
 
-class _Stack:
-    """The layers, forward."""
+class _StackForward:
+    """Forward pass of the layers."""
 
-    def __init__(self, plan: _Plan, inputs: _Inputs, dtype: torch.dtype) -> None:
-        self.rows = plan.rows
+    def __init__(self, options: _Options, inputs: _Inputs, dtype: torch.dtype) -> None:
+        self.rows = options.rows
         self.dropout = inputs.dropout
-        self.products = [prepare(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
+        self.products = [prepack(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
         self.layers = [
-            Layer(plan.kind, layer.state, layer.state_bias, state, plan.rows.total, dtype, keep=plan.keep)
+            LayerForward(
+                options.kind,
+                layer.state,
+                layer.state_bias,
+                state,
+                options.rows.total,
+                dtype,
+                save=options.save,
+            )
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
         ]
 
-    def step(self, i: int, ahead: Tensor, late: Tensor) -> Tensor:
-        """The top's h [n, H], of a step's W x + b [n, gates] and its context, or what is fed back, [n, …]."""
+    def step(self, i: int, gates: Tensor, feed: Tensor) -> Tensor:
+        """Return the top layer's h [n, H], given the input gates [n, gates] and the feed u [n, …]."""
         rows = self.rows.slices[i]
-        gates = torch.add(self.products[0](late), ahead)  # in fp32 or wider, as they are ahead
-        output = self.layers[0].step(rows, gates)
+        gates = torch.add(self.products[0](feed), gates)  # in fp32 or wider, as the input gates are
+        output = self.layers[0].step(rows, gates)  # [n, H]
         for number, layer in enumerate(self.layers[1:]):
-            below = output * self.dropout[number][rows] if self.dropout else output
+            below = output * self.dropout[number][rows] if self.dropout else output  # [n, H]
             output = layer.step(rows, self.products[number + 1](below))
         return output
 
 
-class _StackBack:
-    """The way back through the layers."""
+class _StackBackward:
+    """Backward pass of the layers."""
 
-    def __init__(self, plan: _Plan, inputs: _Inputs, kept: Sequence[Tensor]) -> None:
-        self.rows = plan.rows
+    def __init__(self, options: _Options, inputs: _Inputs, saved: Sequence[Tensor]) -> None:
+        self.rows = options.rows
         self.dropout = inputs.dropout
-        self.outputs = kept[2::3]
-        nothing = [None] * plan.states
-        shape = (plan.rows.batch, kept[1].size(1))
+        self.outputs = saved[2::3]
+        zeros = [None] * options.states
+        shape = (options.rows.batch, saved[1].size(1))
         self.layers = [
-            LayerBack(plan.kind, layer.state, gates, before, nothing, shape)
-            for layer, gates, before in zip(inputs.layers, kept[::3], kept[1::3], strict=True)
+            LayerBackward(options.kind, layer.state, gates, before, zeros, shape)
+            for layer, gates, before in zip(inputs.layers, saved[::3], saved[1::3], strict=True)
         ]
-        self.products = [prepare(layer.input.T, None, kept[1].dtype) for layer in inputs.layers]
+        self.products = [prepack(layer.input.T, None, saved[1].dtype) for layer in inputs.layers]
 
-    def back(self, i: int, d_top: Tensor | None) -> Tensor:
-        """From the gradient of the top's h [n, H] to that of the context, or of what was fed back."""
+    def step(self, i: int, d_top: Tensor | None) -> Tensor:
+        """Go back one step, from the gradient of the top layer's h [n, H] to that of the feed u [n, …]."""
         rows = self.rows.slices[i]
         d_output = d_top
         for number in range(len(self.layers) - 1, -1, -1):
             layer = self.layers[number]
             if d_output is not None:
                 layer.d_state[0][: len(d_output)] += d_output
-            d_output = self.products[number](layer.back(rows))
+            d_output = self.products[number](layer.step(rows))  # [n, H], or [n, …] of the feed
             if number > 0 and self.dropout:
                 d_output = d_output * self.dropout[number - 1][rows]
         assert d_output is not None
         return d_output
 
-    def weights(self, inputs: _Inputs, late: Tensor) -> list[Tensor | None]:
-        """The gradients of all layers' weights; `late` [N, …] is what the first layer read."""
+    def weights(self, inputs: _Inputs, feed: Tensor) -> list[Tensor | None]:
+        """Return the gradients of all layers' weights, given the feed of every step [N, …]."""
         gradients: list[Tensor | None] = []
-        read = late
+        below = feed
         for number, (layer, weights) in enumerate(zip(self.layers, inputs.layers, strict=True)):
-            bias = None if weights.input_bias is None else layer.d_input.sum(dim=0, dtype=layer.kept.dtype)
-            gradients += [outer(layer.d_input, read), bias, *layer.weights()]
-            read = self.outputs[number]
+            bias = None if weights.input_bias is None else layer.d_input.sum(dim=0, dtype=layer.saved.dtype)
+            gradients += [outer(layer.d_input, below), bias, *layer.weights()]
+            below = self.outputs[number]  # [N, H]
             if self.dropout and number < len(self.dropout):
-                read = read * self.dropout[number]
+                below = below * self.dropout[number]
         return gradients
 
 
-class _Walk:
-    """Forward through the loop: step after step, each into its rows of the buffers of all."""
+class _Forward:
+    """Forward pass of the loop: every step writes its rows of the buffers."""
 
-    def __init__(self, plan: _Plan, inputs: _Inputs, dtype: torch.dtype) -> None:
-        self.rows = plan.rows
+    def __init__(self, options: _Options, inputs: _Inputs, dtype: torch.dtype) -> None:
+        self.rows = options.rows
         with torch.autocast(inputs.memory.device.type, enabled=False):
-            self.stack = _Stack(plan, inputs, dtype)
-            scoring = Scores(plan.temperature, *inputs.scoring_tensors)
-            steps = len(plan.rows.counts)
-            self.attend = Attend(scoring, inputs.memory, inputs.keys, inputs.mask, steps, dtype)
+            self.stack = _StackForward(options, inputs, dtype)
+            scores = inputs.scores(options.temperature)
+            steps = len(options.rows.counts)
+            self.attention = AttentionForward(scores, inputs.memory, inputs.keys, inputs.mask, steps, dtype)
             if inputs.combine is None:
                 self.combine = None
                 self.top = self.stack.layers[-1].state[0].to(dtype)  # [B, H]
             else:
-                self.combine = prepare(inputs.combine, None, dtype)
+                self.combine = prepack(inputs.combine, None, dtype)
                 size = len(inputs.combine)
-                self.mixed = inputs.memory.new_empty(plan.rows.total, size, dtype=dtype)  # h̃
-                self.top = self.mixed.new_zeros(plan.rows.batch, size)  # h̃_0
+                self.attentional = inputs.memory.new_empty(options.rows.total, size, dtype=dtype)  # h̃ [N, H]
+                self.top = self.attentional.new_zeros(options.rows.batch, size)  # h̃_0 [B, H]
         self.done = 0
 
     @property
     def states(self) -> Tensor:
-        """What every step returned, [N, H]."""
-        return self.stack.layers[-1].outputs if self.combine is None else self.mixed
+        """States that the steps returned, [N, H]."""
+        return self.stack.layers[-1].outputs if self.combine is None else self.attentional
 
-    def step(self, ahead: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """From W x + b [≥ n, gates]; returns the state [n, H], the context [n, D] and the weights [n, S]."""
+    def step(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute one step, given W x + b [≥ n, gates]: state [n, H], context [n, D], weights [n, S]."""
         i, rows = self.done, self.rows.slices[self.done]
         n = self.rows.counts[i]
-        with torch.autocast(ahead.device.type, enabled=False):
-            ahead = ahead[:n].to(widest(ahead.dtype))
+        with torch.autocast(gates.device.type, enabled=False):
+            gates = gates[:n].to(widest(gates.dtype))  # [n, gates]
             if self.combine is None:
-                context = self.attend.step(i, self.top[:n])
-                self.top = self.stack.step(i, ahead, context)
+                context = self.attention.step(i, self.top[:n])  # [n, D]
+                self.top = self.stack.step(i, gates, context)
             else:
-                top = self.stack.step(i, ahead, self.top[:n])
-                context = self.attend.step(i, top)
-                mixed = tanh_(self.combine(torch.cat([context, top], dim=1)))  # h̃ [n, H]
-                self.top = self.mixed[rows].copy_(mixed)
+                top = self.stack.step(i, gates, self.top[:n])  # [n, H]
+                context = self.attention.step(i, top)  # [n, D]
+                attentional = tanh_(self.combine(torch.cat([context, top], dim=1)))  # [n, H]
+                self.top = self.attentional[rows].copy_(attentional)
         self.done += 1
-        return self.top, context, self.attend.weights[i, :n]
+        return self.top, context, self.attention.weights[i, :n]
 
 
 class _Loop(torch.autograd.Function):
-    """`Loop.finish`, and the way back through the loop."""
+    """`DecoderLoop.finish` with the backward pass through the loop."""
 
     @staticmethod
     def forward(
-        ctx: Any, plan: _Plan, walk: _Walk | None, ahead: Tensor, *tensors: Tensor
+        ctx: Any, options: _Options, forward: _Forward | None, gates: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """States, contexts, weights."""
-        if walk is None:
-            walk = _Walk(plan, _inputs(plan, tensors), ahead.dtype)
-        for rows in plan.rows.slices[walk.done :]:
-            walk.step(ahead[rows])
-        attend, own = walk.attend, walk.states
-        if plan.keep:
+        """Compute states, contexts and weights."""
+        if forward is None:
+            forward = _Forward(options, _inputs(options, tensors), gates.dtype)
+        for rows in options.rows.slices[forward.done :]:
+            forward.step(gates[rows])
+        attention, states = forward.attention, forward.states
+        if options.save:
             layers = [
-                part for layer in walk.stack.layers for part in (layer.kept, layer.before, layer.outputs)
+                part for layer in forward.stack.layers for part in (layer.saved, layer.before, layer.outputs)
             ]
-            ctx.save_for_backward(*tensors, attend.queries, attend.weights, attend.contexts, own, *layers)
-        ctx.plan, ctx.count = plan, len(tensors)
+            ctx.save_for_backward(
+                *tensors, attention.queries, attention.weights, attention.contexts, states, *layers
+            )
+        ctx.options, ctx.count = options, len(tensors)
         ctx.set_materialize_grads(False)
-        return plan.rows.pad(own), attend.contexts, attend.weights
+        return options.rows.pad(states), attention.contexts, attention.weights
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any, d_states: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """The gradients of all inputs."""
-        plan: _Plan = ctx.plan
-        inputs = _inputs(plan, ctx.saved_tensors[: ctx.count])
-        queries, weights, contexts, own, *layers = ctx.saved_tensors[ctx.count :]
+        """Compute the gradients of all inputs."""
+        options: _Options = ctx.options
+        inputs = _inputs(options, ctx.saved_tensors[: ctx.count])
+        queries, weights, contexts, states, *layers = ctx.saved_tensors[ctx.count :]
         with torch.autocast(weights.device.type, enabled=False):
-            stack = _StackBack(plan, inputs, layers)
-            scoring = Scores(plan.temperature, *inputs.scoring_tensors)
-            attend = AttendBack(scoring, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
-            walk = _bahdanau_back if inputs.combine is None else _luong_back
-            late, asked, d_combine = walk(
-                stack, attend, inputs, contexts, own, (d_states, d_contexts, d_weights)
+            stack = _StackBackward(options, inputs, layers)
+            scores = inputs.scores(options.temperature)
+            attention = AttentionBackward(
+                scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype
             )
-            d_memory, d_keys = attend.memories()
-            d_layers = stack.weights(inputs, late)
-            d_scoring = attend.parameters(plan.rows, asked)
-        d_ahead = stack.layers[0].d_input
+            backward = _bahdanau_backward if inputs.combine is None else _luong_backward
+            feed, asked, d_combine = backward(
+                stack, attention, inputs, contexts, states, (d_states, d_contexts, d_weights)
+            )
+            d_memory, d_keys = attention.memories()
+            d_layers = stack.weights(inputs, feed)
+            d_scores = attention.parameters(options.rows, asked)
+        d_gates = stack.layers[0].d_input
         d_state = [part for layer in stack.layers for part in layer.d_state]
-        nothing = [None] * len(inputs.dropout)
-        gradients = (d_ahead, d_memory, d_keys, None, *d_scoring, d_combine, *d_layers, *d_state, *nothing)
+        no_dropout = [None] * len(inputs.dropout)
+        gradients = (d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout)
         return None, None, *gradients
 
 
-External = tuple[Tensor | None, Tensor | None, Tensor | None]
-"""Gradients of the states, contexts and weights that were returned, each [T, B, …]."""
+OutputGradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+"""Gradients of the returned states, contexts and weights, each [T, B, …]."""
 
 
-def _bahdanau_back(
-    stack: _StackBack,
-    attend: AttendBack,
+def _bahdanau_backward(
+    stack: _StackBackward,
+    attention: AttentionBackward,
     inputs: _Inputs,
     contexts: Tensor,
-    own: Tensor,
-    external: External,
+    states: Tensor,
+    d_outputs: OutputGradients,
 ) -> tuple[Tensor, Tensor, None]:
-    d_states, d_contexts, d_weights = external
+    """Return the feeds [N, D] and the queries [N, H] of all steps; there is no gradient of `combine`."""
+    d_states, d_contexts, d_weights = d_outputs
     for i, n in reversed(list(enumerate(stack.rows.counts))):
-        d_context = attend.d_contexts[i, :n]
-        d_context.copy_(stack.back(i, None if d_states is None else d_states[i, :n]))
+        d_context = attention.d_contexts[i, :n]  # [n, D]
+        d_context.copy_(stack.step(i, None if d_states is None else d_states[i, :n]))
         if d_contexts is not None:
             d_context += d_contexts[i, :n]
-        d_top = attend.back(i, n, None if d_weights is None else d_weights[i])
+        d_top = attention.step(i, n, None if d_weights is None else d_weights[i])  # [n, H]
         stack.layers[-1].d_state[0][:n] += d_top
     return stack.rows.pack(contexts), stack.layers[-1].before, None
 
 
-def _luong_back(
-    stack: _StackBack,
-    attend: AttendBack,
+def _luong_backward(
+    stack: _StackBackward,
+    attention: AttentionBackward,
     inputs: _Inputs,
     contexts: Tensor,
-    own: Tensor,
-    external: External,
+    states: Tensor,
+    d_outputs: OutputGradients,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the feeds [N, H] and the queries [N, H] of all steps, and the gradient of `combine`."""
     assert inputs.combine is not None
-    d_states, d_contexts, d_weights = external
+    d_states, d_contexts, d_weights = d_outputs
     rows, D = stack.rows, contexts.size(2)
-    mix = prepare(inputs.combine.T, None, own.dtype)
-    d_mixed = torch.empty_like(own)  # [N, H], of what goes into tanh
-    d_feed = own.new_zeros(rows.batch, own.size(1))
+    combine = prepack(inputs.combine.T, None, states.dtype)
+    d_combined = torch.empty_like(states)  # gradient of the input of tanh, [N, H]
+    d_feed = states.new_zeros(rows.batch, states.size(1))  # [B, H]
     for i, n in reversed(list(enumerate(rows.counts))):
         here = rows.slices[i]
-        d_state = d_feed[:n] if d_states is None else d_feed[:n] + d_states[i, :n]
-        torch.ops.aten.tanh_backward.grad_input(d_state, own[here], grad_input=d_mixed[here])
-        d_context, d_top = mix(d_mixed[here]).tensor_split([D], dim=1)
-        attend.d_contexts[i, :n] = d_context if d_contexts is None else d_context + d_contexts[i, :n]
-        d_top = d_top + attend.back(i, n, None if d_weights is None else d_weights[i])
-        d_feed[:n] = stack.back(i, d_top)
-    tops = stack.outputs[-1]
-    states = rows.pad(own)
-    fed = rows.pack(torch.cat([torch.zeros_like(states[:1]), states[:-1]]))  # [N, H]
-    joined = torch.cat([rows.pack(contexts), tops], dim=1)
-    return fed, tops, outer(d_mixed, joined)
+        d_state = d_feed[:n] if d_states is None else d_feed[:n] + d_states[i, :n]  # [n, H]
+        torch.ops.aten.tanh_backward.grad_input(d_state, states[here], grad_input=d_combined[here])
+        d_context, d_top = combine(d_combined[here]).tensor_split([D], dim=1)  # [n, D], [n, H]
+        attention.d_contexts[i, :n] = d_context if d_contexts is None else d_context + d_contexts[i, :n]
+        d_top = d_top + attention.step(i, n, None if d_weights is None else d_weights[i])
+        d_feed[:n] = stack.step(i, d_top)
+    tops = stack.outputs[-1]  # [N, H]
+    padded = rows.pad(states)  # [T, B, H]
+    feed = rows.pack(torch.cat([torch.zeros_like(padded[:1]), padded[:-1]]))  # [N, H]
+    joined = torch.cat([rows.pack(contexts), tops], dim=1)  # [N, D + H]
+    return feed, tops, outer(d_combined, joined)

@@ -1,0 +1,84 @@
+"""Decoder in Bahdanau's order: attend with the previous state, then update the state."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from torch import Tensor
+
+from attnlab.nn.attention import Attention
+from attnlab.nn.attention.baselines import is_constant
+from attnlab.nn.cells import CellSettings, CellStack, CellState
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, StateShape, unroll
+from attnlab.types import Memory
+
+
+class BahdanauDecoder(Decoder):
+    """Bahdanau's order: attend with the previous state, then update the state.
+
+    ::
+
+        c_i = attend(s_{i-1})
+        s_i = f(s_{i-1}, [y_{i-1}; c_i])
+
+    Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section 3.1. The query is the top layer's state, and the
+    context is an input of the first layer.
+
+    Args:
+        input_size: E.
+        attention: made for queries of size H.
+        size: H.
+        layers: L.
+        dropout: on the output of each layer below the top.
+        cell: settings of the cells: see `attnlab.nn.cells.Cells`.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        attention: Attention,
+        size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        **cell: Unpack[CellSettings],
+    ) -> None:
+        cells = CellStack(
+            input_size=input_size,
+            feed_size=attention.context_size,
+            size=size,
+            layers=layers,
+            dropout=dropout,
+            **cell,
+        )
+        shape = StateShape(size, layers, cells.cells.states_per_layer)
+        super().__init__(attention=attention, output_size=size, state_shape=shape)
+        self.cells = cells
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
+        """Return the state before the first token, from each layer's initial state [B, 1, H]."""
+        return DecoderState(layers, self.attention.begin(memory), self.cells.cells.draw_dropout(layers))
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Process one token [B, Q, E] of each of Q hypotheses per sentence; outputs are [B, Q, …]."""
+        return self._update(self.cells.project_input(embedded), state, memory, keys)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """Process a whole target [B, T, E], with one product for all embedded tokens."""
+        if is_constant(self.attention):  # no step depends on the attention of another
+            contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys)  # [B, 1, …]
+            tops = self.cells.unroll(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
+            T = embedded.size(1)
+            return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
+        return unroll(self._update, self.cells.project_input(embedded), state, memory, keys)
+
+    def _update(
+        self, gates: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Compute one step from the projected tokens [B, Q, gates]."""
+        query = state.layers[-1][0]  # [B, Q, H]
+        context, weights, attention = self.attention(query, memory, keys, state.attention)
+        top, layers = self.cells(gates, context, state.layers, state.dropout)  # [B, Q, H]
+        return DecoderOutput(top, context, weights), state._replace(layers=layers, attention=attention)

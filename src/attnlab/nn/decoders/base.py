@@ -1,0 +1,119 @@
+"""The contract of decoders, and the types they share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Attention
+from attnlab.nn.cells import CellState
+from attnlab.types import Memory
+
+
+class StateShape(NamedTuple):
+    """Shape of a decoder's initial state, which the bridge makes: L layers of tensors [B, 1, H]."""
+
+    size: int  # H
+    layers: int  # L
+    states_per_layer: int  # 2 for LSTM (h and c), 1 for GRU
+
+
+class DecoderState(NamedTuple):
+    """State of a recurrent decoder between two target positions; every tensor starts with [B, Q]."""
+
+    layers: tuple[CellState, ...]
+    attention: Any  # state of the attention mechanism, or None
+    dropout: tuple[Tensor, ...] = ()  # recurrent dropout factors of each layer, [B, Q, H]
+    feed: Tensor | None = None  # attentional vector that is fed back, [B, Q, H]
+
+
+class DecoderOutput(NamedTuple):
+    """Input of the readout at each target position."""
+
+    states: Tensor  # [B, T, H]
+    contexts: Tensor  # [B, T, D], of width 0 without attention
+    weights: Tensor  # [B, T, S]
+
+
+class Decoder(nn.Module, ABC):
+    """Computes the states of target positions, with attention over the memory.
+
+    A subclass calls `super().__init__` and implements `begin` and `step`; it overrides `forward` if a whole
+    target can be computed faster than step by step, with results equal to 1e-5. To choose it by
+    `decoder=NAME`, add `conf/decoder/NAME.yaml` with its `_target_`, `_partial_: true` and `size`;
+    `input_size` and `attention` are passed in.
+
+    A state is a tuple, possibly nested, of tensors [B, Q, …]: a search selects from it by sentence and
+    hypothesis. Nothing is stored on the module between calls.
+
+    Args:
+        attention: the mechanism.
+        output_size: width H of `DecoderOutput.states`.
+        state_shape: of the initial state that the bridge makes.
+    """
+
+    def __init__(self, *, attention: Attention, output_size: int, state_shape: StateShape) -> None:
+        super().__init__()
+        self.attention = attention
+        self.output_size = output_size
+        self.state_shape = state_shape
+
+    @abstractmethod
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> Any:
+        """Return the state before the first token, from the bridge's L states, tensors [B, 1, H]."""
+
+    @abstractmethod
+    def step(
+        self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, Any]:
+        """Process one token of each of Q hypotheses per sentence.
+
+        Args:
+            embedded: the token before, [B, Q, E].
+            state: from `begin` or the previous step, tensors [B, Q, …].
+            memory: encoder outputs, states [B, S, D].
+            keys: projected memory, `attention.project(memory)`.
+
+        Returns:
+            The output [B, Q, …] and the new state.
+        """
+
+    def forward(self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """Process a whole target [B, T, E] from the state before its first token; outputs are [B, T, …]."""
+        return unroll(self.step, embedded, state, memory, keys)
+
+
+Step = Callable[[Tensor, Any, Memory, Tensor], tuple[DecoderOutput, Any]]
+
+
+def unroll(step: Step, inputs: Tensor, state: Any, memory: Memory, keys: Tensor) -> DecoderOutput:
+    """Apply a step to each position of the inputs [B, T, …], one after the other; outputs are [B, T, …]."""
+    outputs = []
+    for position in torch.split(inputs, 1, dim=1):  # [B, 1, …]
+        output, state = step(position, state, memory, keys)
+        outputs.append(output)
+    return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
+
+
+def attend_positions(
+    attention: Attention, queries: Tensor, memory: Memory, keys: Tensor, state: Any, *, positions: int
+) -> tuple[Tensor, Tensor, Any]:
+    """Attend with queries [B, Q, H] of several target positions, or of several hypotheses at one position.
+
+    A mechanism without state is called once for all queries.
+
+    Returns:
+        Contexts [B, Q, D], weights [B, Q, S] and the last state of the mechanism.
+    """
+    if not attention.stateful:
+        return attention(queries, memory, keys, state)  # type: ignore[no-any-return]
+    contexts, weights = [], []
+    for query in queries.chunk(positions, dim=1):
+        context, weight, state = attention(query, memory, keys, state)
+        contexts.append(context)
+        weights.append(weight)
+    return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state

@@ -1,0 +1,114 @@
+"""Decoder in Luong's order: update the state, then attend with the new state."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from attnlab.nn.attention import Attention
+from attnlab.nn.cells import CellSettings, CellStack, CellState
+from attnlab.nn.decoders.base import (
+    Decoder,
+    DecoderOutput,
+    DecoderState,
+    StateShape,
+    attend_positions,
+    unroll,
+)
+from attnlab.nn.fused import Linear, tanh
+from attnlab.types import Memory
+
+
+class LuongDecoder(Decoder):
+    """Luong's order: update the state, then attend with the new state.
+
+    ::
+
+        s_i = f(s_{i-1}, [y_{i-1}; h̃_{i-1}])     h̃ only with input feeding
+        c_i = attend(s_i)
+        h̃_i = tanh(W [c_i; s_i])                 the attentional vector, which is the readout's state
+
+    Luong, Pham & Manning 2015 (arXiv 1508.04025), sections 3 and 3.3. Without input feeding the recurrence
+    does not depend on the attention, and a stateless mechanism is called once for all target positions.
+
+    Args:
+        input_size: E.
+        attention: made for queries of size H.
+        size: H.
+        layers: L.
+        dropout: on the output of each layer below the top.
+        input_feeding: feed h̃_{i-1} back.
+        cell: settings of the cells: see `attnlab.nn.cells.Cells`.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        attention: Attention,
+        size: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        input_feeding: bool = True,
+        **cell: Unpack[CellSettings],
+    ) -> None:
+        combine = Linear(attention.context_size + size, size, bias=False)
+        cells = CellStack(
+            input_size=input_size,
+            feed_size=size if input_feeding else 0,
+            size=size,
+            layers=layers,
+            dropout=dropout,
+            **cell,
+        )
+        shape = StateShape(size, layers, cells.cells.states_per_layer)
+        super().__init__(attention=attention, output_size=size, state_shape=shape)
+        self.input_feeding = input_feeding
+        self.combine = combine
+        self.cells = cells
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
+        """Return the state before the first token, from each layer's initial state [B, 1, H]; h̃_0 = 0."""
+        return DecoderState(
+            layers,
+            self.attention.begin(memory),
+            self.cells.cells.draw_dropout(layers),
+            self._feed(torch.zeros_like(layers[-1][0])),
+        )
+
+    def step(
+        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Process one token [B, Q, E] of each of Q hypotheses per sentence; outputs are [B, Q, …]."""
+        return self._update(self.cells.project_input(embedded), state, memory, keys)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        """Process a whole target [B, T, E], with one product for all embedded tokens."""
+        if self.input_feeding:
+            return unroll(self._update, self.cells.project_input(embedded), state, memory, keys)
+        assert state.feed is not None
+        tops = self.cells.unroll(embedded, state.feed, state.layers, state.dropout)  # [B, T, H]
+        contexts, weights, _ = attend_positions(
+            self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
+        )
+        return DecoderOutput(self._combine(contexts, tops), contexts, weights)
+
+    def _update(
+        self, gates: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        """Compute one step from the projected tokens [B, Q, gates]."""
+        top, layers = self.cells(gates, state.feed, state.layers, state.dropout)  # [B, Q, H]
+        contexts, weights, attention = self.attention(top, memory, keys, state.attention)
+        output = DecoderOutput(self._combine(contexts, top), contexts, weights)
+        state = state._replace(layers=layers, attention=attention, feed=self._feed(output.states))
+        return output, state
+
+    def _feed(self, states: Tensor) -> Tensor:
+        """Return the part of h̃ [B, Q, H] that is fed back: all of it, or none ([B, Q, 0])."""
+        return states if self.input_feeding else states[..., :0]
+
+    def _combine(self, contexts: Tensor, tops: Tensor) -> Tensor:
+        """Compute h̃ [B, Q, H] from contexts [B, Q, D] and states [B, Q, H]."""
+        return tanh(self.combine(torch.cat([contexts, tops], dim=-1)))

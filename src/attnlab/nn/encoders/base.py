@@ -1,0 +1,46 @@
+"""The contract of encoders."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from attnlab.types import Memory
+
+
+class Encoder(nn.Module, ABC):
+    """Computes the memory of embedded source sentences.
+
+    A subclass calls `super().__init__` with its sizes and implements `forward`. To choose it by
+    `encoder=NAME`, add `conf/encoder/NAME.yaml` with its `_target_` and `_partial_: true`; `input_size` is
+    passed in.
+
+    Args:
+        memory_size: D.
+        layers: L of `Memory.hidden`, from which the bridge starts the decoder; 0 if there are no final
+            states, in which case only `bridge=zero` fits.
+        directions: how many directions are concatenated in D: 2 if its first half comes from a forward and
+            its second half from a backward pass, otherwise 1.
+    """
+
+    def __init__(self, *, memory_size: int, layers: int = 0, directions: int = 1) -> None:
+        super().__init__()
+        self.memory_size = memory_size
+        self.layers = layers
+        self.directions = directions
+
+    @abstractmethod
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        """Encode the sources.
+
+        Neither padding nor the other sentences of the batch may change the states of a sentence.
+
+        Args:
+            embedded: [B, S, E]; padding may hold any values.
+            lengths: [B] int64, on the CPU, each at least 1.
+            mask: [B, S], True at real tokens.
+
+        Returns:
+            States [B, S, D], `mask` itself, and final states [B, L, D] if the encoder has any.
+        """

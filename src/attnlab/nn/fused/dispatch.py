@@ -1,0 +1,57 @@
+"""The one place where fused implementations are chosen, by the exact types of the parts.
+
+A subclass of a supported type may compute something else, so that it takes the plain path. Layers choose
+their operators by `attnlab.nn.fused.kernels`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from attnlab.nn.decoders.bahdanau import BahdanauDecoder
+from attnlab.nn.decoders.base import Decoder
+from attnlab.nn.decoders.luong import LuongDecoder
+from attnlab.nn.decoders.unroll import Unroll
+from attnlab.nn.encoders.base import Encoder
+from attnlab.nn.encoders.recurrent import RecurrentEncoder
+from attnlab.nn.fused.kernels import active_kernels
+from attnlab.nn.fused.scores import fused_scores
+from attnlab.nn.fused.unroll import FusedUnroll
+from attnlab.types import Memory
+
+
+def encode(encoder: Encoder, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+    """Run an encoder, on a CPU with fused layers if it is a `RecurrentEncoder`; arguments as of `Encoder`."""
+    fused = active_kernels().fused and embedded.device.type == "cpu"  # torch's kernels are faster on a GPU
+    if fused and type(encoder) is RecurrentEncoder:
+        return encoder.run_layers(embedded, lengths, mask)
+    memory: Memory = encoder(embedded, lengths, mask)
+    return memory
+
+
+def unroll(
+    decoder: Decoder, state: Any, memory: Memory, keys: Tensor, labels: Tensor
+) -> Unroll | FusedUnroll:
+    """Prepare a decoder's unroll over targets, by the fused loop if it supports the decoder's parts.
+
+    Args:
+        decoder: with its attention.
+        state: before the first token.
+        memory: encoder outputs.
+        keys: projected memory.
+        labels: [B, T] int64, PAD where there is nothing to predict.
+    """
+    if active_kernels().fused:
+        if type(decoder) is BahdanauDecoder and decoder.cells.is_plain:
+            scores = fused_scores(decoder.attention)
+            if scores is not None:
+                return FusedUnroll(decoder.cells, scores, state, memory, keys, labels)
+        if type(decoder) is LuongDecoder and decoder.input_feeding and decoder.cells.is_plain:
+            scores = fused_scores(decoder.attention)
+            if scores is not None:
+                return FusedUnroll(
+                    decoder.cells, scores, state, memory, keys, labels, decoder.combine.weight
+                )
+    return Unroll(decoder, state, memory, keys)
