@@ -12,9 +12,9 @@ from attnlab.benchmark.stepwise import stepwise as stepwise
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
-from attnlab.nn.decoders.recurrent import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders.recurrent import Encoder
+from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
@@ -121,7 +121,7 @@ def make_network(
     """
     torch.manual_seed(seed)
     layers += order == "gnmt"
-    encoder = Encoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS, **recurrence)
+    encoder = RecurrentEncoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS, **recurrence)
     state = encoder.memory_size if same_sizes(attention) else STATE
     options = {
         "input_size": TARGET_WIDTH,
@@ -146,7 +146,7 @@ def make_network(
             encoder_layers=encoder.layers,
             size=state,
             layers=layers,
-            states_per_layer=decoder.cells.states_per_layer,
+            states_per_layer=decoder.state_shape.states_per_layer,
         ),
         target_embedding=TokenEmbedding(vocabulary_size=words, size=TARGET_WIDTH),
         decoder=decoder,

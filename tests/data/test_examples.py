@@ -29,15 +29,6 @@ def test_batch_is_padded_to_its_longest_sequence() -> None:
     assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
 
 
-def test_counts_reach_to_the_last_sentence_that_goes_on() -> None:
-    examples = encode_all(PAIRS, DIGITS)  # of 4, 5 and 1 labels
-    assert examples[[1] + 8 * [0] + 8 * [2]].counts == [17, 16, 16, 16, 8]  # 17, 9, 9, 9 and 1, rounded up
-    assert examples[8 * [2] + 8 * [0] + [1]].counts == [17, 17, 17, 17, 17]
-    assert examples[[2]].counts == [1]
-    padded = examples[16 * [0]]._replace(target=torch.tensor([[SOS, 5, EOS, PAD, PAD]] * 16))
-    assert padded.counts == [16, 16, 8, 8]
-
-
 def test_source_and_target_lengths() -> None:
     examples = encode_all(PAIRS, DIGITS)
     assert len(examples) == 3

@@ -8,7 +8,7 @@ import torch
 
 from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders.recurrent import Encoder
+from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.types import Memory
 from networks import make_batch
 
@@ -109,7 +109,7 @@ def test_linear_from_each_refuses_unequal_layers() -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_backward_half_is_the_backward_direction_at_the_first_word(layers: int) -> None:
     units = 3
-    encoder = Encoder(input_size=5, cell="gru", size=units, layers=layers)
+    encoder = RecurrentEncoder(input_size=5, cell="gru", size=units, layers=layers)
     batch = make_batch([[4, 5, 6, 7], [8, 9]], padding=2)
     embedded = TokenEmbedding(vocabulary_size=11, size=5)(batch.source)
     memory = encoder(embedded, batch.source_lengths, batch.source_mask)

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attnlab.nn.cells import Cells, CellStack, read
+from attnlab.nn.cells import Cells, CellStack, unroll_padded
+from attnlab.nn.fused import Kernels
 from networks import randomise
 
 B, Q, E, U, H = 2, 3, 5, 7, 11
@@ -26,21 +27,21 @@ def one_cell(cell: Any, width: int = E, size: int = H, **settings: Any) -> Cells
     return ours
 
 
-def make(cell: Any, layers: int, late_size: int = U, dropout: float = 0.0) -> CellStack:
-    stack = CellStack(cell=cell, ahead_size=E, late_size=late_size, size=H, layers=layers, dropout=dropout)
+def make(cell: Any, layers: int, feed_size: int = U, dropout: float = 0.0) -> CellStack:
+    stack = CellStack(cell=cell, input_size=E, feed_size=feed_size, size=H, layers=layers, dropout=dropout)
     randomise(stack)
     return stack
 
 
 @cells
-@pytest.mark.parametrize("gradients", [False, True])  # each has a way of its own
-def test_advance_is_the_step_of_torch_s_own_cell(cell: str, gradients: bool) -> None:
+@pytest.mark.parametrize(("fused", "gradients"), [(False, True), (True, True), (True, False)])
+def test_step_equals_torch_cell(cell: str, fused: bool, gradients: bool) -> None:
     ours = one_cell(cell)
     theirs: Any = ours[0]
     x, state = torch.randn(B, Q, E), random_state(cell, B, Q, H)
     before = [part.clone() for part in state]
-    with torch.set_grad_enabled(gradients):
-        new = ours.recurrence(0).advance(F.linear(x, theirs.weight_ih, theirs.bias_ih), state)
+    with Kernels(fused=fused).active(), torch.set_grad_enabled(gradients):
+        new = ours.recurrence(0).step(F.linear(x, theirs.weight_ih, theirs.bias_ih), state)
     for one, two in zip(state, before, strict=True):
         assert torch.equal(one, two)
 
@@ -54,31 +55,31 @@ def test_advance_is_the_step_of_torch_s_own_cell(cell: str, gradients: bool) -> 
 
 @cells
 @pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("late_size", [0, U])
+@pytest.mark.parametrize("feed_size", [0, U])
 @torch.no_grad()
-def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, late_size: int) -> None:
+def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, feed_size: int) -> None:
     T = 4
-    stack = make(cell, layers, late_size)
-    assert stack.states_per_layer == STATES[cell]
-    theirs = TORCH_LAYERS[cell](E + late_size, H, num_layers=layers, batch_first=True)
+    stack = make(cell, layers, feed_size)
+    assert stack.cells.states_per_layer == STATES[cell]
+    theirs = TORCH_LAYERS[cell](E + feed_size, H, num_layers=layers, batch_first=True)
     for layer, part in enumerate(stack.cells):
         for name, parameter in part.named_parameters():
             getattr(theirs, f"{name}_l{layer}").copy_(parameter)
 
-    x, u = torch.randn(B, T, E), torch.randn(B, T, late_size)
+    x, u = torch.randn(B, T, E), torch.randn(B, T, feed_size)
     state = tuple(random_state(cell, B, 1, H) for _ in range(layers))
     first = tuple(
-        torch.stack([layer[part][:, 0] for layer in state]) for part in range(stack.states_per_layer)
+        torch.stack([layer[part][:, 0] for layer in state]) for part in range(stack.cells.states_per_layer)
     )
     expected, final = theirs(torch.cat([x, u], dim=-1), first if cell == "lstm" else first[0])
     final = final if cell == "lstm" else (final,)
 
-    ahead = stack.ahead(x)
+    gates = stack.project_input(x)
     for i in range(T):
-        output, state = stack(ahead[:, i : i + 1], u[:, i : i + 1], state)
+        output, state = stack(gates[:, i : i + 1], u[:, i : i + 1], state)
         torch.testing.assert_close(output[:, 0], expected[:, i], rtol=0, atol=1e-5)
     for layer in range(layers):
-        for part in range(stack.states_per_layer):
+        for part in range(stack.cells.states_per_layer):
             torch.testing.assert_close(state[layer][part][:, 0], final[part][layer], rtol=0, atol=1e-5)
 
 
@@ -88,7 +89,7 @@ def test_lstm_by_hand() -> None:
     cell = one_cell("lstm", 1, 1)
     for parameter in cell.parameters():
         parameter.zero_()
-    hidden, memory = cell.recurrence(0).advance(
+    hidden, memory = cell.recurrence(0).step(
         torch.zeros(1, 1, 4), (torch.ones(1, 1, 1), torch.full((1, 1, 1), 2.0))
     )
     assert memory.item() == 1
@@ -101,7 +102,7 @@ def test_gru_by_hand() -> None:
     cell = one_cell("gru", 1, 1)
     for parameter in cell.parameters():
         parameter.zero_()
-    (hidden,) = cell.recurrence(0).advance(torch.zeros(1, 1, 3), (torch.full((1, 1, 1), 3.0),))
+    (hidden,) = cell.recurrence(0).step(torch.zeros(1, 1, 3), (torch.full((1, 1, 1), 3.0),))
     assert hidden.item() == 1.5
 
 
@@ -109,13 +110,13 @@ def test_gru_by_hand() -> None:
 @torch.no_grad()
 def test_dropout_goes_between_layers_and_only_in_training(cell: str) -> None:
     stack = make(cell, layers=2, dropout=0.5)
-    ahead, u = stack.ahead(torch.randn(B, Q, E)), torch.randn(B, Q, U)
+    gates, u = stack.project_input(torch.randn(B, Q, E)), torch.randn(B, Q, U)
     state = tuple(random_state(cell, B, Q, H) for _ in range(2))
-    (one, states_one), (two, states_two) = stack(ahead, u, state), stack(ahead, u, state)
+    (one, states_one), (two, states_two) = stack(gates, u, state), stack(gates, u, state)
     assert not torch.equal(one, two)
     assert torch.equal(states_one[0][0], states_two[0][0])  # the first layer's own state is not touched
     stack.eval()
-    assert torch.equal(stack(ahead, u, state)[0], stack(ahead, u, state)[0])
+    assert torch.equal(stack(gates, u, state)[0], stack(gates, u, state)[0])
 
 
 @torch.no_grad()
@@ -126,7 +127,7 @@ def test_layer_norm_by_hand() -> None:
         parameter.fill_(float(name.endswith(("input.weight", "state.weight", "cell.weight"))))
     gates = torch.tensor([2.0, -2, 2, -2, 2, -2, 2, -2])  # of mean 0 and spread 2: LN halves them
     start = (torch.zeros(2), torch.zeros(2))
-    hidden, memory = cell.recurrence(0).advance(gates, start)
+    hidden, memory = cell.recurrence(0).step(gates, start)
     high, low = 0.7310586 * 0.7615942, -0.2689414 * 0.7615942  # σ(±1) tanh(±1)
     torch.testing.assert_close(memory, torch.tensor([high, low]), rtol=0, atol=1e-4)
     expected = torch.tensor([0.7310586 * 0.7615942, -0.2689414 * 0.7615942])  # LN of two numbers: ±1
@@ -139,8 +140,8 @@ def test_layer_norm_forgets_the_scale_of_its_weights(cell: str) -> None:
     """What is summed is normalised before it is summed, so that ten times the weights change nothing."""
     stack = CellStack(
         cell=cell,  # type: ignore[arg-type]
-        ahead_size=E,
-        late_size=U,
+        input_size=E,
+        feed_size=U,
         size=H,
         layers=2,
         dropout=0.0,
@@ -149,11 +150,11 @@ def test_layer_norm_forgets_the_scale_of_its_weights(cell: str) -> None:
     randomise(stack)
     x, u = torch.randn(B, 1, E), torch.randn(B, 1, U)
     state = tuple(random_state(cell, B, 1, H) for _ in range(2))
-    before, _ = stack(stack.ahead(x), u, state)
+    before, _ = stack(stack.project_input(x), u, state)
     for part in stack.cells:
         for name in ("weight_ih", "bias_ih", "weight_hh", "bias_hh"):
             getattr(part, name).mul_(10)
-    after, _ = stack(stack.ahead(x), u, state)
+    after, _ = stack(stack.project_input(x), u, state)
     torch.testing.assert_close(after, before, rtol=0, atol=1e-4)
 
 
@@ -164,7 +165,7 @@ def test_recurrent_dropout_silences_the_same_units_at_every_step(cell: str) -> N
     T = 5
     ours = one_cell(cell, recurrent_dropout=0.5)
     x, state = torch.randn(1, T, E), random_state(cell, 1, 1, H)
-    (mask,) = drawn = ours.draw((state,))
+    (mask,) = drawn = ours.draw_dropout((state,))
     assert set(mask.unique().tolist()) == {0.0, 2.0}
     assert mask.shape == (1, 1, H)
 
@@ -176,11 +177,11 @@ def test_recurrent_dropout_silences_the_same_units_at_every_step(cell: str) -> N
     else:
         expected, _ = theirs(x, tuple(part.transpose(0, 1) for part in state))
     gates = F.linear(x, ours[0].weight_ih, ours[0].bias_ih)  # type: ignore[arg-type]
-    outputs, last = read(ours.recurrence(0, drawn), gates, state)
+    outputs, last = unroll_padded(ours.recurrence(0, drawn), gates, state)
     torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(last[0], outputs[:, -1:], rtol=0, atol=0)
     ours.eval()
-    assert ours.draw((state,)) == ()
+    assert ours.draw_dropout((state,)) == ()
 
 
 def gru_by_hand(network: Any, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

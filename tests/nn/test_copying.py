@@ -10,7 +10,7 @@ from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.search import beam, greedy
-from attnlab.nn.decoders.unroll import DecoderOutput
+from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.types import EOS, SOS, UNK
 from networks import make_network

@@ -16,9 +16,9 @@ from torch.nn.utils import parameters_to_vector
 
 from attnlab.nn.attention import Additive, Attention, NoAttention
 from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
-from attnlab.nn.decoders.recurrent import BahdanauDecoder
+from attnlab.nn.decoders import BahdanauDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders.recurrent import Encoder
+from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Memory
@@ -168,7 +168,7 @@ class German(nn.Module):
 def assemble(
     theirs: Any,
     *,
-    encoder: Encoder,
+    encoder: RecurrentEncoder,
     attention: Attention,
     cell: Any,
     size: int,
@@ -188,7 +188,7 @@ def assemble(
             encoder_layers=encoder.layers,
             size=size,
             layers=layers,
-            states_per_layer=decoder.cells.states_per_layer,
+            states_per_layer=decoder.state_shape.states_per_layer,
             **(bridge_options or {}),
         ),
         target_embedding=TokenEmbedding(vocabulary_size=V_Y, size=width_y),
@@ -216,7 +216,7 @@ def assemble(
 def reverse(initial: str) -> tuple[nn.Module, Seq2Seq]:
     theirs = Reverse(initial)
     randomise(theirs)
-    encoder = Encoder(input_size=E_X, size=H)
+    encoder = RecurrentEncoder(input_size=E_X, size=H)
     ours = assemble(
         theirs,
         encoder=encoder,
@@ -239,7 +239,7 @@ def marathi() -> tuple[nn.Module, Seq2Seq]:
     randomise(theirs)
     ours = assemble(
         theirs,
-        encoder=Encoder(input_size=E_X, cell="gru", size=H, bidirectional=False),
+        encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H, bidirectional=False),
         attention=Additive(query_size=H, memory_size=H, size=A, bias=True),
         cell="gru",
         size=H,
@@ -255,7 +255,7 @@ def marathi_baseline() -> tuple[nn.Module, Seq2Seq]:
     randomise(theirs)
     ours = assemble(
         theirs,
-        encoder=Encoder(input_size=H, size=H, bidirectional=False),
+        encoder=RecurrentEncoder(input_size=H, size=H, bidirectional=False),
         attention=NoAttention(query_size=H, memory_size=H),
         cell="lstm",
         size=H,
@@ -270,7 +270,7 @@ def conala(attends: bool) -> tuple[nn.Module, Seq2Seq]:
     sizes = {"query_size": SIZE, "memory_size": 2 * H}
     ours = assemble(
         theirs,
-        encoder=Encoder(input_size=E_X, size=H, layers=2),
+        encoder=RecurrentEncoder(input_size=E_X, size=H, layers=2),
         attention=Additive(**sizes, size=A) if attends else NoAttention(**sizes),
         cell="lstm",
         size=SIZE,
@@ -291,7 +291,7 @@ def german(attends: bool) -> tuple[nn.Module, Seq2Seq]:
     sizes = {"query_size": 2 * H, "memory_size": 2 * H}
     ours = assemble(
         theirs,
-        encoder=Encoder(input_size=E_X, cell="gru", size=H),
+        encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H),
         attention=Additive(**sizes, size=A) if attends else NoAttention(**sizes),
         cell="gru",
         size=2 * H,
@@ -375,7 +375,7 @@ def test_r2_output_sees_state_context_and_previous_token() -> None:
     randomise(theirs)
     ours = assemble(
         theirs,
-        encoder=Encoder(input_size=E_X, cell="gru", size=H),
+        encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H),
         attention=Additive(query_size=2 * H, memory_size=2 * H, size=A),
         cell="gru",
         size=2 * H,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.nn.decoders.unroll import DecoderOutput
+from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import Readout
 from networks import randomise
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.nn.seq2seq import TranslationModel
 from attnlab.types import Batch
 
 
-def stepwise(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Decode known targets with the network's single step, a token at a time.
 
     The keys are projected once; everything else, the product with the vocabulary among it, is done at each

@@ -33,6 +33,7 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.search import beam, greedy
 from attnlab.errors import UserError
+from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.schedules import draw_forced
 from attnlab.types import PAD, Batch
@@ -211,7 +212,9 @@ def measure_training(
     product, product_flops = gemm(settings)
     times = take_turns({**steps, "matrix product": product}, batches, rounds, settings.device)
     peak = times.pop("matrix product")
-    flops = fmean(3 * useful_flops(module.network, batch) for batch in batches)
+    network = module.network
+    assert isinstance(network, Seq2Seq)
+    flops = fmean(3 * useful_flops(network, batch) for batch in batches)
     largest = max(batches, key=lambda batch: sizes_of(batch).padded)
     rows = []
     for name, seconds in times.items():

@@ -20,6 +20,7 @@ from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score_by_length
+from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.runs.directory import locate
@@ -56,6 +57,7 @@ def main(words: list[str]) -> int:
     module = build.build_module(config, network, vocabularies, corpus)
     overrides = build.build_overrides(config, network)
     if config.attention_override in overrides:
+        assert isinstance(network, Seq2Seq)  # as build_overrides has checked
         network.decoder.attention = overrides.pop(config.attention_override)
 
     named = [] if checkpoint == run.best else [checkpoint.name]
@@ -66,6 +68,7 @@ def main(words: list[str]) -> int:
     lengths = _by_length(module, split)
     overridden = {}
     for how, attention in overrides.items():
+        assert isinstance(network, Seq2Seq)
         network.decoder.attention = attention
         overridden[how] = _score(config, module, data, split, folder / how)
     told = {

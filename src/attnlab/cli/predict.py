@@ -18,7 +18,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.reranking import rerank
 from attnlab.decoding.search import beam
 from attnlab.errors import UserError
-from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.nn.seq2seq import TranslationModel
 from attnlab.plotting.files import save
 from attnlab.plotting.heatmap import plot_heatmap
 from attnlab.plotting.terminal import heatmap_lines
@@ -96,7 +96,7 @@ def predict(
     batch: Batch,
     lines: list[tuple[int, Pair]],
     *,
-    network: Seq2Seq,
+    network: TranslationModel,
     vocabularies: Vocabularies,
     beam_size: int,
     nbest: int,

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from hydra.errors import InstantiationException
@@ -28,10 +28,12 @@ from attnlab.errors import UserError
 from attnlab.metrics.registry import DEFAULT_METRICS
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
+from attnlab.nn.decoders import Decoder
 from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.encoders import Encoder
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.readout import PointerGenerator
-from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.runs.directory import Run
 from attnlab.training import callbacks, checkpoints
 from attnlab.training.loggers import MetricsFile
@@ -145,14 +147,14 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
             vocabulary_size=vocabularies.target.size, word_dropout=config.embedding.word_dropout, **embedding
         )
     )
-    encoder = construct(config.encoder, input_size=config.embedding.size)
+    encoder: Encoder = construct(config.encoder, input_size=config.embedding.size)
     attention = construct(
         config.attention,
         query_size=config.decoder.size,
         memory_size=encoder.memory_size,
         normaliser=construct(config.normaliser),
     )
-    decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
+    decoder: Decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
     if config.bridge.get("half") == "backward" and encoder.directions == 1:
         raise UserError(
             "bridge.half=backward needs an encoder with two directions: encoder.bidirectional=true"
@@ -161,9 +163,7 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         config.bridge,
         memory_size=encoder.memory_size,
         encoder_layers=encoder.layers,
-        size=config.decoder.size,
-        layers=config.decoder.layers,
-        states_per_layer=decoder.cells.states_per_layer,
+        **decoder.state_shape._asdict(),
     )
     readout = construct(
         {key: value for key, value in config.readout.items() if key != "tied"},
@@ -180,6 +180,7 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         target_embedding=target_embedding,
         decoder=decoder,
         readout=readout,
+        fused=config.fused,
     )
 
 
@@ -206,7 +207,7 @@ def match_parameters(config: DictConfig, vocabularies: Vocabularies) -> DictConf
     return matched
 
 
-def build_overrides(config: DictConfig, network: Seq2Seq) -> dict[str, Attention]:
+def build_overrides(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
     """The attention under each intervention that `attention_override` asks for, by the intervention's name.
 
     Raises:
@@ -218,7 +219,7 @@ def build_overrides(config: DictConfig, network: Seq2Seq) -> dict[str, Attention
         raise UserError(f"attention_override={asked}: choose from {', '.join(INTERVENTIONS)}, all")
     if asked is None:
         return {}
-    if isinstance(network, Ensemble):
+    if not isinstance(network, Seq2Seq):
         raise UserError(f"attention_override={asked} changes one network: give one run")
     chosen = [how for how in INTERVENTIONS if asked in (how, "all")]
     attention = network.decoder.attention
@@ -229,7 +230,7 @@ def build_overrides(config: DictConfig, network: Seq2Seq) -> dict[str, Attention
 
 
 def build_module(
-    config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies, corpus: Corpus
+    config: DictConfig, network: TranslationModel, vocabularies: Vocabularies, corpus: Corpus
 ) -> Seq2SeqModule:
     """The network with its loss, scores and optimizer."""
     return Seq2SeqModule(
@@ -321,10 +322,8 @@ def restore_network(path: Path) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
     return config, vocabularies, network.eval()
 
 
-def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, TranslationModel]:
     """The network of one checkpoint, or the ensemble of several; the configuration is that of the first.
-
-    An ensemble is a `Seq2Seq` to whoever decodes with it, but has no parts such as a decoder.
 
     Raises:
         UserError: if they cannot speak with one voice: their vocabularies differ, or what they read.
@@ -345,8 +344,9 @@ def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, S
                 f"{path} and {paths[0]} cannot be ensembled: one has readout=pointer_generator, the other not"
             )
         members.append(network)
-    network = first if len(members) == 1 else cast(Seq2Seq, Ensemble(members).eval())
-    return config, vocabularies, network
+    if len(members) == 1:
+        return config, vocabularies, first
+    return config, vocabularies, Ensemble(members).eval()
 
 
 def quieten_lightning() -> None:

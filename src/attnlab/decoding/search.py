@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.nn.fused.linear import laid_out
-from attnlab.nn.seq2seq import Seq2Seq, select
+from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
 LEAVE = 1 / 8
@@ -20,8 +19,7 @@ LEAVE = 1 / 8
 
 
 @torch.no_grad()
-@laid_out()
-def greedy(network: Seq2Seq, batch: Batch, *, max_length: int) -> Hypotheses:
+def greedy(network: TranslationModel, batch: Batch, *, max_length: int) -> Hypotheses:
     """The best token at each step; scores are the mean log-probability of the tokens and of EOS.
 
     Args:
@@ -91,9 +89,8 @@ class _Finished(NamedTuple):
 
 
 @torch.no_grad()
-@laid_out()
 def beam(
-    network: Seq2Seq, batch: Batch, *, size: int, max_length: int, length_penalty: float = 1.0
+    network: TranslationModel, batch: Batch, *, size: int, max_length: int, length_penalty: float = 1.0
 ) -> Hypotheses:
     """The K best hypotheses that a beam of K finds, best first.
 

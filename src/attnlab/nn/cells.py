@@ -103,16 +103,14 @@ class Recurrence(NamedTuple):
         Args:
             gates: W x + b [N, gates], step after step.
             state: initial state, each [B, H].
-            counts: active sentences of each step, the first ones of the batch, never increasing; N = Σ counts.
+            counts: active sentences of each step, first in the batch, never increasing; N = Σ counts.
             reverse: go through the steps from last to first.
 
         Returns:
             h of every step [N, H], and the last state, each [B, H].
         """
         if self.is_fused:
-            return unroll_layer(
-                self.kind, gates, self.weight, self.bias, state, counts, reverse=reverse
-            )
+            return unroll_layer(self.kind, gates, self.weight, self.bias, state, counts, reverse=reverse)
         steps = torch.split(gates, list(counts))  # each [n, gates]
         outputs = []
         for gates in reversed(steps) if reverse else steps:

@@ -39,14 +39,15 @@ class Ensemble(TranslationModel):
 
     def step(self, tokens: Tensor, state: Any, encoded: Any) -> tuple[Tensor, Tensor, Any]:
         """Process one token per hypothesis: log-probabilities [B, Q, V], weights [B, Q, S], new state."""
-        steps = [member.step(tokens, *inputs) for member, *inputs in zip(self, state, encoded, strict=True)]
+        members = zip(self, state, encoded, strict=True)
+        steps = [member.step(tokens, own_state, sources) for member, own_state, sources in members]
         logits, weights, states = zip(*steps, strict=True)
         return _log_mean(logits), torch.stack(weights).mean(dim=0), states
 
     def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Process known targets; the features are log-probabilities [B, T, V]."""
-        inputs = zip(self, encoded, state, strict=True)
-        decoded = [member.decode(*sources, batch, forced) for member, *sources in inputs]
+        members = zip(self, encoded, state, strict=True)
+        decoded = [member.decode(sources, first, batch, forced) for member, sources, first in members]
         logits = [member.logits(own, batch.copy_ids) for member, own in zip(self, decoded, strict=True)]
         return Decoded(_log_mean(logits), torch.stack([own.weights for own in decoded]).mean(dim=0))
 

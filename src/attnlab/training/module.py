@@ -23,7 +23,7 @@ from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.text import score
 from attnlab.metrics.tokens import MeanLoss, TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss
-from attnlab.nn.seq2seq import Decoded, Seq2Seq
+from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.runs.predictions import Prediction
 from attnlab.training.gathering import gather_predictions
 from attnlab.training.schedules import TeacherForcing, draw_forced
@@ -33,7 +33,7 @@ Split = Literal["val", "test"]
 
 
 class Seq2SeqModule(lightning.LightningModule):
-    """Trains and scores a `Seq2Seq` network.
+    """Trains and scores a `TranslationModel`.
 
     Args:
         network: the network.
@@ -57,7 +57,7 @@ class Seq2SeqModule(lightning.LightningModule):
     def __init__(
         self,
         *,
-        network: Seq2Seq,
+        network: TranslationModel,
         vocabularies: Vocabularies,
         optimizer: Callable[..., Optimizer],
         scheduler: Callable[..., LRScheduler],

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoders.recurrent import GNMTDecoder
+from attnlab.nn.decoders import GNMTDecoder
 from attnlab.nn.seq2seq import Seq2Seq, select
 from networks import (
     ATTENTIONS,
@@ -159,7 +159,7 @@ def test_gnmt_attends_once_where_no_state_forbids_it(attention: str, calls: list
 
 def test_gnmt_needs_two_layers() -> None:
     attention = make_attention("Additive", 7, 5)
-    with pytest.raises(ValueError, match=r"layers 2 and up, and decoder\.layers is 1: set decoder\.layers=2"):
+    with pytest.raises(ValueError, match=r"layers 2 and above, but decoder\.layers=1: set decoder\.layers=2"):
         GNMTDecoder(input_size=3, attention=attention, size=7, layers=1)
 
 

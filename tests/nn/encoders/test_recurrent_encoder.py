@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.nn.encoders.recurrent import Encoder
+from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.types import Memory
 from networks import randomise
 
@@ -18,15 +18,17 @@ kinds = pytest.mark.parametrize(
 )
 
 
-def read(encoder: Encoder, embedded: torch.Tensor, lengths: list[int]) -> Memory:
+def read(encoder: RecurrentEncoder, embedded: torch.Tensor, lengths: list[int]) -> Memory:
     mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
     memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
     assert memory.mask is mask
     return memory
 
 
-def make(cell: Any, layers: int, bidirectional: bool) -> Encoder:
-    encoder = Encoder(input_size=E, cell=cell, size=UNITS, layers=layers, bidirectional=bidirectional)
+def make(cell: Any, layers: int, bidirectional: bool) -> RecurrentEncoder:
+    encoder = RecurrentEncoder(
+        input_size=E, cell=cell, size=UNITS, layers=layers, bidirectional=bidirectional
+    )
     randomise(encoder)
     return encoder
 
@@ -85,7 +87,7 @@ def test_final_state_is_the_last_forward_and_the_first_backward_output() -> None
 
 
 def test_dropout_goes_between_layers_and_only_in_training() -> None:
-    encoder = Encoder(input_size=E, size=UNITS, layers=2, dropout=0.5)
+    encoder = RecurrentEncoder(input_size=E, size=UNITS, layers=2, dropout=0.5)
     embedded = torch.randn(2, 4, E)
 
     def states() -> torch.Tensor:
@@ -97,7 +99,7 @@ def test_dropout_goes_between_layers_and_only_in_training() -> None:
 
 
 def test_dropout_with_one_layer_has_nowhere_to_go() -> None:
-    encoder = Encoder(input_size=E, size=UNITS, layers=1, dropout=0.5)  # torch would warn
+    encoder = RecurrentEncoder(input_size=E, size=UNITS, layers=1, dropout=0.5)  # torch would warn
     embedded = torch.randn(2, 4, E)
     assert torch.equal(read(encoder, embedded, [4, 3]).states, read(encoder, embedded, [4, 3]).states)
 
@@ -105,7 +107,7 @@ def test_dropout_with_one_layer_has_nowhere_to_go() -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @torch.no_grad()
 def test_normalised_sentences_are_read_as_if_alone_and_one_after_the_other(cell: Any) -> None:
-    encoder = Encoder(input_size=E, cell=cell, size=UNITS, layers=2, layer_norm=True)
+    encoder = RecurrentEncoder(input_size=E, cell=cell, size=UNITS, layers=2, layer_norm=True)
     randomise(encoder)
     lengths = [2, 4, 1]
     embedded = torch.randn(3, 5, E)
@@ -115,13 +117,13 @@ def test_normalised_sentences_are_read_as_if_alone_and_one_after_the_other(cell:
         alone = read(encoder, embedded[row : row + 1, :length], [length])
         torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-6)
         torch.testing.assert_close(together.hidden[row], alone.hidden[0], rtol=0, atol=1e-6)
-    plain = Encoder(input_size=E, cell=cell, size=UNITS, layers=2)
+    plain = RecurrentEncoder(input_size=E, cell=cell, size=UNITS, layers=2)
     plain.network.load_state_dict(encoder.network.state_dict())
     assert not torch.allclose(read(plain, embedded, lengths).states, together.states, atol=1e-2)
 
 
 def test_recurrent_dropout_only_in_training() -> None:
-    encoder = Encoder(input_size=E, size=UNITS, recurrent_dropout=0.5)
+    encoder = RecurrentEncoder(input_size=E, size=UNITS, recurrent_dropout=0.5)
     embedded = torch.randn(2, 4, E)
 
     def states() -> torch.Tensor:

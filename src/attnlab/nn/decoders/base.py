@@ -67,9 +67,7 @@ class Decoder(nn.Module, ABC):
         """Return the state before the first token, from the bridge's L states, tensors [B, 1, H]."""
 
     @abstractmethod
-    def step(
-        self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor
-    ) -> tuple[DecoderOutput, Any]:
+    def step(self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor) -> tuple[DecoderOutput, Any]:
         """Process one token of each of Q hypotheses per sentence.
 
         Args:

@@ -51,7 +51,5 @@ def unroll(
         if type(decoder) is LuongDecoder and decoder.input_feeding and decoder.cells.is_plain:
             scores = fused_scores(decoder.attention)
             if scores is not None:
-                return FusedUnroll(
-                    decoder.cells, scores, state, memory, keys, labels, decoder.combine.weight
-                )
+                return FusedUnroll(decoder.cells, scores, state, memory, keys, labels, decoder.combine.weight)
     return Unroll(decoder, state, memory, keys)

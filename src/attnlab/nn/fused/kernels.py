@@ -39,7 +39,8 @@ class Kernels:
             _ACTIVE.reset(token)
 
 
-_ACTIVE: ContextVar[Kernels] = ContextVar("kernels", default=Kernels(fused=False))
+_PLAIN = Kernels(fused=False)
+_ACTIVE: ContextVar[Kernels] = ContextVar("kernels", default=_PLAIN)
 
 
 def active_kernels() -> Kernels:
