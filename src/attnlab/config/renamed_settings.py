@@ -43,6 +43,7 @@ RENAMED: dict[str, str] = {
     "search.prefer_python=false": "reranking=none",
     "search.prefer_python=true": "reranking=python",
     # single settings: key -> key, with any value
+    "attention.bells": "attention.components",
     "batching.by": "batching.batch_type",
     "batching.like_length": "batching.bucket_by_length",
     "batching.source_end": "batching.source_eos",
