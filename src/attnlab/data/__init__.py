@@ -1,1 +1,8 @@
-"""From files and seeds to batches: corpora, tokenizers, collation, the DataModule."""
+"""Corpora, tokenizers, encoded examples and the LightningDataModule.
+
+A dataset is a function that returns a `Corpus`, and an option file in `conf/data/` that names the function.
+"""
+
+from attnlab.data.corpus import Alignment, Corpus, Pair, Preparation, split
+
+__all__ = ["Alignment", "Corpus", "Pair", "Preparation", "split"]

@@ -27,17 +27,17 @@ ALL = [
     pytest.param(partial(characters, graphemes=True), id="graphemes"),
     pytest.param(partial(bpe, max_size=66), id="bpe"),
     pytest.param(partial(unigram, max_size=66), id="unigram"),
-    pytest.param(partial(words, max_size=166, split=["signs"], subwords=True), id="parts of words"),
+    pytest.param(partial(words, max_size=166, split=["signs"], subwords=True), id="subwords of words"),
     pytest.param(partial(python, max_size=None), id="python"),
-    pytest.param(partial(python, max_size=166, subwords=True), id="parts of python"),
+    pytest.param(partial(python, max_size=166, subwords=True), id="subwords of python"),
 ]
 Training = Callable[[list[str]], Tokenizer]
 
 
-# Whole words
+# Words
 
 
-def test_whitespace_keeps_the_most_frequent_then_the_first_by_code_point() -> None:
+def test_whitespace_vocabulary_is_sorted_by_frequency_then_code_points() -> None:
     tokenizer = whitespace(["b c a a", "c  b d"], max_size=3)  # a, b and c twice, d once
     assert tokenizer.size == 3 + 4
     assert tokenizer.encode("a b c") == [4, 5, 6]
@@ -46,50 +46,53 @@ def test_whitespace_keeps_the_most_frequent_then_the_first_by_code_point() -> No
     assert tokenizer.tokens([SOS, 6, UNK, 4, EOS, PAD]) == ["<sos>", "c", "<unk>", "a", "<eos>", "<pad>"]
 
 
-def test_rare_words_are_left_out() -> None:
+def test_min_frequency() -> None:
     assert whitespace(["b b b a a c"], max_size=None, min_frequency=2).size == 2 + 4
 
 
-def test_words_cleaned_like_english_and_marathi() -> None:
+def test_words_drop_settings_of_eng_mar() -> None:
     classes = ["apostrophes", "ascii_punctuation", "ascii_digits", "devanagari_digits"]
     tokenizer = words(SENTENCES, max_size=None, drop=classes)
     assert tokenizer.clean("  Don't  STOP, it's 1999—now! ") == "dont stop its —now"
     assert tokenizer.clean("१२ मी शाळेत जातो।  ") == "मी शाळेत जातो।"  # the danda is not ASCII
 
 
-def test_words_cleaned_like_english_and_german() -> None:
+def test_words_drop_settings_of_eng_deu() -> None:
     tokenizer = words(SENTENCES, max_size=None, drop=["punctuation"])
     assert tokenizer.clean("„Grüß Gott“, sagte ÖZIL – so-so… <3 $5") == "grüß gott sagte özil soso 3 5"
     assert tokenizer.clean("तो घरी गेला।") == "तो घरी गेला"
 
 
-def test_every_ascii_punctuation_mark_is_in_both_classes() -> None:
+def test_punctuation_classes_contain_all_ascii_punctuation() -> None:
     marks = r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"""
     for name in ("punctuation", "ascii_punctuation"):
         assert words(["a"], max_size=None, drop=[name]).clean(f"a{marks}b0") == "ab0"
 
 
-def test_digits_of_any_script() -> None:
+def test_digits_class_contains_all_scripts() -> None:
     assert words(["a"], max_size=None, drop=["digits"]).clean("a1२٣b") == "ab"
 
 
-def test_words_split_punctuation_off() -> None:
+def test_words_split_punctuation() -> None:
     tokenizer = words(["Yes, I can't... go!"], max_size=None, drop=["apostrophes"], split=["punctuation"])
     assert tokenizer.clean("Yes, I can't... go!") == "yes , i cant . . . go !"
     assert tokenizer.encode(",") == tokenizer.encode(" , ") != [UNK]
 
 
-def test_words_may_keep_their_case() -> None:
+def test_words_without_lowercase() -> None:
     assert words(["Das Haus"], max_size=None, lowercase=False).clean("Das  Haus") == "Das Haus"
 
 
-def test_words_compose_what_unicode_writes_two_ways() -> None:
+def test_words_normalise_unicode_composition() -> None:
     tokenizer = words(["schön"], max_size=None)
     assert tokenizer.encode(unicodedata.normalize("NFD", "schön")) == tokenizer.encode("schön") == [4]
 
 
-def test_an_unknown_class_of_characters_is_named_with_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"tokenizer.drop: .* 'digit'; there are apostrophes, .* digits$"):
+def test_error_of_an_unknown_character_class_lists_the_classes() -> None:
+    with pytest.raises(
+        UserError,
+        match=r"Unknown character class 'digit' in tokenizer.drop. Choose from: apostrophes, .* digits$",
+    ):
         words(["a"], max_size=None, drop=["digit"])
 
 
@@ -102,13 +105,13 @@ def test_characters_are_code_points() -> None:
     assert tokenizer.tokens(tokenizer.encode("की a\n")) == ["क", "ी", "␣", "a", "␣"]
 
 
-def test_graphemes_keep_a_letter_and_its_marks_together() -> None:
+def test_graphemes_contain_combining_marks() -> None:
     tokenizer = characters(["की a"], graphemes=True)
     assert tokenizer.tokens(tokenizer.encode("की a")) == ["की", "␣", "a"]
     assert tokenizer.encode("क") == [UNK]
 
 
-def test_characters_decode_unknown_ones_in_place() -> None:
+def test_unknown_characters_are_decoded_as_unk() -> None:
     tokenizer = characters(["ab "])
     assert tokenizer.decode(tokenizer.encode("a xb")) == "a <unk>b"
 
@@ -116,38 +119,38 @@ def test_characters_decode_unknown_ones_in_place() -> None:
 # Subwords
 
 
-def test_bpe_merges_the_most_frequent_neighbours() -> None:
+def test_bpe_merges_the_most_frequent_pairs() -> None:
     texts = ["ab ab ab cb"]  # ▁a and ab 3 times, ▁c and cb once
     one_merge, two_merges = bpe(texts, max_size=4 + 1), bpe(texts, max_size=4 + 2)
     assert len(one_merge.encode("ab")) == 2
     assert two_merges.tokens(two_merges.encode("ab abb cb")) == ["▁ab", "▁ab", "b", "▁", "c", "b"]
 
 
-def test_a_subword_label_shows_where_a_word_begins() -> None:
+def test_subword_labels_mark_the_start_of_words() -> None:
     tokenizer = unigram(["low lower low lower"], max_size=8)
     labels = tokenizer.tokens(tokenizer.encode("low lower"))
     assert "".join(labels) == "▁low▁lower"
 
 
 @pytest.mark.parametrize("train", [bpe, unigram])
-def test_a_size_too_small_for_the_characters_says_what_is_needed(train: Callable[..., Tokenizer]) -> None:
+def test_error_of_a_too_small_vocabulary_states_the_required_size(train: Callable[..., Tokenizer]) -> None:
     assert train(["abc abc"], max_size=4).size == 4 + 4  # ▁, a, b, c
-    with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* hold 4 characters"):
+    with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* have 4 distinct characters"):
         train(["abc abc"], max_size=3)
 
 
 @pytest.mark.parametrize("train", [bpe, unigram])
-def test_subwords_keep_within_their_size_and_out_of_the_terminal(
+def test_subword_training_respects_max_size_and_prints_nothing(
     train: Callable[..., Tokenizer], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert train(SENTENCES * 5, max_size=60).size <= 64
     assert capfd.readouterr() == ("", "")
 
 
-# Words and code in parts
+# Subwords of words and code
 
 
-def test_words_in_parts_are_put_together_again() -> None:
+def test_subwords_of_words_are_joined_when_decoded() -> None:
     tokenizer = words(["low lower lowest"] * 3, max_size=15, split=["signs"], subwords=True)
     labels = tokenizer.tokens(tokenizer.encode("lower `Lows`"))
     assert labels == ["low", "##e", "##r", "<unk>", "low", "##s", "<unk>"]
@@ -158,43 +161,43 @@ CODE = ["sorted(items, key=len)", "if x:\n    print('two words')", "print 'old'"
 
 
 @pytest.mark.parametrize("subwords", [False, True])
-def test_code_comes_back_from_its_ids(subwords: bool) -> None:
+def test_decoded_code_equals_the_original(subwords: bool) -> None:
     tokenizer = python(CODE, max_size=80, subwords=subwords)
     assert [tokenizer.decode(tokenizer.encode(code)) for code in CODE] == CODE
     assert tokenizer.clean("print( 'two words' )") == "print('two words')"
 
 
-def test_labels_show_where_lines_of_code_end() -> None:
+def test_code_labels_show_newlines_and_indents() -> None:
     tokenizer = python(CODE, max_size=None)
     shown = tokenizer.tokens(tokenizer.encode(CODE[1]))
     assert shown == ["if", "x", ":", "⏎", "⇥", "print", "(", "'", "two", "␣", "words", "'", ")"]
 
 
-def test_code_in_parts_is_never_cut_across_its_pieces() -> None:
+def test_subwords_of_code_stay_within_pieces() -> None:
     tokenizer = python(["x.sort()", "sorted(xs)"] * 5, max_size=40, subwords=True)
     assert tokenizer.tokens(tokenizer.encode("sorts(x)")) == ["sort", "##s", "(", "x", ")"]
     assert tokenizer.spell("sortz(y)") == ["sort", "<unk>", "(", "<unk>", ")"]
     assert python(CODE, max_size=None).spell("sortz(y)") == ["sortz", "(", "y", ")"]
 
 
-def test_parts_need_a_size() -> None:
-    with pytest.raises(UserError, match=r"set tokenizer\.max_size"):
+def test_subwords_require_max_size() -> None:
+    with pytest.raises(UserError, match=r"requires tokenizer\.max_size"):
         python(CODE, max_size=None, subwords=True)
-    with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* hold 5 characters"):
+    with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* have 5 distinct characters"):
         python(["ab.cb"], max_size=3, subwords=True)  # a, b, c and ., and b inside a word
 
 
-# The closed vocabulary
+# Closed vocabulary
 
 
-def test_symbols_number_from_three() -> None:
+def test_symbols_are_their_own_ids() -> None:
     tokenizer = symbols(["3 49"], count=47)
     assert tokenizer.size == 50
     assert tokenizer.encode("3 7 49") == [3, 7, 49]
     assert tokenizer.decode([SOS, 7, 3, EOS]) == "7 3"
 
 
-def test_a_symbol_outside_the_vocabulary_is_named() -> None:
+def test_error_of_a_closed_vocabulary_names_the_token() -> None:
     tokenizer = symbols(["3"], count=47)
     with pytest.raises(UserError, match=r"token '77' is not in the vocabulary 3 … 49"):
         tokenizer.encode("3 77")
@@ -202,28 +205,28 @@ def test_a_symbol_outside_the_vocabulary_is_named() -> None:
         tokenizer.encode("<unk>")
 
 
-# All of them
+# All tokenizers
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_raw_text_cannot_spell_a_special_token(train: Training) -> None:
-    marks = "<pad> <sos> <eos> a<eos>b"
-    tokenizer = train(SENTENCES + [marks] * 20)
-    ids = tokenizer.encode(marks)
+def test_text_is_never_encoded_as_a_special_token(train: Training) -> None:
+    special = "<pad> <sos> <eos> a<eos>b"
+    tokenizer = train(SENTENCES + [special] * 20)
+    ids = tokenizer.encode(special)
     assert not {PAD, SOS, EOS} & set(ids)
-    assert tokenizer.decode(ids) == tokenizer.clean(marks)
+    assert tokenizer.decode(ids) == tokenizer.clean(special)
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_raw_unk_breaks_nothing(train: Training) -> None:
+def test_unk_in_the_text_is_read_as_the_unknown_token(train: Training) -> None:
     tokenizer = train(SENTENCES + ["a<unk>b <unk>"] * 20)
     labels = tokenizer.tokens(range(tokenizer.size))
-    assert len(set(labels)) == tokenizer.size  # no id is wasted
+    assert len(set(labels)) == tokenizer.size  # no duplicate ids
     assert tokenizer.decode(tokenizer.encode("a<unk>b <unk>")) == tokenizer.clean("a<unk>b <unk>")
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_everything_survives_json(train: Training) -> None:
+def test_json_round_trip(train: Training) -> None:
     tokenizer = train(SENTENCES)
     copy = Tokenizer.from_json(tokenizer.to_json())
     assert copy.to_json() == tokenizer.to_json()
@@ -234,13 +237,13 @@ def test_everything_survives_json(train: Training) -> None:
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_nothing_to_learn_from(train: Training) -> None:
-    with pytest.raises(UserError, match="no texts"):
+def test_training_without_texts_is_an_error(train: Training) -> None:
+    with pytest.raises(UserError, match="training split is empty"):
         train([])
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_the_empty_text(train: Training) -> None:
+def test_empty_text(train: Training) -> None:
     assert train(SENTENCES).encode("") == []
     assert train(SENTENCES).decode([]) == ""
 
@@ -251,7 +254,7 @@ LETTERS = "abc äß,'कीा्"
 @pytest.mark.parametrize("train", ALL)
 @given(text=st.text(LETTERS + " \n", max_size=20))
 @settings(max_examples=30, deadline=None)
-def test_decoding_gives_back_the_clean_text(train: Training, text: str) -> None:
+def test_decoding_gives_the_clean_text(train: Training, text: str) -> None:
     tokenizer = train([text, LETTERS + "\n"])
     assert tokenizer.decode(tokenizer.encode(text)) == tokenizer.clean(text)
     assert tokenizer.encode_all([text, text])[1] == tokenizer.encode(text)
@@ -260,7 +263,7 @@ def test_decoding_gives_back_the_clean_text(train: Training, text: str) -> None:
 
 @given(text=st.text(LETTERS + " \n", max_size=20))
 @settings(max_examples=30, deadline=None)
-def test_characters_and_subwords_clean_nothing_but_a_first_space(text: str) -> None:
+def test_characters_and_subwords_keep_all_but_a_leading_space(text: str) -> None:
     for graphemes in (False, True):
         assert characters([text], graphemes=graphemes).clean(text) == text
     for subwords in (bpe([LETTERS], max_size=30), unigram([LETTERS], max_size=30)):
@@ -268,35 +271,35 @@ def test_characters_and_subwords_clean_nothing_but_a_first_space(text: str) -> N
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_training_is_repeatable(train: Training) -> None:
+def test_training_is_deterministic(train: Training) -> None:
     texts = [f"{first}{second} {second}{third}" for first in "abcde" for second in "äßक" for third in "xyz '"]
     assert train(texts).to_json() == train(texts).to_json()
 
 
-# Both sides
+# Vocabularies of both sides
 
 PAIRS = [Pair("a b", "x"), Pair("a", "x a")]
 
 
-def test_a_vocabulary_a_side() -> None:
+def test_separate_vocabularies() -> None:
     settings = partial(whitespace, max_size=None)
     source, target = train_vocabularies(PAIRS, source=settings)
     assert (source.size, target.size) == (4 + 2, 4 + 2)
     assert (source.encode("a b x"), target.encode("x a b")) == ([4, 5, UNK], [4, 5, UNK])
 
 
-def test_each_side_may_have_a_training_of_its_own() -> None:
+def test_source_and_target_may_use_different_tokenizers() -> None:
     source, target = train_vocabularies(PAIRS, source=partial(whitespace, max_size=1), target=characters)
     assert (source.size, target.size) == (4 + 1, 4 + 3)
 
 
-def test_one_vocabulary_for_both_sides() -> None:
+def test_shared_vocabulary() -> None:
     source, target = train_vocabularies(PAIRS, source=partial(whitespace, max_size=None), shared=True)
     assert source is target
     assert source.encode("a x b") == [4, 5, 6]  # 3 times, twice, once
 
 
-def test_a_shared_vocabulary_has_one_training() -> None:
+def test_shared_vocabulary_rejects_a_target_tokenizer() -> None:
     settings = partial(whitespace, max_size=None)
-    with pytest.raises(UserError, match="leave target_tokenizer out"):
+    with pytest.raises(UserError, match="remove target_tokenizer"):
         train_vocabularies(PAIRS, source=settings, target=settings, shared=True)

@@ -1,1 +1,1 @@
-"""Tokenizers and vocabularies."""
+"""Tokenizers of text and of Python code, their training, and vocabularies."""

@@ -1,0 +1,50 @@
+"""A dataset outside the package: one module and one option file, in the folder of the user."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import TINY_REVERSE, attnlab
+
+MODULE = """
+from attnlab.data import Corpus, Pair
+from attnlab.metrics.registry import METRICS, MetricInfo
+
+BRACKETED = MetricInfo(label="bracketed", kind="text", format="share", function="weekdays:bracketed")
+METRICS["bracketed"] = BRACKETED
+DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+
+def load(*, repeats):
+    pairs = [
+        Pair(f"after {day}", following, annotations={"number": number}, postprocess="[{}]".format)
+        for number, (day, following) in enumerate(zip(DAYS, DAYS[1:] + DAYS[:1]))
+    ]
+    return Corpus(train=pairs * repeats, val=pairs, test=pairs[:3], metrics=("bracketed",))
+
+
+def bracketed(predictions):
+    return sum(prediction.hypothesis[0] == "[" for prediction in predictions) / len(predictions)
+"""
+OPTION = "_target_: weekdays.load\nrepeats: 10\n"
+
+
+@pytest.mark.slow
+def test_custom_dataset_with_post_processing_and_metric(tmp_path: Path) -> None:
+    (tmp_path / "weekdays.py").write_text(MODULE)
+    (tmp_path / "conf" / "data").mkdir(parents=True)
+    (tmp_path / "conf" / "data" / "weekdays.yaml").write_text(OPTION)
+    sizes = [setting for setting in TINY_REVERSE if not setting.startswith("data.")]
+    done = attnlab(
+        *("train", "--config-dir", "conf", "data=weekdays", "data.repeats=5", *sizes),
+        *("trainer.max_epochs=2", "logger=none"),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "outputs" / "weekdays").iterdir()
+    assert json.loads((run / "result.json").read_text())["metrics"]["test/bracketed"] == 1.0
+    lines = [json.loads(line) for line in (run / "predictions" / "test.jsonl").read_text().splitlines()]
+    assert [line["source"] for line in lines] == ["after monday", "after tuesday", "after wednesday"]
+    assert [line["annotations"] for line in lines] == [{"number": 0}, {"number": 1}, {"number": 2}]
+    assert all(line["hypothesis"][0] == "[" and line["hypothesis"][-1] == "]" for line in lines)
