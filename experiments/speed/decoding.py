@@ -20,6 +20,7 @@ from unittest.mock import patch
 import torch
 
 from attnlab.benchmark import timing
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.decoding.search import beam, greedy
@@ -68,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_intermixed_args()
 
-    build.quieten_lightning()
+    quieten_lightning()
     torch.manual_seed(0)
     config = compose_run(["experiment=conala", "trainer.accelerator=cpu", *options.overrides])
     corpus = build.build_corpus(config)

@@ -14,6 +14,7 @@ from statistics import median
 from telling import write
 
 from attnlab.benchmark import timing
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.plotting.curves import plot_curves
@@ -71,7 +72,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True, help="write every number there")
     options = parser.parse_intermixed_args()
 
-    build.quieten_lightning()
+    quieten_lightning()
     rows = []
     for name, lengths in SERIES.items():
         for length in options.lengths:

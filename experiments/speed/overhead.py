@@ -19,6 +19,7 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer, seed_everything
 
 from attnlab.benchmark import timing
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.runs.directory import prepare
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     options = parser.parse_intermixed_args()
 
-    build.quieten_lightning()
+    quieten_lightning()
     with tempfile.TemporaryDirectory() as folder:
         config = compose_run(
             [

@@ -13,6 +13,7 @@ import torch
 from peers import STEPS
 
 from attnlab.benchmark import timing
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
@@ -30,7 +31,7 @@ def load(path: Path) -> Batch:
 
 def main(folder: str, *overrides: str) -> None:
     """Run the command."""
-    build.quieten_lightning()
+    quieten_lightning()
     torch.manual_seed(0)
     random.seed(0)
     config = compose_run(list(overrides))

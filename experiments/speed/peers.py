@@ -23,6 +23,7 @@ from statistics import median
 import numpy as np
 from telling import tell
 
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.types import Batch
@@ -120,7 +121,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="write the table there")
     options = parser.parse_intermixed_args()
 
-    build.quieten_lightning()
+    quieten_lightning()
     with tempfile.TemporaryDirectory() as folder:
         batches = write_batches(
             [f"data.path={options.pairs}"], options.batches, options.sentences, Path(folder)

@@ -16,6 +16,7 @@ from statistics import median
 import torch
 
 from attnlab.benchmark import timing
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="training steps a round")
     options = parser.parse_intermixed_args()
 
-    build.quieten_lightning()
+    quieten_lightning()
     torch.manual_seed(0)
     config = compose_run(["trainer.accelerator=cpu", *options.overrides])
     corpus = build.build_corpus(config)

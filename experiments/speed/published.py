@@ -24,6 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnlab.benchmark import timing
 from attnlab.benchmark.flops import useful_flops
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.types import PAD, Batch
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="write the table there")
     options = parser.parse_intermixed_args()
 
-    build.quieten_lightning()
+    quieten_lightning()
     words = [f"experiment={options.system}", "trainer.accelerator=cpu", *options.overrides]
     config = compose_run(words)
     at_random = compose_run([*words, "batching.bucket_by_length=false"])

@@ -1,16 +1,15 @@
-"""The one kind of error a user is meant to read, and what is none."""
+"""Exceptions that commands handle."""
 
 
 class UserError(Exception):
-    """Something the user can mend: one line that names the thing and the mend.
+    """An error that the user can fix: one line that states the problem and the fix.
 
-    Commands print the message without a stack trace and exit with 1. Anything else that is raised is a
-    fault of the program.
+    Commands print the message without a stack trace and exit with 1. Any other exception is a bug.
     """
 
 
 class InterruptedRunError(BaseException):
-    """The run was asked to stop: nothing is wrong, and the same command goes on.
+    """The run was interrupted by a signal, and the same command resumes it.
 
-    As with KeyboardInterrupt, no `except Exception` on its way may take it for a fault.
+    Derived from BaseException, as KeyboardInterrupt is, so that no `except Exception` handles it as an error.
     """

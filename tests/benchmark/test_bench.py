@@ -136,4 +136,4 @@ def test_the_command_prints_a_table_and_writes_it(tmp_path: Path) -> None:
     assert "outputs" not in [path.name for path in tmp_path.iterdir()]
     done = attnlab("bench", "attention=additve", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "no option 'additve' for attention; did you mean 'additive'?" in done.stderr
+    assert "Unknown attention 'additve'. Did you mean 'additive'?" in done.stderr

@@ -140,7 +140,7 @@ def test_a_finished_run_is_not_run_again(trained: Run, folder: Path) -> None:
     before = trained.result.stat().st_mtime_ns
     done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
     assert done.returncode == 0
-    assert "finished already" in done.stdout
+    assert "already finished" in done.stdout
     assert "force=true" in done.stdout
     assert trained.result.stat().st_mtime_ns == before
 
@@ -299,14 +299,14 @@ def test_an_evaluation_of_another_checkpoint_has_a_folder_of_its_own(trained: Ru
 
 
 REFUSED = {
-    "normaliser.temperature=0.1": "normaliser.temperature belongs to what was trained",
-    "decoder.layers=3": "decoder.layers belongs to what was trained",
-    "batching.source_eos=true": "batching.source_eos belongs to what was trained",
-    "data=pairs": "data is a group; give single settings of it",
-    "data.test_lengths=13,24": "give one value, as data.test_lengths=…; a list stands in brackets",
-    "search.beam_size=0": "search.beam_size=0: give a whole number from 1 on",
-    "search.beam_size=two": "search.beam_size=two: give a whole number from 1 on",
-    "search.length_penalty=x": "search.length_penalty=x: give a number from 0.0 on",
+    "normaliser.temperature=0.1": "normaliser.temperature cannot change after training",
+    "decoder.layers=3": "decoder.layers cannot change after training",
+    "batching.source_eos=true": "batching.source_eos cannot change after training",
+    "data=pairs": "data is a group; give its single settings",
+    "data.test_lengths=13,24": "give one value, as data.test_lengths=VALUE; a list is [A,B]",
+    "search.beam_size=0": "search.beam_size=0: must be a whole number ≥ 1",
+    "search.beam_size=two": "search.beam_size=two: must be a whole number ≥ 1",
+    "search.length_penalty=x": "search.length_penalty=x: must be a number ≥ 0.0",
     "trainer.precision=17": "Precision 17 is invalid",
 }
 
@@ -356,22 +356,22 @@ WRONG = {
     "an intervention in training": (
         ["train", "attention_override=uniform"],
         1,
-        "is for a trained run: attnlab evaluate RUN attention_override=uniform",
+        "is a setting of attnlab evaluate: attnlab evaluate RUN attention_override=uniform",
     ),
-    "no such command": (["dance"], 2, "no command 'dance': choose from train"),
-    "a mistyped setting": (["train", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
+    "no such command": (["dance"], 2, "Unknown command 'dance': choose from train"),
+    "a mistyped setting": (["train", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
     "a setting of what is swept over": (
         ["train", "-m", "experiment=conala,conala_steps", "data.path=x"],
         2,
         "is given as ++key=value",
     ),
-    "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "leave one of them out"),
+    "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "remove one of them"),
     "a setting of another choice": (
         ["train", "data=conala", "data.train_size=3"],
         2,
-        "no setting 'data.train_size' with this choice of data",
+        "Unknown setting 'data.train_size' for this choice of data",
     ),
-    "a mistyped option": (["train", "attention=additiv"], 2, "did you mean 'additive'?"),
+    "a mistyped option": (["train", "attention=additiv"], 2, "Did you mean 'additive'?"),
     "a broken override": (["train", "seed=["], 2, "attnlab: "),
     "no such run": (
         ["predict", "nowhere"],
@@ -380,10 +380,10 @@ WRONG = {
     ),
     "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
     "a home that nobody has": (["evaluate", "~search.beam_size"], 1, "~search.beam_size does not exist"),
-    "the same with a value": (["evaluate", "~search.beam_size=3"], 1, "there is no RUN to score"),
-    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "options, such as --beam 5"),
+    "the same with a value": (["evaluate", "~search.beam_size=3"], 1, "No RUN to evaluate"),
+    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "use its options, such as --beam 5"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
-    "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number from 1 on"),
+    "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number ≥ 1"),
 }
 
 
@@ -475,7 +475,7 @@ def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Sign
 
     done = attnlab("train", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert f"going on from step {stopped_at}" in done.stderr.replace("\n", " ")
+    assert f"resuming from step {stopped_at}" in done.stderr.replace("\n", " ")
     assert run.read_result()["status"] == "finished"
     series = read_metrics(run.metrics)
     steps = [step for step, _ in series["train/loss"]]

@@ -50,6 +50,6 @@ def test_a_process_whose_parent_went_before_it_could_look_ends() -> None:
 
 def test_another_trainings_ranks_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    environment = launcher.own_environment()
+    environment = launcher.worker_environment()
     assert "LOCAL_RANK" not in environment
     assert environment["ATTNLAB_PARENT"] == str(os.getpid())

@@ -56,5 +56,5 @@ def test_a_launcher_that_is_not_installed(tmp_path: Path) -> None:
     absent = "hydra.launcher._target_=hydra_plugins.absent_launcher.AbsentLauncher"
     done = attnlab("train", "-m", *TINY_REVERSE, "seed=0,1", absent, folder=tmp_path)
     assert done.returncode == 1
-    assert "this launcher needs a package: pip install 'attnlab[slurm,ray]'" in done.stderr
+    assert "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'" in done.stderr
     assert "Traceback" not in done.stderr

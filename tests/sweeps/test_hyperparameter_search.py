@@ -18,6 +18,7 @@ from hydra.core.override_parser.types import Override
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
+from attnlab.cli import main
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
@@ -68,12 +69,12 @@ def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Pa
         "seed=3",
     ]
     plan = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}"])
-    assert plan.words == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
+    assert plan.overrides == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
     assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size", "attention"]
     assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"  # the command's, not the file's
     assert plan.tune.trials == 7
     assert plan.database == tmp_path / "reverse-tune" / "tune.db"
-    assert plan.words_of({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
+    assert plan.trial_overrides({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
         "optimizer.lr=1e-05",
         "attention=dot",
     ]
@@ -85,24 +86,20 @@ def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["seed=1"], 1, "nothing to search"),
-        (["-m", "seed=1,2"], 1, "no option -m"),
-        (["seed=1,2", "tune.trails=3"], 2, "did you mean 'tune.trials'?"),
-        (["seed=1,2", "encoder.sise=3"], 2, "did you mean 'encoder.size'?"),
-        (["seed=1,2", "tune=recipee"], 2, "did you mean 'recipe'?"),
+        (["seed=1"], 1, "Nothing to search"),
+        (["-m", "seed=1,2"], 1, "has no option -m"),
+        (["seed=1,2", "tune.trails=3"], 2, "Did you mean 'tune.trials'?"),
+        (["seed=1,2", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
+        (["seed=1,2", "tune=recipee"], 2, "Did you mean 'recipe'?"),
     ],
 )
 def test_wrong_usage_is_said_in_one_line(
     words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        ended = hyperparameter_search.main(words)
-        said = capsys.readouterr().err
-    except UserError as error:
-        ended, said = 1, str(error)
-    assert ended == code
-    assert message in said
-    assert len(said.strip().splitlines()) == 1
+    assert main.run(["tune", *words]) == code
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
 
 
 def test_a_growing_file_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
@@ -134,7 +131,7 @@ def test_a_worker_is_stopped_when_the_pruner_says_so(tmp_path: Path) -> None:
         assert watch(worker) == -signal.SIGTERM
     assert watch.pruned
     assert trial.study.trials[0].intermediate_values == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
-    assert watch.seen == 4
+    assert watch.reported == 4
 
 
 def answers(plan: hyperparameter_search.Plan, *, stop_after: int | None = None) -> list[dict[str, Any]]:
@@ -156,7 +153,7 @@ def test_a_search_that_was_killed_asks_what_it_would_have_asked(tmp_path: Path) 
         "optimizer.lr=interval(0.0,1.0)",
         "attention=none,dot",
         "tune.trials=6",
-        "+hyperparameter_search.sampler.n_startup_trials=2",
+        "+tune.sampler.n_startup_trials=2",
     ]
     whole = answers(hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}/whole"]))
     assert len(whole) == 6
@@ -180,10 +177,10 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
         "optimizer.lr=choice(0.01,1e-6)",
         "tune.trials=4",
         "tune.seed=1",
-        "hyperparameter_search.pruner._target_=optuna.pruners.ThresholdPruner",
-        "+hyperparameter_search.pruner.upper=2.0",
-        "~hyperparameter_search.pruner.n_startup_trials",
-        "hyperparameter_search.pruner.n_warmup_steps=1",
+        "tune.pruner._target_=optuna.pruners.ThresholdPruner",
+        "+tune.pruner.upper=2.0",
+        "~tune.pruner.n_startup_trials",
+        "tune.pruner.n_warmup_steps=1",
     ]
     folder = tmp_path / "outputs" / "reverse-tune"
     search = subprocess.Popen(
@@ -210,7 +207,7 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
     assert len(read_metrics(runs[1e-6].metrics)["val/loss"]) < 4
     # The run that was under way went on, and no run was started from nothing twice
     logs = [run.log.read_text() for run in runs.values()]
-    went_on = [log.count("going on from step") for log in logs]
+    went_on = [log.count("resuming from step") for log in logs]
     assert sum(went_on) >= 1
     assert [log.count(" training, ") for log in logs] == [1 + times for times in went_on]
     for run in runs.values():
@@ -230,7 +227,7 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
         capture_output=True,
         check=True,
     )
-    assert "finished already" in again.stdout
+    assert "already finished" in again.stdout
     assert str(runs[0.01].directory) in again.stdout
     predicted = attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")
     assert predicted.returncode == 0, predicted.stderr

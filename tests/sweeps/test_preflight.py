@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from attnlab.runs.directory import prepare
-from attnlab.sweeps.preflight import why_not
+from attnlab.sweeps.preflight import find_error
 
 Composed = Callable[..., DictConfig]
 
@@ -38,17 +38,17 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_what_cannot_be_built_is_named(case: str, composed: Composed) -> None:
     words, reason = IMPOSSIBLE[case]
-    told = why_not(composed(*words))
+    told = find_error(composed(*words))
     assert told is not None
     assert re.search(reason, told), told
 
 
 def test_nothing_is_read(composed: Composed) -> None:
-    assert why_not(composed("experiment=conala", "data.path=nowhere")) is None
+    assert find_error(composed("experiment=conala", "data.path=nowhere")) is None
 
 
 def test_a_part_that_cannot_be_built_without_its_numbers_is_left_for_the_run(composed: Composed) -> None:
-    assert why_not(composed("optimizer._target_=test_check.by_first_weight")) is None
+    assert find_error(composed("optimizer._target_=test_preflight.by_first_weight")) is None
 
 
 def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.Optimizer:

@@ -19,7 +19,7 @@ from attnlab.runs import launcher
 from attnlab.runs.directory import Run
 from attnlab.runs.files import write_atomically
 from attnlab.sweeps.jobs import state
-from attnlab.sweeps.scheduler import Dispatch
+from attnlab.sweeps.scheduler import Scheduler
 from attnlab.sweeps.slots import Slots
 
 WORKER = """
@@ -51,7 +51,7 @@ def _small_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         return subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
 
     monkeypatch.setattr(launcher, "start", start)
-    monkeypatch.setattr("attnlab.sweeps.scheduler.find_impossible", lambda _: {})
+    monkeypatch.setattr("attnlab.sweeps.scheduler.find_errors", lambda _: {})
 
 
 def job(folder: Path, name: str, *does: str, seconds: float = 0.0, devices: int = 1) -> Run:
@@ -72,7 +72,7 @@ def dispatch(
     runs: list[Run], devices: str = "ab", retries: int = 0, fail_fast: bool = False, jobs_per_device: int = 1
 ) -> None:
     slots = Slots(list(devices), gpus=True, jobs_per_device=jobs_per_device)
-    Dispatch(slots, retries=retries, fail_fast=fail_fast).train(runs)
+    Scheduler(slots, retries=retries, fail_fast=fail_fast).train(runs)
 
 
 def test_jobs_of_unequal_size_share_no_device_and_leave_none_idle(tmp_path: Path) -> None:
@@ -94,7 +94,12 @@ def test_a_job_that_fails_leaves_the_others_alone_and_says_why(tmp_path: Path) -
     dispatch(runs)
     assert [state(run) for run in runs] == ["failed", "failed", "finished", "failed"]
     reasons = [run.read_result().get("error") for run in runs]
-    assert reasons == ["no such file", "killed by SIGKILL", None, "trainer.devices=9: this sweep has 2"]
+    assert reasons == [
+        "no such file",
+        "killed by SIGKILL",
+        None,
+        "trainer.devices=9: this sweep has 2 devices",
+    ]
     assert tries(runs[3]) == 0
 
 

@@ -78,11 +78,11 @@ def test_a_job_takes_as_many_devices_as_its_trainer(devices: object, gpus: bool,
 @pytest.mark.parametrize(
     ("devices", "gpus", "reason"),
     [
-        ([0, 2], True, "say how many the job needs"),
-        ("0,2", True, "say how many the job needs"),
-        (0, True, "say how many the job needs"),
-        (4, True, "trainer.devices=4: this sweep has 3$"),
-        (4, False, "this sweep has 3; hydra.launcher.slots=4 makes as many"),
+        ([0, 2], True, "give their number per job"),
+        ("0,2", True, "give their number per job"),
+        (0, True, "give their number per job"),
+        (4, True, "trainer.devices=4: this sweep has 3 devices$"),
+        (4, False, "this sweep has 3 devices; set hydra.launcher.slots=4"),
     ],
 )
 def test_devices_that_cannot_be_had(devices: object, gpus: bool, reason: str) -> None:
@@ -121,7 +121,7 @@ def test_a_sweep_runs_on_gpus_where_there_are_any_to_be_used(monkeypatch: pytest
 @pytest.mark.parametrize("value", [0, "two"])
 def test_wrong_settings_are_named(setting: str, value: object) -> None:
     settings = {"slots": None, "jobs_per_gpu": 1, "threads": None, setting: value}
-    with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: give a whole number"):
+    with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: must be a whole number"):
         find_slots([], **settings)  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.compose import CONF
-from attnlab.sweeps.preflight import why_not
+from attnlab.sweeps.preflight import find_error
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
@@ -71,6 +71,6 @@ def test_attention_variants_has_every_mechanism() -> None:
 def test_every_job_of_a_study_can_be_built_under_a_name_of_its_own(study: str, quick: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         configs = [run_config(words) for words in jobs(study, f"quick={quick}", "seed=0")]
-        assert [why_not(config) for config in configs] == [None] * len(configs)
+        assert [find_error(config) for config in configs] == [None] * len(configs)
         assert len({config.variant for config in configs}) == len(configs)
         assert {config.name for config in configs} == {study + ("_quick" if quick == "true" else "")}

@@ -94,7 +94,7 @@ def validations(folder: Path) -> int:
 def taken_up(folder: Path) -> list[Run]:
     """The runs in a folder that went on from a checkpoint."""
     logged = [run for run in runs_in(folder) if run.log.is_file()]
-    return [run for run in logged if "going on from step" in run.log.read_text()]
+    return [run for run in logged if "resuming from step" in run.log.read_text()]
 
 
 def test_a_broken_study_names_what_broke_and_once_mended_runs_just_that(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_broken_study_names_what_broke_and_once_mended_runs_just_that(tmp_path
     (tmp_path / "lost.tsv").write_text("".join(f"a b {n}\tb a {n}\n" for n in range(40)))
     done = attnlab("train", "-m", *words, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 of 4 finished already" in done.stderr
+    assert "1 of 4 already finished" in done.stderr
     assert states(tmp_path) == {
         "fine": "finished",
         "mended": "finished",
@@ -176,7 +176,7 @@ def test_jobs_of_one_and_of_two_processes_in_one_sweep(tmp_path: Path) -> None:
 
     done = attnlab("train", "-m", *words, "hydra/launcher=basic", folder=tmp_path)  # nothing left to train
     assert done.returncode == 0
-    assert done.stdout.count("finished already") == 2
+    assert done.stdout.count("already finished") == 2
     assert f"{run.directory.name} │ finished" in done.stdout
 
 
@@ -211,6 +211,6 @@ def test_a_study_killed_three_times_ends_as_one_left_alone(tmp_path: Path) -> No
         steps = [step for step, _ in read_metrics(again.metrics)["val/loss"]]
         assert steps == [20, 40, 60, 80, 100, 120] or steps == [19, 39, 59, 79, 99, 119]
         # From the start once, or again where it was killed before its first checkpoint
-        begun = again.log.read_text().count("parameters") - again.log.read_text().count("going on from step")
+        begun = again.log.read_text().count("parameters") - again.log.read_text().count("resuming from step")
         assert begun == 1
     assert all(path.stat().st_mtime_ns == written for path, written in finished.items())

@@ -220,7 +220,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(made: Callable
         assert_the_same(run, whole)
         told = run.log.read_text()
         assert f"{run.last} is damaged: going on from the one before it, previous.ckpt" in told
-        assert "going on from step" in told
+        assert "resuming from step" in told
     assert "last.ckpt and previous.ckpt in" in both.read_result()["error"]
     assert "force=true" in both.read_result()["error"]
     assert both.best.read_bytes() == half.best.read_bytes()  # what there is to keep is kept

@@ -1,4 +1,4 @@
-"""`attnlab bench [OVERRIDE ...]`: how fast a configuration trains and decodes, beside what it could reach."""
+"""`attnlab bench`: measure training and decoding speed, relative to the peak of the machine."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from attnlab.benchmark.timing import (
     sizes_of,
     take_batches,
 )
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run, explain
 from attnlab.errors import UserError
 from attnlab.runs.environment import environment
 from attnlab.runs.files import write_json
+from attnlab.runs.launcher import import_from_current_folder
 from attnlab.types import Batch
 
 
-def main(words: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_intermixed_args(words)
-    build.quieten_lightning()
+    quieten_lightning()
+    import_from_current_folder()
     try:
         config = compose_run(options.overrides)
     except (HydraException, OmegaConfBaseException) as error:
@@ -65,14 +67,14 @@ def main(words: list[str]) -> int:
     console.print(_table(rows, title=f"{config.name} · {config.variant} · {settings}"))
     console.print(_shape(batches), highlight=False)
     if options.json:
-        told = {
-            "command": ["attnlab", "bench", *words],
+        measurements = {
+            "command": ["attnlab", "bench", *options.arguments],
             "settings": {**asdict(settings), "device": str(settings.device)},
             "batches": [sizes_of(batch)._asdict() for batch in batches],
             "rows": [asdict(row) for row in rows],
             **environment(),
         }
-        write_json(Path(options.json), told)
+        write_json(Path(options.json), measurements)
     return 0
 
 
@@ -85,12 +87,14 @@ def _table(rows: Sequence[Row], title: str) -> Table:
         "GFLOP/s": lambda row: "–" if row.flops is None else f"{row.flops / median(row.seconds) / 1e9:.0f}",
         "of peak": lambda row: "–" if row.utilisation is None else f"{row.utilisation:.1%}",
         "memory MB": lambda row: "–" if row.peak_memory is None else f"{row.peak_memory / 1e6:.1f}",
-        "launches": lambda row: "–" if row.launches is None else f"{row.launches}",
-        "a target step": lambda row: "–" if row.launches is None else f"{row.launches_per_target_step:.1f}",
+        "kernels": lambda row: "–" if row.launches is None else f"{row.launches}",
+        "kernels per step": lambda row: (
+            "–" if row.launches is None else f"{row.launches_per_target_step:.1f}"
+        ),
     }
     if all(row.launches is None for row in rows):
-        del columns["launches"], columns["a target step"]
-    table = Table("a batch", title=title)
+        del columns["kernels"], columns["kernels per step"]
+    table = Table("per batch", title=title)
     for name in columns:
         table.add_column(name, justify="right")
     for row in rows:
@@ -104,30 +108,5 @@ def _shape(batches: Sequence[Batch]) -> str:
     longest = (max(size.source for size in sizes), max(size.target for size in sizes))
     return (
         f"{len(batches)} batches of {fmean(size.sentences for size in sizes):.1f} sentences, "
-        f"S ≤ {longest[0]}, T ≤ {longest[1]}, {real:.0%} of it no padding"
+        f"S ≤ {longest[0]}, T ≤ {longest[1]}, {real:.0%} of the positions are tokens, the rest padding"
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="attnlab bench", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "overrides", metavar="OVERRIDE", nargs="*", help="settings, as for attnlab train: attention=dot"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="timed rounds over the batches (default: 5)")
-    parser.add_argument("--batches", type=int, default=10, help="batches a round (default: 10)")
-    parser.add_argument(
-        "--lengths",
-        type=int,
-        nargs=2,
-        metavar=("S", "T"),
-        help="random sentences of these lengths instead of the configured data",
-    )
-    parser.add_argument(
-        "--vocabulary", type=int, default=8004, metavar="V", help="of random sentences (default: 8004)"
-    )
-    parser.add_argument(
-        "--against", choices=("plain",), help="time the straightforward loop over the single step beside it"
-    )
-    parser.add_argument("--no-search", action="store_true", help="time training alone")
-    parser.add_argument("--json", metavar="FILE", help="write everything measured there")
-    return parser

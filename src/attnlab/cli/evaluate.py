@@ -1,9 +1,8 @@
-"""`attnlab evaluate RUN [overrides]`: score a trained run as it is, or with other data, search or weights."""
+"""`attnlab evaluate`: evaluate a trained run, or an ensemble, as it is or with other settings."""
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +11,11 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Column, Table
 
+from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import apply_overrides
 from attnlab.config.range_checks import check_numbers
+from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UserError
@@ -25,56 +26,61 @@ from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.runs.directory import locate
 from attnlab.runs.files import write_json
+from attnlab.runs.identity import short_hash
+from attnlab.runs.launcher import import_from_current_folder
 from attnlab.training.callbacks import Predictions
 from attnlab.training.module import Seq2SeqModule, Split
 
 CHANGEABLE = ("attention_override", "batching", "data", "paths", "reranking", "search", "seed", "trainer")
-"""The settings and groups that make a difference to a network that is trained already …"""
-KEPT = ("batching.source_eos",)
-"""… and those in them that it was trained for."""
+"""Settings and groups that can be changed after training, except …"""
+FIXED = ("batching.source_eos",)
+"""… this one, which determines what the network was trained on."""
 
 
-def main(words: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_intermixed_args(words)
-    build.quieten_lightning()
-    settings = [word for word in options.words if "=" in word and not Path(word).exists()]
-    located = [locate(word) for word in options.words if word not in settings]
+    quieten_lightning()
+    overrides = [word for word in options.runs_and_overrides if "=" in word and not Path(word).exists()]
+    located = [locate(word) for word in options.runs_and_overrides if word not in overrides]
     if not located:
-        raise UserError("there is no RUN to score: give a run directory or a checkpoint file")
+        raise UserError("No RUN to evaluate: give a run directory or a checkpoint file")
+    if options.trust:
+        import_from_current_folder()
     run, checkpoint = located[0]
-    others = [str(path) for _, path in located[1:]]
-    config, vocabularies, network = build.restore_networks([path for _, path in located])
-    trained, config = config, apply_overrides(config, settings)
-    _refuse_what_was_trained(settings)
+    other_members = [str(path) for _, path in located[1:]]
+    trained, vocabularies, network = restore_networks([path for _, path in located], options.trust)
+    config = apply_overrides(trained, overrides)
+    _refuse_fixed(overrides)
     check_numbers(config)
 
     corpus = build.build_corpus(config)
     split: Split = options.split or ("test" if corpus.test else "val")
     if split == "test" and not corpus.test:
-        raise UserError("this corpus has no test split: score the validation split with --split val")
+        raise UserError("This corpus has no test split: evaluate the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
-    overrides = build.build_overrides(config, network)
-    if config.attention_override in overrides:
-        assert isinstance(network, Seq2Seq)  # as build_overrides has checked
-        network.decoder.attention = overrides.pop(config.attention_override)
+    interventions = build.build_interventions(config, network)
+    if config.attention_override in interventions:
+        assert isinstance(network, Seq2Seq)  # checked by build_interventions
+        network.decoder.attention = interventions.pop(config.attention_override)
 
-    named = [] if checkpoint == run.best else [checkpoint.name]
-    folder = run.directory / "evaluations" / _name(split, [*settings, *others, *named])
-    other_data = any(word.startswith("data.") for word in settings)
-    seen = _seen(trained, data.pairs(split)) if other_data else 0
-    scores = _score(config, module, data, split, folder)
+    other_checkpoint = [] if checkpoint == run.best else [checkpoint.name]
+    folder = (
+        run.directory / "evaluations" / _folder_name(split, [*overrides, *other_members, *other_checkpoint])
+    )
+    other_data = any(override.startswith("data.") for override in overrides)
+    seen = _seen_in_training(trained, data.pairs(split)) if other_data else 0
+    scores = _evaluate(config, module, data, split, folder)
     lengths = _by_length(module, split)
-    overridden = {}
-    for how, attention in overrides.items():
+    changed = {}
+    for name, attention in interventions.items():
         assert isinstance(network, Seq2Seq)
         network.decoder.attention = attention
-        overridden[how] = _score(config, module, data, split, folder / how)
-    told = {
+        changed[name] = _evaluate(config, module, data, split, folder / name)
+    result = {
         "checkpoint": str(checkpoint),
-        "ensemble_with": others,
-        "overrides": settings,
+        "ensemble_with": other_members,
+        "overrides": overrides,
         "split": split,
         "sentences": len(data.pairs(split)),
         "seen_in_training": seen,
@@ -82,52 +88,50 @@ def main(words: list[str]) -> int:
         "by_length": [row._asdict() for row in lengths],
         "signatures": registry.signatures(module.text_metrics),
     }
-    if overridden:
-        told["attention_override"] = {
-            how: {
-                "metrics": changed,
-                # where its own weights are all 0, a network has no scores of attention to drop
-                "drops": {name: scores[name] - value for name, value in changed.items() if name in scores},
+    if changed:
+        result["attention_override"] = {
+            name: {
+                "metrics": metrics,
+                # if its own weights are all 0, the network has no attention metrics to compare with
+                "drops": {key: scores[key] - value for key, value in metrics.items() if key in scores},
             }
-            for how, changed in overridden.items()
+            for name, metrics in changed.items()
         }
-    write_json(folder / "result.json", told)
+    write_json(folder / "result.json", result)
     save_png_and_svg(_curves(lengths), folder / "by_length")
     console = Console(soft_wrap=True)
-    console.print(_summary(scores, overridden, title=f"{split} · {len(data.pairs(split))} sentences"))
-    console.print(_table(lengths))
+    console.print(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
+    console.print(_lengths_table(lengths))
     if seen:
-        console.print(
-            f"{seen} of these sources were in the training split: no test of what is new", style="red"
-        )
-    console.print(f"results, pictures and predictions  {folder}", highlight=False)
+        console.print(f"{seen} of these sources were in the training split", style="red")
+    console.print(f"results, figures and predictions  {folder}", highlight=False)
     return 0
 
 
-def _refuse_what_was_trained(settings: list[str]) -> None:
-    """Raise `UserError` at a setting that would change nothing, since the network is as it was trained."""
-    for word in settings:
-        key = word.partition("=")[0]
-        if key.partition(".")[0] not in CHANGEABLE or key in KEPT:
+def _refuse_fixed(overrides: list[str]) -> None:
+    """Raise `UserError` at a setting that cannot change after training."""
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
             raise UserError(
-                f"{word}: {key} belongs to what was trained; train another run with it. Here "
-                f"{', '.join(CHANGEABLE)} can be changed"
+                f"{override}: {key} cannot change after training: train another run with it. Settings that "
+                f"can change: {', '.join(CHANGEABLE)}"
             )
 
 
-def _seen(config: DictConfig, pairs: Sequence[Pair]) -> int:
-    """How many of the pairs' sources stand in the training split of this configuration."""
+def _seen_in_training(config: DictConfig, pairs: Sequence[Pair]) -> int:
+    """Count the pairs whose source is in the training split of this configuration."""
     sources = {pair.source for pair in build.build_corpus(config).train}
     return sum(pair.source in sources for pair in pairs)
 
 
-def _score(
+def _evaluate(
     config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, split: Split, folder: Path
 ) -> dict[str, float]:
-    """Decode a split, write the predictions into the folder, and score them."""
+    """Decode a split, write the predictions into the folder, and return the metrics."""
     trainer = build.make_trainer(
         config,
-        devices=1,  # the scores of one process are those of many
+        devices=1,  # one process gives the same metrics as several
         num_nodes=1,
         strategy="auto",
         logger=False,
@@ -142,58 +146,58 @@ def _score(
     return {name: float(value) for name, value in scores.items()}
 
 
-def _summary(scores: dict[str, float], overridden: dict[str, dict[str, float]], title: str) -> Table:
-    """A row for each score; beside it what it is under each intervention, and below that its drop."""
-    title += " · under each value its drop (below 0: a rise)" if overridden else ""
+def _scores_table(scores: dict[str, float], changed: dict[str, dict[str, float]], title: str) -> Table:
+    """Build a table with one row per metric; with interventions also their values and changes."""
+    title += " · below each value: its difference from the unchanged network" if changed else ""
     table = Table(
         Column("score", overflow="fold"),
-        *(Column(name, overflow="fold") for name in ("value", *overridden)),
+        *(Column(name, overflow="fold") for name in ("value", *changed)),
         title=title,
-        show_lines=bool(overridden),
+        show_lines=bool(changed),
     )
     for name, value in scores.items():
         cells = [
-            f"{_plain(others[name])}\n{_plain(value - others[name], '+')}" if name in others else "–"
-            for others in overridden.values()  # weights of 0 have no scores
+            f"{_number(others[name])}\n{_number(value - others[name], '+')}" if name in others else "–"
+            for others in changed.values()  # zero weights have no attention metrics
         ]
-        label = name.removeprefix("val/").removeprefix("test/")  # the title says which
-        table.add_row(label.replace("/", " ").replace("_", " "), _plain(value), *cells)
+        label = name.removeprefix("val/").removeprefix("test/")  # the title names the split
+        table.add_row(label.replace("/", " ").replace("_", " "), _number(value), *cells)
     return table
 
 
-def _plain(score: float, sign: str = "") -> str:
-    """In nine characters at the most: a perplexity may be beyond all bounds."""
+def _number(score: float, sign: str = "") -> str:
+    """Format a metric in at most nine characters; a perplexity may be very large."""
     if abs(score) < 10:
         return f"{score:{sign}.4f}"
     return f"{score:{sign}.2f}" if abs(score) < 1e4 else f"{score:{sign}.2e}"
 
 
 def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
-    """The scores of what was decoded, by the tokens of the source's text as the network read it."""
+    """Compute the metrics of the decoded sentences for ranges of source lengths, in tokens without EOS."""
     lengths = module.data.examples(split).source_lengths - module.data.source_eos
     by_index = [int(lengths[output.index]) for output in module.outputs]
     return score_by_length(module.outputs, by_index, module.text_metrics)
 
 
-def _table(rows: list[LengthScores]) -> Table:
-    """A line for each range of lengths, narrow enough for the eight scores of CoNaLa in 80 columns."""
+def _lengths_table(rows: list[LengthScores]) -> Table:
+    """Build a table with one row per range of lengths; the eight metrics of CoNaLa fit into 80 columns."""
     names = list(rows[0].scores)
     heads = ("source length", "sentences", *(name.replace("_", " ") for name in names))
     columns = [Column(head, overflow="fold", justify="right") for head in heads]
     table = Table(*columns, title="by source length, in tokens", pad_edge=False)
     for row in rows:
         span = f"{row.shortest}" if row.shortest == row.longest else f"{row.shortest}–{row.longest}"
-        table.add_row(span, str(row.sentences), *(_short(row.scores[name]) for name in names))
+        table.add_row(span, str(row.sentences), *(_short_number(row.scores[name]) for name in names))
     return table
 
 
-def _short(score: float) -> str:
-    """In five characters: a share between 0 and 1, or points up to 100."""
+def _short_number(score: float) -> str:
+    """Format a fraction, or points up to 100, in five characters."""
     return f"{score:.3f}" if abs(score) < 10 else f"{score:.1f}"
 
 
 def _curves(rows: list[LengthScores]) -> Figure:
-    """Every score against the middle of each range of lengths, on one scale."""
+    """Plot every metric against the middle of each range of lengths, on one scale."""
     series = {
         name: [
             ((row.shortest + row.longest) / 2, registry.percentage(name, row.scores[name])) for row in rows
@@ -203,23 +207,6 @@ def _curves(rows: list[LengthScores]) -> Figure:
     return plot_curves(series, x_label="source length, in tokens", y_label="score, of 100")
 
 
-def _name(split: str, words: list[str]) -> str:
-    """A folder for each split, set of overrides and ensemble."""
-    if not words:
-        return split
-    return f"{split}-{hashlib.sha256(' '.join(sorted(words)).encode()).hexdigest()[:8]}"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="attnlab evaluate", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "words",
-        metavar="RUN | OVERRIDE",
-        nargs="+",
-        help="a run directory or a checkpoint file (of several the probabilities are averaged), and settings "
-        "to change: data.path=FILE search.beam_size=5",
-    )
-    parser.add_argument(
-        "--split", choices=("val", "test"), help="default: test, or val where there is no test split"
-    )
-    return parser
+def _folder_name(split: str, changes: list[str]) -> str:
+    """Return a folder name for a split and a set of changes."""
+    return f"{split}-{short_hash(sorted(changes))}" if changes else split

@@ -1,4 +1,4 @@
-"""`attnlab predict RUN`: a source a line on standard input, a target a line on standard output."""
+"""`attnlab predict`: one source sentence per line in, one translation per line out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from attnlab.config.build import build_preparation, build_reranking, encode_pairs, restore_networks
+from attnlab.config.build import build_preparation, build_reranking, encode_pairs
+from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.reranking import rerank
@@ -25,35 +26,35 @@ from attnlab.plotting.terminal import heatmap_lines
 from attnlab.report import page
 from attnlab.report.explorer import Sentence
 from attnlab.runs.directory import locate
+from attnlab.runs.launcher import import_from_current_folder
 from attnlab.runs.predictions import Prediction, to_line
 from attnlab.types import Batch
 
 BATCH = 64
-"""Sentences searched together."""
+"""Number of sentences decoded together."""
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")
 
 
-def main(words: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_intermixed_args(words)
     drawing = None if options.attention is None else Path(options.attention)
     if drawing not in (None, TERMINAL) and drawing.suffix not in FORMATS:
         raise UserError(
-            f"--attention {drawing}: end the name in one of {', '.join(FORMATS)}, or give - for the terminal"
+            f"--attention {drawing}: the name must end in {', '.join(FORMATS)}, or be - for the terminal"
         )
-    for word in options.runs:
-        if "=" in word and not Path(word).exists():
-            raise UserError(
-                f"{word}: settings are for attnlab evaluate; predict has options, such as --beam 5"
-            )
+    for path in options.runs:
+        if "=" in path and not Path(path).exists():
+            raise UserError(f"{path}: attnlab predict takes no overrides; use its options, such as --beam 5")
+    if options.trust:
+        import_from_current_folder()
     checkpoints = [locate(path)[1] for path in options.runs]
-    config, vocabularies, network = restore_networks(checkpoints)
+    config, vocabularies, network = restore_networks(checkpoints, options.trust)
     prepare = build_preparation(config)
     beam_size = options.beam or config.search.beam_size
     if options.nbest > beam_size:
-        raise UserError(f"--nbest {options.nbest} needs a beam at least as wide: add --beam {options.nbest}")
+        raise UserError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
     if drawing is not None and drawing.suffix == ".jsonl":
         drawing.parent.mkdir(parents=True, exist_ok=True)
         drawing.write_text("")
@@ -63,7 +64,9 @@ def main(words: list[str]) -> int:
     while numbered := list(islice(lines, 1 if sys.stdin.isatty() else BATCH)):
         for number, line in numbered:
             if not line.strip():
-                raise UserError(f"line {number} of standard input is empty: there is nothing to translate")
+                raise UserError(
+                    f"line {number} of standard input is empty: every line must contain a sentence"
+                )
         pairs = [prepare(line) for _, line in numbered]
         examples = encode_pairs(config, vocabularies, pairs)
         for prediction in predict(
@@ -104,15 +107,24 @@ def predict(
     max_length: int,
     **ranking: Any,
 ) -> Iterator[Prediction]:
-    """The `nbest` hypotheses of each sentence of a batch, best first; `lines` are their numbers and pairs.
+    """Yield the `nbest` hypotheses of each sentence of a batch, best first.
 
-    `ranking` are arguments of `rerank`.
+    Args:
+        batch: encoded source sentences.
+        lines: line number, from 1, and pair of each sentence.
+        network: decodes them.
+        vocabularies: those of the network.
+        beam_size: number of hypotheses during search.
+        nbest: number of hypotheses per sentence that are returned.
+        length_penalty: exponent of the length that divides the scores.
+        max_length: maximum number of tokens of a hypothesis.
+        ranking: arguments of `rerank`.
     """
-    found = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
-    found = rerank(found, [pair for _, pair in lines], output_text=vocabularies.output_text, **ranking)
+    outputs = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
+    outputs = rerank(outputs, [pair for _, pair in lines], output_text=vocabularies.output_text, **ranking)
     for row, (line, pair) in enumerate(lines):
         source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
-        hypotheses = zip(found.tokens[row], found.scores[row], found.weights[row], strict=True)
+        hypotheses = zip(outputs.tokens[row], outputs.scores[row], outputs.weights[row], strict=True)
         for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
             yield Prediction(
                 index=line - 1,
@@ -156,32 +168,3 @@ def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> N
     ]
     names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
     page.write_explorer(sentences, names, config.name, path)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="attnlab predict", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="a run directory or a checkpoint file; several decode together, by their mean probabilities",
-    )
-    parser.add_argument(
-        "--beam", type=_positive, metavar="K", help="hypotheses kept in search (default: the run's)"
-    )
-    parser.add_argument(
-        "--nbest", type=_positive, default=1, metavar="N", help="print N a line, as line number, score, text"
-    )
-    parser.add_argument(
-        "--attention",
-        metavar="FILE",
-        help="write the weights: all lines in a .html page to explore, a .png or .svg picture a line, or "
-        "numbers in a .jsonl file; - shows them in the terminal",
-    )
-    return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)

@@ -1,4 +1,4 @@
-"""Train one run, from its configuration to its scores. Read from top to bottom, this is the whole recipe."""
+"""The recipe of one run, from its configuration to its scores."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 
 def train(config: DictConfig, run: Run) -> dict[str, float]:
-    """Train, go back to the best checkpoint, score the validation and test splits, and draw.
+    """Train a model, evaluate its best checkpoint on the validation and test splits, and plot the curves.
 
-    Goes on from `last.ckpt` where there is one, or from the one before if that is damaged, and ends as if it
-    had never stopped: see `LastCheckpoint`.
+    Resumes from `last.ckpt` if it exists, or from `previous.ckpt` if that is damaged. The results are the
+    same as without the interruption: see `LastCheckpoint`.
 
     Returns:
-        The scores of the best checkpoint: `val/…`, `attention/…`, and `test/…` where there is a test split.
+        The metrics of the best checkpoint: `val/…`, `attention/…`, and `test/…` if there is a test split.
     """
     seed_everything(config.seed, workers=True, verbose=False)
     metrics = MetricsFile(run.metrics)
-    loggers = [metrics, *build.build_loggers(config, run)]  # first: what fails from here on fails there too
+    loggers = [metrics, *build.build_loggers(config, run)]  # first, so that they record later failures
 
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
@@ -50,9 +50,9 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
 
     callbacks = build.build_callbacks(config, run, vocabularies, metrics, terminal=sys.stderr.isatty())
     trainer = build.build_trainer(config, run, loggers, callbacks)
-    trainer.fit(module, datamodule=data, ckpt_path=_go_on(run, metrics))
+    trainer.fit(module, datamodule=data, ckpt_path=_resume(run, metrics))
     seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
-    trainer.loggers = []  # the validation curve is whole: the best checkpoint's scores are no point of it
+    trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
     scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
     trainer.loggers = loggers
     if corpus.test:
@@ -72,19 +72,17 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     return scores
 
 
-def _go_on(run: Run, metrics: MetricsFile) -> Path | None:
-    """The checkpoint to go on from, or None; metrics.csv is cut to what had been logged when it was saved."""
-    found = load_newest(run.last, run.previous)
-    if found is None:
+def _resume(run: Run, metrics: MetricsFile) -> Path | None:
+    """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time."""
+    newest = load_newest(run.last, run.previous)
+    if newest is None:
         metrics.rewind(0)
         return None
-    path, checkpoint = found
+    path, checkpoint = newest
     if "resumption" not in checkpoint:
-        raise UserError(
-            f"{path} was saved by an earlier version, which left things out: force=true starts over"
-        )
+        raise UserError(f"{path} is from an earlier version and cannot be resumed: force=true starts again")
     if run.best.is_file():
-        load(run.best)  # better found damaged now than after the training
+        load(run.best)  # report a damaged file now rather than after the training
     metrics.rewind(checkpoint["resumption"]["metrics_length"])
-    log.info("going on from step %d", checkpoint["global_step"])
+    log.info("resuming from step %d", checkpoint["global_step"])
     return path

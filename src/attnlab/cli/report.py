@@ -1,11 +1,10 @@
-"""`attnlab report PATH...`: what may be said of the runs under the paths, as a page, and in parts."""
+"""`attnlab report`: compare runs on one page, in figures, tables and the terminal."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,18 +19,17 @@ from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
 
 
-def main(words: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    options = _parser().parse_intermixed_args(words)
     output = options.output or options.paths[0] / "report.html"
     if output.suffix != ".html":
-        raise UserError(f"-o {output}: end the name in .html")
+        raise UserError(f"-o {output}: the name must end in .html")
     study = collect(options.paths)
     if options.wandb:
         return _publish(study)
-    study = replace(study, selected_metrics=_asked(study, options.metric))
+    study = replace(study, selected_metrics=_requested(study, options.metric))
     comparisons = compare(
-        study, reference=options.reference, all_pairs=options.all_pairs, progress=_with_a_bar
+        study, reference=options.reference, all_pairs=options.all_pairs, progress=_with_progress_bar
     )
     built = tables.build(study, comparisons)
     tables.write(built, study, output.parent)
@@ -39,7 +37,7 @@ def main(words: list[str]) -> int:
     drawings = figures.draw(study, looks)
     page.write(study, comparisons, built, drawings, output)
     figures.write(drawings, looks, output.parent / "figures")
-    _tell(study, built, comparisons)
+    _print(study, built, comparisons)
     Console(soft_wrap=True).print(
         f"page     {output}\nfigures  {output.parent / 'figures'}\ntables   {output.parent / 'tables'}\n"
         f"runs     {output.parent / 'results.csv'}",
@@ -50,41 +48,41 @@ def main(words: list[str]) -> int:
 
 
 def _publish(study: Study) -> int:
-    """Make a dashboard of each study in Weights & Biases, and say where it is."""
+    """Create a Weights & Biases dashboard of each study, and print its address."""
     try:
         from attnlab.report import workspace
     except ImportError as error:
-        raise UserError(f"a dashboard needs {error.name}: pip install 'attnlab[dashboard]'") from None
-    told = {
+        raise UserError(f"A dashboard needs {error.name}: pip install 'attnlab[dashboard]'") from None
+    projects = {
         (run.study, run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab"))
         for run in study.runs
     }
-    for name, project in sorted(told):
+    for name, project in sorted(projects):
         print(f"dashboard  {workspace.publish(name, project=project)}")
     return 0
 
 
-def _asked(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
-    """The metrics asked for, each once.
+def _requested(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return the requested metrics, each once.
 
     Raises:
-        UserError: if no finished run has a metric asked for.
+        UserError: if no finished run has one of them.
     """
-    known = sorted({name for run in study.finished for name in run.scores})
+    available = sorted({name for run in study.finished for name in run.scores})
     for metric in metrics:
-        if metric not in known:
-            raise UserError(f"no finished run has the metric {metric!r}: choose from {', '.join(known)}")
+        if metric not in available:
+            raise UserError(f"No finished run has the metric {metric!r}: choose from {', '.join(available)}")
     return tuple(dict.fromkeys(metrics))
 
 
-def _with_a_bar(tasks: Sequence[Task]) -> Iterable[Task]:
-    """Go through the tasks behind a progress bar, where somebody looks."""
+def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
+    """Iterate over the tasks with a progress bar, if standard error is a terminal."""
     console = Console(stderr=True)
     return track(tasks, "comparing", console=console, transient=True, disable=not console.is_terminal)
 
 
-def _tell(study: Study, built: Sequence[tables.Table], comparisons: Sequence[Comparison]) -> None:
-    """Say it in the terminal."""
+def _print(study: Study, built: Sequence[tables.Table], comparisons: Sequence[Comparison]) -> None:
+    """Print the main tables, the comparisons and the unfinished runs."""
     console = Console()
     for table in built[:2]:
         shown = TerminalTable(title=escape(f"{study.name} · {table.title}"))
@@ -99,38 +97,5 @@ def _tell(study: Study, built: Sequence[tables.Table], comparisons: Sequence[Com
     for comparison in comparisons:
         console.print(f"• {comparison.summary}", highlight=False, markup=False)
     for run in study.unfinished:
-        told = f"not finished: {run.variant} seed {run.seed}, {run.status}: {run.error} ({run.directory})"
-        console.print(told, style="yellow", highlight=False, markup=False, soft_wrap=True)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="attnlab report", description=__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "paths", metavar="PATH", nargs="+", type=Path, help="a run directory, or a folder that holds some"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.html",
-        type=Path,
-        help="the page; figures/, tables/, results.csv go beside it. Default: report.html in the first PATH",
-    )
-    parser.add_argument(
-        "--metric",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="METRIC",
-        help="what to compare by, such as test/exact_match; the first orders the variants. Default: those of "
-        "CoNaLa BLEU, BLEU, chrF and exact match that runs have",
-    )
-    parser.add_argument(
-        "--reference",
-        metavar="VARIANT",
-        help="compare the others with it. Default: none; without such a variant, or with several, every pair",
-    )
-    parser.add_argument(
-        "--wandb", action="store_true", help="make a dashboard in Weights & Biases instead, for those online"
-    )
-    parser.add_argument("--all-pairs", action="store_true", help="compare every variant with every other")
-    return parser
+        line = f"not finished: {run.variant} seed {run.seed}, {run.status}: {run.error} ({run.directory})"
+        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)

@@ -1,11 +1,10 @@
-"""From a configuration to the parts it names. Sizes that follow from other sizes are worked out here."""
+"""Building the parts of a run from its configuration. Sizes that follow from other sizes are derived here."""
 
 from __future__ import annotations
 
-import logging
-import warnings
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.config.compose import suggest
 from attnlab.config.range_checks import check_numbers
 from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.datamodule import Seq2SeqData
@@ -31,7 +31,6 @@ from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
-from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.runs.directory import Run
@@ -39,45 +38,52 @@ from attnlab.training import callbacks, checkpoints
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 
-WRONG = (TypeError, ValueError, MisconfigurationException)
-"""What constructors raise at settings that do not fit."""
+CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
+"""What constructors raise if their arguments do not fit."""
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
-    """Hydra's `instantiate`, with what went wrong inside said plainly.
+    """Instantiate a config node, with further arguments if it is a `_partial_`.
 
     Raises:
-        UserError: what the target raised as a wrong setting.
+        UserError: if the target rejects its arguments.
     """
+    with _report_errors(node):
+        instance = instantiate(node)
+        return instance(**arguments) if callable(instance) and arguments else instance
+
+
+@contextmanager
+def _report_errors(node: Any) -> Iterator[None]:
+    """Raise the errors of a target as `UserError`."""
     try:
-        made = instantiate(node)
-        return made(**arguments) if callable(made) and arguments else made
+        yield
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, UserError):
             raise cause from None
-        if isinstance(cause, WRONG):
+        if isinstance(cause, CONSTRUCTOR_ERRORS):
             raise UserError(f"{node.get('_target_', node)}: {cause}") from error
         raise
-    except WRONG as error:
+    except CONSTRUCTOR_ERRORS as error:
         raise UserError(f"{node.get('_target_', node)}: {error}") from error
 
 
 def build_corpus(config: DictConfig) -> Corpus:
-    """Raw text pairs in their splits."""
+    """Build the corpus: pairs of raw texts in splits."""
     corpus: Corpus = construct(config.data)
     return corpus
 
 
 def build_preparation(config: DictConfig) -> Preparation:
-    """What makes a pair, still without its target, of a source as a user types it."""
+    """Build the function that turns a source sentence, as a user types it, into a pair without a target."""
     node = config.data.get("preparation")
     prepare: Preparation = partial(Pair, target="") if node is None else construct(node)
     return prepare
 
 
 def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
-    """Tokenizers of both sides, trained on the training split alone."""
+    """Train the source and target tokenizers on the training split."""
     return train_vocabularies(
         corpus.train,
         source=instantiate(config.tokenizer),
@@ -87,15 +93,15 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
 
 
 def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
-    """Batches of every split.
+    """Build the datamodule: batches of every split.
 
     Raises:
-        UserError: if gold alignments are given for tokens that are less than words.
+        UserError: if the data has word alignments, but a tokenizer splits words.
     """
     if config.data.get("alignments_path") and any(side.splits_words for side in vocabularies):
         raise UserError(
-            f"data.alignments_path={config.data.alignments_path} links words, and a tokenizer here cuts them "
-            "into pieces: use tokenizer=whitespace or words"
+            f"data.alignments_path={config.data.alignments_path} aligns words, but the tokenizer splits "
+            "them: use tokenizer=whitespace or tokenizer=words"
         )
     data: Seq2SeqData = construct(
         {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
@@ -115,7 +121,7 @@ def copies_source(config: DictConfig) -> bool:
 
 
 def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pair]) -> Examples:
-    """Text pairs as the network reads them."""
+    """Encode pairs of texts as the configuration says."""
     batching = config.batching
     return encode(
         pairs,
@@ -128,7 +134,11 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    """Embeddings, encoder, bridge, attention, decoder and readout."""
+    """Build embeddings, encoder, bridge, attention, decoder and readout.
+
+    Raises:
+        UserError: if a part rejects its settings, or the parts do not fit together.
+    """
     check_numbers(config)
     if "match" in config.attention:
         config = match_parameters(config, vocabularies)
@@ -185,46 +195,52 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 
 def match_parameters(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
-    """The configuration whose decoder is widened until it has the parameters of `attention.match`.
+    """Return the configuration with the decoder size whose parameter count is nearest to `attention.match`.
 
-    A network without attention is a smaller one: what it lacks may be size alone. This is the baseline that
-    lacks only the attention, to the nearest width.
+    A network without attention has fewer parameters than one with attention. This baseline differs in the
+    attention only.
     """
     matched = config.copy()
 
     def parameters(attention: DictConfig, size: int) -> int:
         matched.attention, matched.decoder.size = attention, size
-        with torch.device("meta"):  # counted, not made
+        with torch.device("meta"):  # only counts
             return build_network(matched, vocabularies).parameter_count
 
-    wanted = parameters(config.attention.match, config.decoder.size)
-    own = OmegaConf.masked_copy(config.attention, [key for key in config.attention if key != "match"])
+    target = parameters(config.attention.match, config.decoder.size)
+    unmatched = OmegaConf.masked_copy(config.attention, [key for key in config.attention if key != "match"])
     sizes = range(1, 64 * config.decoder.size)
-    above = bisect_left(sizes, wanted, key=lambda size: parameters(own, size))
+    above = bisect_left(sizes, target, key=lambda size: parameters(unmatched, size))
     matched.decoder.size = min(
-        sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(parameters(own, size) - wanted)
+        sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(parameters(unmatched, size) - target)
     )
     return matched
 
 
-def build_overrides(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
-    """The attention under each intervention that `attention_override` asks for, by the intervention's name.
+def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
+    """Build the attention under each intervention that `attention_override` selects, by intervention.
 
     Raises:
-        UserError: if there is no such intervention, the attention has no weights to replace, or there are
-            several networks.
+        UserError: if there is no such intervention, the attention has no weights to replace, or the network
+            is an ensemble.
     """
-    asked = config.attention_override
-    if asked not in (None, "all", *INTERVENTIONS):
-        raise UserError(f"attention_override={asked}: choose from {', '.join(INTERVENTIONS)}, all")
-    if asked is None:
+    selected = config.attention_override
+    if selected not in (None, "all", *INTERVENTIONS):
+        near = suggest(str(selected), ("all", *INTERVENTIONS))
+        raise UserError(
+            f"Unknown attention_override {selected!r}.{near} Options: {', '.join(INTERVENTIONS)}, all"
+        )
+    if selected is None:
         return {}
     if not isinstance(network, Seq2Seq):
-        raise UserError(f"attention_override={asked} changes one network: give one run")
-    chosen = [how for how in INTERVENTIONS if asked in (how, "all")]
+        raise UserError(f"attention_override={selected} needs a single network: give one run")
     attention = network.decoder.attention
     try:
-        return {how: intervene(attention, how, seed=config.seed) for how in chosen}
+        return {
+            name: intervene(attention, name, seed=config.seed)
+            for name in INTERVENTIONS
+            if selected in (name, "all")
+        }
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -232,7 +248,7 @@ def build_overrides(config: DictConfig, network: TranslationModel) -> dict[str, 
 def build_module(
     config: DictConfig, network: TranslationModel, vocabularies: Vocabularies, corpus: Corpus
 ) -> Seq2SeqModule:
-    """The network with its loss, scores and optimizer."""
+    """Build the LightningModule: the network with loss, metrics, optimizer and search settings."""
     return Seq2SeqModule(
         network=network,
         vocabularies=vocabularies,
@@ -252,7 +268,7 @@ def build_module(
 
 
 def build_reranking(config: DictConfig) -> dict[str, Any]:
-    """Return the keyword arguments of `attnlab.decoding.reranking.rerank` that the settings choose."""
+    """Return the arguments of `attnlab.decoding.reranking.rerank`."""
     return {
         "coverage_penalty": config.reranking.coverage_penalty,
         "accepts": instantiate(config.reranking.accepts),
@@ -260,22 +276,22 @@ def build_reranking(config: DictConfig) -> dict[str, Any]:
 
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
-    """The chosen loggers, but for those that could not be had."""
-    chosen = [construct(node, run=run, config=config) for node in config.logger.values()]
-    return [logger for logger in chosen if logger is not None]
+    """Build the configured loggers, without those that are unavailable."""
+    loggers = [construct(node, run=run, config=config) for node in config.logger.values()]
+    return [logger for logger in loggers if logger is not None]
 
 
 def build_callbacks(
     config: DictConfig, run: Run, vocabularies: Vocabularies, metrics: MetricsFile, *, terminal: bool
 ) -> list[Callback]:
-    """What every run has, and what the callbacks group adds."""
+    """Build the callbacks of every run and those of the callbacks group."""
     contents = checkpoints.describe(config, vocabularies, run.hash)
     interruption = callbacks.Interruption()
-    shown: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
+    progress: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
     return [
         callbacks.LastCheckpoint(run, metrics, interruption, every_minutes=config.checkpoint.every_minutes),
         interruption,
-        *shown,
+        *progress,
         callbacks.EpochLog(),
         callbacks.Guard(),
         callbacks.Reproducible(config.seed),
@@ -289,7 +305,7 @@ def build_callbacks(
 
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
-    """Lightning's Trainer."""
+    """Build Lightning's Trainer for training."""
     return make_trainer(
         config,
         default_root_dir=str(run.directory),
@@ -302,62 +318,6 @@ def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
-    """Lightning's Trainer as the settings have it, but for these arguments."""
+    """Build Lightning's Trainer from the trainer group; these arguments replace its settings."""
     trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **config.trainer}, **arguments)
     return trainer
-
-
-def restore_network(path: Path) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
-    """A trained network in evaluation mode, from its checkpoint alone.
-
-    Raises:
-        UserError: if the file is no checkpoint of this package, or cut short.
-    """
-    checkpoint = checkpoints.load(path)
-    config, vocabularies = checkpoints.restore(checkpoint, path)
-    network = build_network(config, vocabularies)
-    prefix = "network."
-    weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
-    network.load_state_dict(weights)
-    return config, vocabularies, network.eval()
-
-
-def restore_networks(paths: Sequence[Path]) -> tuple[DictConfig, Vocabularies, TranslationModel]:
-    """The network of one checkpoint, or the ensemble of several; the configuration is that of the first.
-
-    Raises:
-        UserError: if they cannot speak with one voice: their vocabularies differ, or what they read.
-    """
-    config, vocabularies, first = restore_network(paths[0])
-    members = [first]
-    for path in paths[1:]:
-        other, others, network = restore_network(path)
-        if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
-            raise UserError(f"{path} has other vocabularies than {paths[0]}: an ensemble shares them")
-        if other.batching.source_eos != config.batching.source_eos:
-            raise UserError(
-                f"{path} was trained with batching.source_eos={other.batching.source_eos}, {paths[0]} was "
-                "not: all networks of an ensemble must have the same setting"
-            )
-        if copies_source(other) != copies_source(config):
-            raise UserError(
-                f"{path} and {paths[0]} cannot be ensembled: one has readout=pointer_generator, the other not"
-            )
-        members.append(network)
-    if len(members) == 1:
-        return config, vocabularies, first
-    return config, vocabularies, Ensemble(members).eval()
-
-
-def quieten_lightning() -> None:
-    """Let what Lightning says go to the log alone: on import it gives its loggers a terminal of their own.
-
-    And leave out advice that does not hold here: our batches are cheap to make, our order of training can be
-    resumed, and the deprecated call is Lightning's.
-    """
-    for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-    for advice in (".*LeafSpec.* is deprecated", ".*does not have many workers", ".*is not resumable"):
-        warnings.filterwarnings("ignore", advice)

@@ -1,9 +1,10 @@
-"""Composing a configuration out of `conf/` and the words of a command. Imports no torch."""
+"""Composing configurations from `conf/` and command-line overrides. Imports no torch."""
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from attnlab.errors import UserError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
-"""Where the groups lie: inside an installed package, or at the top of a checkout."""
+"""Folder of the config groups: inside an installed package, or at the top of a checkout."""
 
 REPLACEABLE = ("reranking",)
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
 
 OmegaConf.register_new_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
-"""`${quick:a,b}` is a where `quick=true` is set, else b."""
+"""`${quick:a,b}` is a if `quick=true`, else b."""
 
 
 def _from_step(first: str, then: Any, before: Any, *, _root_: DictConfig) -> Any:
@@ -39,26 +40,31 @@ def _from_step(first: str, then: Any, before: Any, *, _root_: DictConfig) -> Any
 OmegaConf.register_new_resolver("from_step", _from_step)
 
 
-def compose_run(words: list[str]) -> DictConfig:
-    """The resolved configuration that `attnlab train` makes of these words.
+def compose_run(overrides: list[str]) -> DictConfig:
+    """Return the resolved configuration that `attnlab train` composes from these overrides.
 
     Raises:
-        HydraException, OmegaConfBaseException: at a word that does not fit; `explain` says which in one line.
+        HydraException, OmegaConfBaseException: at a wrong override; `explain` describes it in one line.
     """
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("train", overrides=words, return_hydra_config=True)
-        HydraConfig.instance().set_config(config)  # ${hydra:runtime.choices.data} is looked up there
-        with read_write(config), open_dict(config):
-            del config["hydra"]
-        OmegaConf.resolve(config)
-    return config
+        return resolve(compose("train", overrides=overrides, return_hydra_config=True))
+
+
+def resolve(config: DictConfig) -> DictConfig:
+    """Return a composed configuration without its `hydra` node, with all interpolations resolved."""
+    HydraConfig.instance().set_config(config)  # ${hydra:runtime.choices.data} is looked up there
+    resolved = config.copy()
+    with read_write(resolved), open_dict(resolved):
+        del resolved["hydra"]
+    OmegaConf.resolve(resolved)
+    return resolved
 
 
 def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
-    """A configuration with `key=value` words applied.
+    """Return a copy of a configuration with `key=value` overrides applied.
 
     Raises:
-        UserError: at a key that the configuration lacks, with the nearest it has, and at what is no value.
+        UserError: if a key does not exist, or an override does not give it a single value.
     """
     changed = config.copy()
     try:
@@ -77,19 +83,17 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
         if key not in keys:
             if outdated := explain_renamed(key, str(override.input_line).partition("=")[2]):
                 raise UserError(outdated)
-            raise UserError(f"no setting {key!r} in this run{suggest(key, keys)}")
+            raise UserError(f"Unknown setting {key!r} in this run.{suggest(key, keys)}")
         if override.is_delete() or override.is_add() or override.is_sweep_override():
-            raise UserError(f"{override.input_line}: give one value, as {key}=…; a list stands in brackets")
+            raise UserError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")
         if isinstance(OmegaConf.select(changed, key), DictConfig):
-            raise UserError(
-                f"{override.input_line}: {key} is a group; give single settings of it, as {key}.…=…"
-            )
+            raise UserError(f"{override.input_line}: {key} is a group; give its single settings, {key}.…=…")
         OmegaConf.update(changed, key, override.value())
     return changed
 
 
 def all_keys(config: DictConfig) -> list[str]:
-    """Every dotted key of a configuration."""
+    """Return every dotted key of a configuration."""
 
     def walk(node: Any, prefix: str) -> list[str]:
         if not isinstance(node, dict):
@@ -103,33 +107,37 @@ def all_keys(config: DictConfig) -> list[str]:
     return walk(OmegaConf.to_container(config, resolve=False), "")
 
 
-def suggest(name: str, known: list[str]) -> str:
-    """The nearest known name as a question to append to a message, or nothing."""
-    near = difflib.get_close_matches(name, [key for key in known if key != name], n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return " Did you mean 'NEAREST'?", to append to a message, or "" if no name is similar."""
+    near = difflib.get_close_matches(name, [other for other in names if other != name], n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def explain(error: HydraException | OmegaConfBaseException) -> str:
-    """One line for what Hydra says in several, with the nearest name where a key was mistyped."""
+    """Describe one of Hydra's errors in one line, with the nearest name if one was mistyped."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-    option = re.search(
+    unknown_option = re.search(
         r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?) Config search path", text
     )
-    if option is not None:
-        group, name, options = option.groups()
+    if unknown_option is not None:
+        group, name, options = unknown_option.groups()
         if outdated := explain_renamed(*f"{group}/{name}".split("/", maxsplit=1)):
             return outdated
-        return f"no option {name!r} for {group}{suggest(name, options.split())}; there are {options}"
-    mistyped = re.search(r"Could not override '([^'@]+)'", text)
-    if mistyped is None:
+        return (
+            f"Unknown {group} {name!r}.{suggest(name, options.split())} Options: {', '.join(options.split())}"
+        )
+    unknown_key = re.search(r"Could not override '([^'@]+)'", text)
+    if unknown_key is None:
         return text
-    key = mistyped[1]
-    if value := re.search(r" \+[^\s=]+=(.*)$", text):
-        outdated = explain_renamed(key, value[1])
-        if outdated:
-            return outdated
-    known = all_keys(compose_run(["+tune=default"] if key.startswith("tune.") else []))
-    if key in known:
+    key = unknown_key[1]
+    value = re.search(r" \+[^\s=]+=(.*)$", text)
+    if value and (outdated := explain_renamed(key, value[1])):
+        return outdated
+    keys = all_keys(compose_run(["+tune=default"] if key.startswith("tune.") else []))
+    if key in keys:
         group = key.partition(".")[0]
-        return f"no setting {key!r} with this choice of {group} (add --cfg job to see its settings)"
-    return f"no setting {key!r}{suggest(key, known)} (attnlab train --cfg job shows all settings)"
+        return (
+            f"Unknown setting {key!r} for this choice of {group}: attnlab train --cfg job {group}=… shows "
+            "its settings"
+        )
+    return f"Unknown setting {key!r}.{suggest(key, keys)} attnlab train --cfg job shows all settings"

@@ -1,4 +1,4 @@
-"""Settings that are plain numbers, and what they may be."""
+"""Range checks for numeric settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
 
-NUMBERS: tuple[tuple[str, float, float], ...] = (
+RANGES: tuple[tuple[str, float, float], ...] = (
     ("seed", 0, 2**32 - 1),
     ("embedding.size", 1, math.inf),
     ("encoder.size", 1, math.inf),
@@ -23,20 +23,20 @@ NUMBERS: tuple[tuple[str, float, float], ...] = (
     ("search.length_penalty", 0.0, math.inf),
     ("reranking.coverage_penalty", 0.0, math.inf),
 )
-"""Settings with the least and the most they may be; where the least is a whole number, so are they."""
+"""Setting, minimum and maximum; if the minimum is an int, the setting must be an int."""
 
 
 def check_numbers(config: DictConfig) -> None:
-    """Demand that settings which are plain numbers make sense; the others are checked by what they make.
+    """Check the settings of `RANGES`; other settings are checked by the objects that are built from them.
 
     Raises:
-        UserError: at the first that does not.
+        UserError: at the first setting out of range or of the wrong type.
     """
-    for key, least, most in NUMBERS:
+    for key, minimum, maximum in RANGES:
         value = OmegaConf.select(config, key)
-        whole = isinstance(least, int)
-        right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if value is not None and not (right and least <= value <= most):
+        whole = isinstance(minimum, int)
+        numeric = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if value is not None and not (numeric and minimum <= value <= maximum):
             kind = "a whole number" if whole else "a number"
-            up = f"from {least} on" if math.isinf(most) else f"from {least} to {most}"
-            raise UserError(f"{key}={value}: give {kind} {up}")
+            limits = f"≥ {minimum}" if math.isinf(maximum) else f"in [{minimum}, {maximum}]"
+            raise UserError(f"{key}={value}: must be {kind} {limits}")

@@ -1,4 +1,4 @@
-"""Starting the worker of a run, and settling how it ended. Imports no torch."""
+"""Starting the worker process of a run and recording how it ended. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
 
 INTERRUPTED = 75
-"""The exit code of what was stopped in good order, and goes on when asked again."""
+"""Exit code of an interrupted run or sweep, which the same command resumes."""
 
 TORCH_DISTRIBUTED = (
     "LOCAL_RANK",
@@ -27,34 +29,32 @@ TORCH_DISTRIBUTED = (
     "MASTER_PORT",
     "SLURM_NTASKS",
 )
-"""What must not leak into a worker, which would take itself for a rank of somebody else's training."""
+"""Variables that would make a worker a rank of another training."""
 
 Worker = subprocess.Popen[bytes]
 Wait = Callable[[Worker], int]
 
 
 def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> int:
-    """Train a run in a worker, handing signals on to it; returns its exit code: 0, 1 or `INTERRUPTED`.
+    """Train a run in a worker process and forward signals to it; returns 0, 1 or `INTERRUPTED`.
 
     Args:
-        run: its config.yaml is written.
-        wait: waits for the worker to end; may ask it to stop.
-        to_log: as in `start`.
+        run: a run whose config.yaml exists.
+        wait: waits until the worker ends; may terminate it.
+        to_log: see `start`.
     """
     stopping = False
     with start(run, to_log=to_log) as worker:
 
-        def hand_on(number: int, _: Any) -> None:
+        def forward(number: int, _: Any) -> None:
             nonlocal stopping
             stopping = True
             worker.send_signal(number)
 
-        before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            wait(worker)
+            with handle_stop_signals(forward):
+                wait(worker)
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             kill(worker)
     code = settle(run, worker.returncode, stopping=stopping)
     if worker.returncode < 0 and code == 1:
@@ -62,18 +62,29 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
     return code
 
 
+@contextmanager
+def handle_stop_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGINT and SIGTERM by this function inside the block."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
 def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: bool = False) -> Worker:
     """Start `python -m attnlab.cli.worker` on a run directory.
 
     Args:
-        run: its config.yaml is written.
-        environment: what the worker finds in its environment over what this process has.
-        to_log: write what the worker prints to train.log, and nothing to the terminal.
+        run: a run whose config.yaml exists.
+        environment: variables that replace or extend those of this process.
+        to_log: write the worker's output to train.log instead of the terminal.
     """
     command = [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)]
-    # A session of its own: the terminal's Ctrl-C reaches this process alone, which hands it on in good order.
+    # In a session of its own: the terminal's Ctrl-C reaches this process only, which forwards it.
     options: dict[str, Any] = {
-        "env": {**own_environment(), **(environment or {})},
+        "env": {**worker_environment(), **(environment or {})},
         "start_new_session": True,
     }
     if not to_log:
@@ -84,17 +95,34 @@ def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: boo
         )
 
 
-def own_environment() -> dict[str, str]:
-    """What a process of ours finds in its environment: all but another training's, and whose child it is."""
-    inherited = {key: value for key, value in os.environ.items() if key not in TORCH_DISTRIBUTED}
-    # glibc would hand a step's memory back to the system and fetch it again, page by page, at the next step.
+def worker_environment() -> dict[str, str]:
+    """Return the environment of a worker process.
+
+    It is that of this process without `TORCH_DISTRIBUTED`, and with
+
+    - `PYTHONSAFEPATH`, since `python -m` would put the current folder first on the module search path, where
+      a data file such as `torch.py` would replace a package;
+    - malloc thresholds that keep glibc from returning the memory of a training step to the system;
+    - `ATTNLAB_PARENT`, the id of this process, for `die_with_parent`.
+    """
+    environment = {key: value for key, value in os.environ.items() if key not in TORCH_DISTRIBUTED}
     for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
-        inherited.setdefault(threshold, str(2**32))
-    return {**inherited, "ATTNLAB_PARENT": str(os.getpid())}
+        environment.setdefault(threshold, str(2**32))
+    return {**environment, "PYTHONSAFEPATH": "1", "ATTNLAB_PARENT": str(os.getpid())}
+
+
+def import_from_current_folder() -> None:
+    """Append the current folder to the module search path, for custom classes that a configuration names.
+
+    Last, so that files in a data folder never replace installed packages.
+    """
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def kill(worker: Worker) -> None:
-    """End a worker, and whatever it left running: loaders, ranks."""
+    """Kill a worker and the processes that it started: data loaders and ranks."""
     try:
         os.killpg(worker.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -102,18 +130,18 @@ def kill(worker: Worker) -> None:
 
 
 def settle(run: Run, code: int, *, stopping: bool) -> int:
-    """Bring result.json up to date after a worker that could not do so itself; returns the exit code.
+    """Update result.json if the worker ended before it could do so; returns the exit code of the run.
 
     Args:
-        run: what the worker trained.
-        code: the worker's return code, negative where a signal ended it.
-        stopping: whether it had been asked to stop.
+        run: the worker's run.
+        code: the worker's return code, negative if a signal ended it.
+        stopping: whether it was told to stop.
     """
     try:
         with run.lock():
             return _settle(run, code, stopping=stopping)
     except UserError:
-        return 1  # another process works on it, and says how it stands
+        return 1  # another process works on the run and will record its status
 
 
 def _settle(run: Run, code: int, *, stopping: bool) -> int:
@@ -131,12 +159,12 @@ def _settle(run: Run, code: int, *, stopping: bool) -> int:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to end this process when the one that started it is gone, however it went."""
+    """Ask Linux to send SIGTERM to this process when its parent process ends for any reason."""
     if sys.platform != "linux":
         return
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
-    # Not handed on: the ranks and loaders of a run have a parent of their own.
+    # Removed: ranks and data loaders inherit the environment, but have another parent.
     parent = os.environ.pop("ATTNLAB_PARENT", None)
-    if parent is not None and int(parent) != os.getppid():  # it went before it could be asked
+    if parent is not None and int(parent) != os.getppid():  # the parent ended before the call above
         os.kill(os.getpid(), signal.SIGTERM)

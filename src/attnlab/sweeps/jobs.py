@@ -1,4 +1,4 @@
-"""The jobs of one `attnlab train`: a single run, or all runs of a sweep. Imports no torch."""
+"""The jobs of one `attnlab train` command: a single run, or all runs of a sweep. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
 
 STATES = ("finished", "failed", "interrupted", "waiting")
-"""How a job may stand when its sweep has ended; the last is of those that were not started."""
+"""States of a job after its sweep ended; a job that never started is waiting."""
 
 
 class FailedRunError(Exception):
-    """A run on a cluster did not finish."""
+    """A run in a cluster process did not finish."""
 
 
 class Jobs:
-    """What Hydra calls with each composed configuration, and remembers the runs they are.
+    """Hydra's task function: trains the run of each composed configuration, and keeps a list of the runs.
 
-    How each of them stands is read from its directory, whoever trained it.
+    The state of a run is read from its directory, so it does not matter which process trained it.
     """
 
     def __init__(self) -> None:
         self.runs: dict[Path, Run] = {}
         self.sweeping = False
         self.refused: UserError | None = None
-        """What is wrong with the only job: raised through Hydra it would be told twice."""
+        """The error of a single job. Hydra would print it a second time if it were raised here."""
         self.process = os.getpid()
 
     def __call__(self, config: DictConfig) -> float | None:
-        """Train a job's run here and now, unless it is finished.
+        """Train a job's run in this process's worker, unless it is finished.
 
-        A run that fails says so in its directory: raised here, it would end the whole sweep it belongs to.
+        A run that fails records the error in its directory. Raising it would end the whole sweep.
 
         Returns:
-            The value of what its checkpoints are chosen by, for a sweeper that searches; None if it failed.
+            The monitored metric, for a Hydra sweeper that optimises it; None if the run failed.
 
         Raises:
-            KeyboardInterrupt: if it was asked to stop, which no further job shall follow.
-            FailedRunError: if it failed in a process of a cluster, from where nothing but an error gets back.
+            KeyboardInterrupt: if the run was interrupted, so that no further job starts.
+            FailedRunError: if it failed in a cluster process, which reports failures by exceptions only.
         """
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
         try:
@@ -71,14 +71,14 @@ class Jobs:
         return score(run)
 
     def prepare(self, config: DictConfig) -> Run:
-        """The run of a job, with its directory made.
+        """Create the run directory of a job.
 
         Raises:
-            UserError: if the configuration is not one to train.
+            UserError: if the configuration cannot be trained.
         """
         if config.attention_override is not None:
             raise UserError(
-                "attention_override is for a trained run: attnlab evaluate RUN "
+                "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
                 f"attention_override={config.attention_override}"
             )
         run = directory.prepare(config)
@@ -86,25 +86,25 @@ class Jobs:
         return run
 
     def exit_code(self) -> int:
-        """1 if a job failed, else `INTERRUPTED` if one is not finished, else 0."""
+        """Return 1 if a job failed, else `INTERRUPTED` if one is not finished, else 0."""
         states = {state(run) for run in self.runs.values()}
         if "failed" in states:
             return 1
         return 0 if states <= {"finished"} else launcher.INTERRUPTED
 
     def print_table(self, console: Console) -> None:
-        """How every job of the sweep stands, why those failed that did, and what there is to sync."""
+        """Print the state of every job, the errors of failed jobs, and the command to synchronise W&B."""
         ordered = sorted(self.runs.values(), key=lambda run: STATES.index(state(run)))
         folder = Path(os.path.commonpath([run.directory.parent for run in ordered]))
         monitors = dict.fromkeys(_monitor(run) for run in ordered)
-        table = Table("run", "state", *monitors, "time", title=Text(_short(folder)))
-        table.columns[0].overflow = "fold"  # a path cut short cannot be opened
+        table = Table("run", "state", *monitors, "time", title=Text(_relative(folder)))
+        table.columns[0].overflow = "fold"  # a truncated path cannot be opened
         for column in table.columns[2:]:
             column.justify = "right"
         for run in ordered:
             values = [score(run) if monitor == _monitor(run) else None for monitor in monitors]
             numbers = ["" if value is None else f"{value:.4f}" for value in values]
-            table.add_row(Text(str(run.directory.relative_to(folder))), state(run), *numbers, time(run))
+            table.add_row(Text(str(run.directory.relative_to(folder))), state(run), *numbers, duration(run))
         console.print(table)
         for run in ordered:
             if state(run) == "failed":
@@ -113,24 +113,24 @@ class Jobs:
             run.directory.parent for run in ordered if any(run.directory.glob("wandb/offline-run-*"))
         )
         for parent in offline:
-            command = f"wandb sync {shlex.quote(_short(parent))}/*/wandb/offline-run-*"
+            command = f"wandb sync {shlex.quote(_relative(parent))}/*/wandb/offline-run-*"
             console.print(command, highlight=False, markup=False)
 
 
 def state(run: Run) -> str:
-    """One of `STATES`. Nothing runs any more when this is asked: what still says so was cut off."""
+    """Return one of `STATES`. Only for runs without a worker: a status of "running" is from a killed one."""
     status: str = run.read_result().get("status", "waiting")
     return "waiting" if status == "running" else status
 
 
 def score(run: Run) -> float | None:
-    """What a finished run's checkpoints are chosen by."""
+    """Return the monitored metric (`checkpoint.monitor`) of a finished run, else None."""
     value: float | None = run.read_result().get("metrics", {}).get(_monitor(run))
     return value if state(run) == "finished" else None
 
 
-def time(run: Run) -> str:
-    """How long a finished run trained."""
+def duration(run: Run) -> str:
+    """Return the training time of a finished run, such as 1:02:05 or 1:02."""
     seconds = run.read_result().get("seconds") if state(run) == "finished" else None
     if seconds is None:
         return ""
@@ -139,26 +139,26 @@ def time(run: Run) -> str:
 
 
 def describe(run: Run) -> str:
-    """A line on how a run stands, with its score or its reason."""
-    start = f"{state(run):12} {_short(run.directory)}"
+    """Return one line with the state of a run, and its score or its error."""
+    start = f"{state(run):12} {_relative(run.directory)}"
     if state(run) == "failed":
         return f"{start}: {run.read_result().get('error', '')}"
     value = score(run)
-    return start if value is None else f"{start}  {_monitor(run)} {value:.4f}  {time(run)}"
+    return start if value is None else f"{start}  {_monitor(run)} {value:.4f}  {duration(run)}"
 
 
 def _monitor(run: Run) -> str:
     return str(run.read_config().checkpoint.monitor)
 
 
-def _short(path: Path) -> str:
-    """As seen from the current folder, if it lies in there."""
+def _relative(path: Path) -> str:
+    """Return a path relative to the current folder, if it is in there."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _print_finished(run: Run) -> None:
-    print(f"finished already: {run.directory}")
+    print(f"already finished: {run.directory}")
     metrics: dict[str, Any] = run.read_result()["metrics"]
     for name, value in metrics.items():
         print(f"  {name:24} {value:.4f}")
-    print("force=true starts over")
+    print("force=true trains it again")

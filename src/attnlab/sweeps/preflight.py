@@ -1,7 +1,8 @@
-"""Whether runs can be built at all: `python -m attnlab.sweeps.preflight RUN_DIR...`.
+"""Checks before a sweep that its runs can be built: `python -m attnlab.sweeps.preflight RUN_DIR...`.
 
-Prints a JSON object with the reason of each directory whose run cannot. It reads no data and trains nothing:
-a network is built without its numbers (on torch's meta device), for a vocabulary of a few made-up words.
+Prints a JSON object: run directory → error, for every run that cannot be built. No data is read and nothing
+is
+trained: the network is built on torch's meta device, for a vocabulary of a few tokens.
 """
 
 from __future__ import annotations
@@ -22,42 +23,43 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
-from attnlab.runs.launcher import die_with_parent
+from attnlab.runs.launcher import die_with_parent, import_from_current_folder
 
 BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer")
-"""The groups that are built here; of all others only the names of their arguments are looked at."""
+"""Groups that are built. For all other groups only the names of the arguments are checked."""
 
 
 def main(directories: list[str]) -> None:
-    """Print the reason of each directory whose run cannot be built."""
+    """Print the errors of the runs that cannot be built."""
     die_with_parent()
-    reasons = {directory: why_not(Run(Path(directory)).read_config()) for directory in directories}
-    print(json.dumps({directory: reason for directory, reason in reasons.items() if reason is not None}))
+    import_from_current_folder()
+    errors = {directory: find_error(Run(Path(directory)).read_config()) for directory in directories}
+    print(json.dumps({directory: error for directory, error in errors.items() if error is not None}))
 
 
-def why_not(config: DictConfig) -> str | None:
-    """Why a configuration cannot be built, or None: an argument that nobody takes, sizes that do not fit.
+def find_error(config: DictConfig) -> str | None:
+    """Return why a configuration cannot be built (an unknown argument, sizes that do not fit), or None.
 
-    What only the data or the machine can show is left for the run itself to find.
+    Errors in the data or of the machine only show during the run.
     """
-    words = symbols(["3 4"], count=2)
+    tokenizer = symbols(["3 4"], count=2)
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     try:
         for node in _targets({key: value for key, value in settings.items() if key not in BUILT}):
             _check_arguments(node)
         with torch.device("meta"):
-            network = build_network(config, Vocabularies(words, words))
+            network = build_network(config, Vocabularies(tokenizer, tokenizer))
             construct(config.optimizer, params=network.parameters())
     except UserError as error:
         return str(error)
     except Exception:
-        return None  # not known to be the run's fault: a part of one's own may not build without its numbers
+        return None  # perhaps not an error of the run: a custom class may not support the meta device
     return None
 
 
 def _targets(node: Any) -> Iterator[dict[str, Any]]:
-    """Every node of a configuration that names what it makes."""
+    """Yield every node of a configuration that has a `_target_`."""
     if isinstance(node, dict):
         if "_target_" in node:
             yield node
@@ -66,7 +68,7 @@ def _targets(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _check_arguments(node: dict[str, Any]) -> None:
-    """Raises `UserError` where a target does not take an argument it is given."""
+    """Raise `UserError` if a target does not accept one of its arguments."""
     arguments = {key: value for key, value in node.items() if not key.startswith("_")}
     try:
         inspect.signature(get_object(node["_target_"])).bind_partial(**arguments)

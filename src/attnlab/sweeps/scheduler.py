@@ -1,19 +1,17 @@
-"""Training the jobs of a sweep over slots, each in a worker of its own. Imports no torch.
+"""Scheduling the jobs of a sweep on device slots, each in a worker of its own. Imports no torch.
 
-One thread does it all, as the process that a worker dies with must be its thread: what Linux watches is the
-thread that started it.
+A single thread starts all workers: Linux sends the parent-death signal (`die_with_parent`) when the thread
+that started a process ends.
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,30 +32,30 @@ from attnlab.runs.launcher import Worker
 from attnlab.sweeps.jobs import describe, state
 from attnlab.sweeps.slots import Slots
 
-PAUSE = 0.1
-"""Seconds between two looks at the workers."""
+POLL_INTERVAL = 0.1
+"""Seconds between two checks of the workers."""
 
 
 @dataclass
 class Job:
-    """A run that waits for its devices, or has them."""
+    """A run that waits for devices or uses them."""
 
     run: Run
     needs: int
     retries: int
     devices: list[str] = field(default_factory=list)
-    told_to_stop: bool = False
+    terminated: bool = False
 
 
-class Dispatch:
-    """Trains runs over slots.
+class Scheduler:
+    """Trains runs on device slots.
 
-    Jobs start in their order; one that needs several devices waits for them, and those behind it with it.
+    Jobs start in order: a job that waits for several devices delays the jobs after it.
 
     Args:
-        slots: what they run on.
-        retries: how often a job that failed is tried again.
-        fail_fast: whether the first job that fails ends them all.
+        slots: the devices.
+        retries: how often a failed job is repeated.
+        fail_fast: whether the first failure stops all jobs.
     """
 
     def __init__(self, slots: Slots, *, retries: int, fail_fast: bool) -> None:
@@ -66,58 +64,60 @@ class Dispatch:
         self.fail_fast = fail_fast
         self.waiting: deque[Job] = deque()
         self.running: dict[Worker, Job] = {}
-        self.asked = 0  # how often a signal has asked to stop
+        self.signals = 0  # number of stop signals received
         self.failed = 0
         self.ended = 0
 
     @property
     def stopping(self) -> bool:
-        """Whether no more jobs start, and those that run are to end."""
-        return self.asked > 0 or (self.fail_fast and self.failed > 0)
+        """Whether no further jobs start and running jobs are stopped."""
+        return self.signals > 0 or (self.fail_fast and self.failed > 0)
 
     def train(self, runs: Sequence[Run]) -> None:
-        """Train all runs that are not finished; how each ended stands in its directory.
+        """Train all runs that are not finished; their results are in their directories.
 
         Raises:
-            KeyboardInterrupt: if a signal asked to stop.
+            KeyboardInterrupt: after a stop signal.
             UserError: if a job failed and `fail_fast` is set.
         """
         console = Console(stderr=True)
         open_runs = [run for run in runs if state(run) != "finished"]
         if len(open_runs) < len(runs):
             console.print(
-                f"{len(runs) - len(open_runs)} of {len(runs)} finished already; force=true starts over"
+                f"{len(runs) - len(open_runs)} of {len(runs)} already finished; force=true trains them again"
             )
 
-        def ask(*_: Any) -> None:
-            self.asked += 1
+        def count_signal(*_: Any) -> None:
+            self.signals += 1
 
-        with _handling(ask), _progress(console, len(open_runs)) as progress:
+        with launcher.handle_stop_signals(count_signal), _progress(console, len(open_runs)) as progress:
             self._enqueue(open_runs, progress)
             while self.running or (self.waiting and not self.stopping):
                 self._start()
                 self._stop()
                 self._collect(progress)
-                time.sleep(PAUSE)
-        if self.asked:
+                time.sleep(POLL_INTERVAL)
+        if self.signals:
             raise KeyboardInterrupt
         if self.stopping:
-            raise UserError("stopped at the first job that failed, as hydra.launcher.fail_fast=true asks")
+            raise UserError(
+                "The sweep stopped at the first failed job because of hydra.launcher.fail_fast=true"
+            )
 
     def _enqueue(self, runs: Sequence[Run], progress: Progress) -> None:
-        """Line up what can be built; record what cannot as failed."""
-        reasons = find_impossible(runs)
+        """Queue the runs that can be built; record the others as failed."""
+        errors = find_errors(runs)
         for run in runs:
             try:
-                if str(run.directory) in reasons:
-                    raise UserError(reasons[str(run.directory)])
+                if str(run.directory) in errors:
+                    raise UserError(errors[str(run.directory)])
                 self.waiting.append(Job(run, self.slots.needed(run.read_config().trainer), self.retries))
             except UserError as error:
                 run.write_result("failed", error=str(error))
                 self._end(run, progress)
 
     def _start(self) -> None:
-        """Start waiting jobs while there are devices for them."""
+        """Start waiting jobs while enough devices are free."""
         while self.waiting and not self.stopping:
             devices = self.slots.take(self.waiting[0].needs)
             if devices is None:
@@ -128,16 +128,16 @@ class Dispatch:
             self.running[worker] = job
 
     def _stop(self) -> None:
-        """When stopping, tell those that run: asked once in good order, asked again at once."""
+        """When stopping, terminate running jobs so that they save; kill them at a second signal."""
         for worker, job in self.running.items():
-            if self.asked > 1:
+            if self.signals > 1:
                 launcher.kill(worker)
-            elif self.stopping and not job.told_to_stop:
-                job.told_to_stop = True
+            elif self.stopping and not job.terminated:
+                job.terminated = True
                 worker.terminate()
 
     def _collect(self, progress: Progress) -> None:
-        """Settle the workers that have ended, and free their devices."""
+        """Record the results of workers that ended, and free their devices."""
         for worker in [worker for worker in self.running if worker.poll() is not None]:
             job = self.running.pop(worker)
             launcher.kill(worker)
@@ -145,50 +145,39 @@ class Dispatch:
             code = launcher.settle(job.run, worker.returncode, stopping=self.stopping)
             if code == 1 and job.retries > 0 and not self.stopping:
                 job.retries -= 1
-                progress.console.print(f"tried again: {describe(job.run)}", highlight=False, markup=False)
+                progress.console.print(f"retrying: {describe(job.run)}", highlight=False, markup=False)
                 self.waiting.append(job)
             else:
                 self._end(job.run, progress)
-        said = f"{len(self.running)} running · {len(self.waiting)} waiting · {self.failed} failed"
-        progress.update(progress.task_ids[0], description=said, completed=self.ended)
+        status = f"{len(self.running)} running · {len(self.waiting)} waiting · {self.failed} failed"
+        progress.update(progress.task_ids[0], description=status, completed=self.ended)
 
     def _end(self, run: Run, progress: Progress) -> None:
-        """Say how a job ended."""
+        """Print the result of a job."""
         self.ended += 1
         progress.console.print(describe(run), highlight=False, markup=False, soft_wrap=True)
         if state(run) == "failed":
             self.failed += 1
 
 
-def find_impossible(runs: Sequence[Run]) -> dict[str, str]:
-    """The directories of runs that cannot be built, with the reasons.
+def find_errors(runs: Sequence[Run]) -> dict[str, str]:
+    """Return the errors of runs that cannot be built, by run directory; see `attnlab.sweeps.preflight`.
 
-    One run alone is not worth the seconds: it finds out by itself. Nor is one that has trained before.
+    A single run is not checked, since it would fail just as fast; nor are runs that have trained before.
     """
     fresh = [str(run.directory) for run in runs if not run.last.is_file()]
     if len(fresh) < 2:
         return {}
     command = [sys.executable, "-m", "attnlab.sweeps.preflight", *fresh]
     checked = subprocess.run(
-        command, env=launcher.own_environment(), stdout=subprocess.PIPE, text=True, check=False
+        command, env=launcher.worker_environment(), stdout=subprocess.PIPE, text=True, check=False
     )
-    reasons: dict[str, str] = json.loads(checked.stdout) if checked.returncode == 0 else {}
-    return reasons
-
-
-@contextmanager
-def _handling(handler: Any) -> Iterator[None]:
-    """Take over the two signals that ask to stop."""
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+    errors: dict[str, str] = json.loads(checked.stdout) if checked.returncode == 0 else {}
+    return errors
 
 
 def _progress(console: Console, total: int) -> Progress:
-    """The one line of the whole sweep."""
+    """Create the progress bar of the sweep."""
     progress = Progress(
         BarColumn(),
         MofNCompleteColumn(),

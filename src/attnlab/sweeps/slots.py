@@ -1,7 +1,7 @@
-"""What the jobs of a sweep run on: GPUs, or the cores of this machine. Imports no torch.
+"""Device slots for the jobs of a sweep: GPUs, or the CPU cores of this machine. Imports no torch.
 
-A *device* is a GPU or one share of the cores. It serves a number of jobs at a time, and a job takes as many
-devices as its `trainer.devices` asks for.
+A *device* is a GPU or a share of the cores. It runs a number of jobs at a time, and a job occupies as many
+devices as its `trainer.devices` says.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from attnlab.errors import UserError
 
 
 class Slots:
-    """Devices that are handed out to jobs and come back.
+    """A pool of devices for jobs.
 
     Args:
-        devices: GPUs by what `CUDA_VISIBLE_DEVICES` calls them, or any names for shares of the cores.
+        devices: GPUs, as named in `CUDA_VISIBLE_DEVICES`, or any names for shares of the cores.
         gpus: whether the devices are GPUs.
-        jobs_per_device: how many jobs a device serves at a time.
-        threads: of each process.
+        jobs_per_device: number of jobs that a device runs at a time.
+        threads: number of threads of each process.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Slots:
         self._free = dict.fromkeys(devices, jobs_per_device)
 
     def take(self, count: int) -> list[str] | None:
-        """`count` different devices, those that serve the fewest jobs first; None where they are not free."""
+        """Take `count` devices, those with the fewest jobs first; returns None if too few are free."""
         free = [device for device, jobs in self._free.items() if jobs > 0]
         if len(free) < count:
             return None
@@ -46,15 +46,15 @@ class Slots:
         return taken
 
     def give_back(self, devices: Iterable[str]) -> None:
-        """What `take` gave."""
+        """Free devices that `take` returned."""
         for device in devices:
             self._free[device] += 1
 
     def needed(self, trainer: DictConfig) -> int:
-        """How many devices a job with these trainer settings takes.
+        """Return the number of devices that a job with these trainer settings needs.
 
         Raises:
-            UserError: if there are not as many, or the settings name GPUs.
+            UserError: if there are fewer devices, or the settings name certain GPUs.
         """
         devices = trainer.devices
         if devices in (-1, "-1") or (devices == "auto" and self.gpus):
@@ -62,17 +62,18 @@ class Slots:
         count = 1 if devices == "auto" else int(devices) if re.fullmatch(r"\d+", str(devices)) else 0
         if count == 0:
             raise UserError(
-                f"trainer.devices={devices}: a sweep hands out the devices itself, say how many the job needs"
+                f"trainer.devices={devices}: a sweep assigns devices itself; give their number per job"
             )
         if count > self.count:
-            more = "" if self.gpus else f"; hydra.launcher.slots={count} makes as many"
-            raise UserError(f"trainer.devices={devices}: this sweep has {self.count}{more}")
+            fix = "" if self.gpus else f"; set hydra.launcher.slots={count}"
+            raise UserError(f"trainer.devices={devices}: this sweep has {self.count} devices{fix}")
         return count
 
     def environment(self, devices: Sequence[str]) -> dict[str, str]:
-        """What tells a process to use these devices alone, and how many threads.
+        """Return the environment variables that restrict a process to these devices and its threads.
 
-        Threads wait asleep: where more of them than cores spin, a step takes tens of times as long.
+        Waiting threads sleep (`OMP_WAIT_POLICY`): if more threads than cores spin, a step takes tens of times
+        as long.
         """
         return {
             "CUDA_VISIBLE_DEVICES": ",".join(devices) if self.gpus else "",
@@ -85,20 +86,20 @@ class Slots:
 def find_slots(
     trainers: Sequence[DictConfig], *, slots: int | None, jobs_per_gpu: int, threads: int | None
 ) -> Slots:
-    """The slots of this machine for jobs with these trainer settings: GPUs, where there are any to be used.
+    """Return the slots of this machine: its GPUs if it has any and a job may use them, else its cores.
 
     Args:
-        trainers: the trainer settings of all jobs.
-        slots: how many shares to make of the cores; None for one a core.
-        jobs_per_gpu: how many jobs a GPU serves at a time.
-        threads: of each process; None for an equal part of the cores.
+        trainers: trainer settings of all jobs.
+        slots: number of shares of the cores; None for one per core.
+        jobs_per_gpu: number of jobs that a GPU runs at a time.
+        threads: number of threads of each process; None for an equal share of the cores.
 
     Raises:
-        UserError: at a number below one.
+        UserError: if a number is below 1.
     """
     for name, value in (("slots", slots), ("jobs_per_gpu", jobs_per_gpu), ("threads", threads)):
         if value is not None and (not isinstance(value, int) or value < 1):
-            raise UserError(f"hydra.launcher.{name}={value}: give a whole number from 1 on")
+            raise UserError(f"hydra.launcher.{name}={value}: must be a whole number ≥ 1")
     cores = _cores()
     gpus = find_gpus(os.environ) if any(t.accelerator in ("auto", "gpu", "cuda") for t in trainers) else []
     devices = gpus or [str(number) for number in range(slots or cores)]
@@ -112,7 +113,7 @@ def find_slots(
 
 
 def find_gpus(environment: Mapping[str, str]) -> list[str]:
-    """The GPUs this process may use: those of `CUDA_VISIBLE_DEVICES`, else all that `nvidia-smi` knows."""
+    """Return the visible GPUs: those of `CUDA_VISIBLE_DEVICES`, else all that `nvidia-smi` lists."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
@@ -124,12 +125,12 @@ def find_gpus(environment: Mapping[str, str]) -> list[str]:
 
 
 def parse_gpus(listed: str) -> list[str]:
-    """The UUIDs in what `nvidia-smi -L` prints; a GPU that is cut into MIG instances gives theirs instead."""
+    """Return the UUIDs in the output of `nvidia-smi -L`; those of its MIG instances for a partitioned GPU."""
     cards = re.split(r"^GPU ", listed, flags=re.MULTILINE)[1:]
     identities: list[list[Any]] = [re.findall(r"\(UUID: ([^)]+)\)", card) for card in cards]
-    return [identity for found in identities for identity in (found[1:] or found)]
+    return [uuid for uuids in identities for uuid in (uuids[1:] or uuids)]
 
 
 def _cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

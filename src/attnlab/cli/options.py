@@ -1,0 +1,167 @@
+"""The options of every command. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+RUNS = "a run directory or a checkpoint file; several are ensembled: their probabilities are averaged"
+
+
+def parse(command: str, arguments: list[str]) -> argparse.Namespace:
+    """Parse the arguments of a command; `train` and `tune` pass theirs on to Hydra as `arguments`.
+
+    Raises:
+        SystemExit: with 0 after `--help`, with 2 at a usage error.
+    """
+    if command not in PARSERS:
+        return argparse.Namespace(arguments=arguments)
+    return PARSERS[command]().parse_intermixed_args(arguments, argparse.Namespace(arguments=arguments))
+
+
+def evaluate() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab evaluate`."""
+    parser = _parser(
+        "evaluate", "Evaluate a trained run: as it was trained, or with other data, search or attention."
+    )
+    parser.add_argument(
+        "runs_and_overrides",
+        metavar="RUN | OVERRIDE",
+        nargs="+",
+        help=f"{RUNS}; and settings to change: data.path=FILE search.beam_size=5",
+    )
+    parser.add_argument(
+        "--split", choices=("val", "test"), help="default: test, or val if the corpus has no test split"
+    )
+    _add_trust(parser)
+    return parser
+
+
+def predict() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab predict`."""
+    parser = _parser(
+        "predict",
+        "Translate standard input to standard output: one source sentence per line in, one translation per "
+        "line out.",
+    )
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=RUNS)
+    parser.add_argument(
+        "--beam", type=_positive, metavar="K", help="beam size (default: search.beam_size of the run)"
+    )
+    parser.add_argument(
+        "--nbest",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="print the N best hypotheses per line, each as line number, score and text",
+    )
+    parser.add_argument(
+        "--attention",
+        metavar="FILE",
+        help="write the attention weights: FILE.html, an interactive page of all lines; FILE.png or "
+        "FILE.svg, one heat map per line; FILE.jsonl, numbers; -, heat maps in the terminal",
+    )
+    _add_trust(parser)
+    return parser
+
+
+def report() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab report`."""
+    parser = _parser(
+        "report", "Compare the runs under the paths: a page with statistics, tables and figures."
+    )
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", type=Path, help="a run directory, or a folder that contains some"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        type=Path,
+        help="the page; figures/, tables/ and results.csv are written beside it (default: report.html in the "
+        "first PATH)",
+    )
+    parser.add_argument(
+        "--metric",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="METRIC",
+        help="metrics to compare, such as test/exact_match; the first one orders the variants (default: "
+        "CoNaLa BLEU, BLEU, chrF and exact match, as far as the runs have them)",
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="VARIANT",
+        help="compare the other variants with this one (default: the variant none; without it, or with "
+        "several of that name, every pair)",
+    )
+    parser.add_argument(
+        "--wandb", action="store_true", help="create a Weights & Biases dashboard of online runs instead"
+    )
+    parser.add_argument("--all-pairs", action="store_true", help="compare every pair of variants")
+    return parser
+
+
+def bench() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab bench`."""
+    parser = _parser(
+        "bench", "Measure how fast a configuration trains and decodes, relative to the peak of the machine."
+    )
+    parser.add_argument(
+        "overrides", metavar="OVERRIDE", nargs="*", help="settings, as for attnlab train: attention=dot"
+    )
+    parser.add_argument(
+        "--rounds", type=_positive, default=5, help="timed rounds over the batches (default: 5)"
+    )
+    parser.add_argument("--batches", type=_positive, default=10, help="batches per round (default: 10)")
+    parser.add_argument(
+        "--lengths",
+        type=_positive,
+        nargs=2,
+        metavar=("S", "T"),
+        help="random sentences of these source and target lengths instead of the configured data",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        type=_positive,
+        default=8004,
+        metavar="V",
+        help="vocabulary size of random sentences (default: 8004)",
+    )
+    parser.add_argument(
+        "--against", choices=("plain",), help="also time the plain loop over single decoder steps"
+    )
+    parser.add_argument("--no-search", action="store_true", help="time training only")
+    parser.add_argument("--json", metavar="FILE", help="write all measurements to this file")
+    return parser
+
+
+PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "evaluate": evaluate,
+    "predict": predict,
+    "report": report,
+    "bench": bench,
+}
+
+
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
+
+
+def _add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a module, or the dotted name of a class, that RUN may use beside attnlab's own; repeatable. It "
+        "is also looked for in the current folder",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ 1")
+    return int(text)

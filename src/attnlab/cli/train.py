@@ -1,0 +1,63 @@
+"""`attnlab train`: Hydra composes the configurations, and a worker process trains each run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from attnlab.config.compose import CONF, explain
+from attnlab.errors import UserError
+from attnlab.runs.launcher import INTERRUPTED
+from attnlab.sweeps.jobs import FailedRunError, Jobs
+
+
+def main(options: argparse.Namespace) -> int:
+    """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
+    arguments = options.arguments
+    jobs = Jobs()
+    # Hydra would print several lines and exit; with this variable it raises its errors instead.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    # conf/hydra/launcher files have the names of their plugins' schemas and are meant to be checked against
+    # them.
+    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
+    sys.argv = ["attnlab train", *arguments]
+    os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
+    try:
+        hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
+    except (HydraException, OmegaConfBaseException) as error:
+        if os.environ.get("ATTNLAB_TRACEBACK"):
+            raise
+        message = explain(error)
+        if message.startswith("Unknown setting") and {"-m", "--multirun"} & {*arguments}:
+            message += ". A setting that only some options of the sweep have is given as ++key=value"
+        print(f"attnlab: {message}", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        if not str(error).startswith("Only one of --run"):
+            raise
+        print("attnlab: -m trains a sweep and --cfg shows one run: remove one of them", file=sys.stderr)
+        return 2
+    except FailedRunError as error:
+        print(f"attnlab: {error}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not str(error).startswith("Unknown plugin class"):
+            raise
+        raise UserError(
+            "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'"
+        ) from error
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        if jobs.sweeping and jobs.runs:
+            jobs.print_table(Console(soft_wrap=True))
+    if jobs.refused is not None:
+        raise jobs.refused
+    return jobs.exit_code()

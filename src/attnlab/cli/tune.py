@@ -1,0 +1,105 @@
+"""`attnlab tune`: search hyper-parameters with Optuna."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+from rich.table import Table
+
+from attnlab.config.compose import explain
+from attnlab.errors import UserError
+from attnlab.runs.launcher import INTERRUPTED
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+    from attnlab.sweeps.hyperparameter_search import Plan
+
+HELP = """attnlab tune [OVERRIDE ...]: search hyper-parameters; each trial is an ordinary training run
+
+  attnlab tune 'optimizer.lr=tag(log,interval(1e-4,1e-1))' attention=additive,dot tune.trials=30
+  attnlab tune tune=recipe                  the search space of conf/tune/recipe.yaml
+
+Search space:
+  optimizer.lr='interval(0.001,0.1)'           a number in an interval
+  encoder.size='int(interval(8,64))'           a whole number in an interval
+  optimizer.lr='tag(log,interval(1e-4,1e-1))'  a number on a logarithmic scale
+  decoder.layers='range(1,4)'                  1, 2, 3
+  attention=additive,dot                       a choice
+Objective: checkpoint.monitor and checkpoint.mode.
+Search settings: tune.trials, tune.seed, tune.sampler, tune.pruner (conf/tune/default.yaml).
+The same command resumes an interrupted search; a larger tune.trials extends it; force=true starts again.
+"""
+
+BEST_TRIALS = 10
+"""Number of trials in the final table."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the search; returns 0 if a trial finished, 1 if none did, 2 at a usage error, 75 if interrupted."""
+    if {"-h", "--help"} & set(options.arguments):
+        print(HELP, end="")
+        return 0
+    try:
+        import optuna
+
+        from attnlab.sweeps.hyperparameter_search import make_plan, open_study, remaining_trials, run_trial
+    except ModuleNotFoundError as error:
+        if error.name != "optuna":
+            raise
+        raise UserError("attnlab tune needs Optuna: pip install 'attnlab[tune]'") from None
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        plan = make_plan(options.arguments)
+    except (HydraException, OmegaConfBaseException) as error:
+        if os.environ.get("ATTNLAB_TRACEBACK"):
+            raise
+        print(f"attnlab: {explain(error)}", file=sys.stderr)
+        return 2
+    study = open_study(plan)
+    for trial in remaining_trials(study, plan):
+        if run_trial(trial, plan) == INTERRUPTED:
+            print(f"interrupted in trial {trial.number + 1}; run the same command again to resume")
+            return INTERRUPTED
+    return _conclude(study, plan)
+
+
+def _conclude(study: Study, plan: Plan) -> int:
+    """Print the best trials and the command that trains the best one; returns the exit code."""
+    from optuna.study import StudyDirection
+    from optuna.trial import TrialState
+
+    trials = study.get_trials(deepcopy=False)
+    finished = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    finished.sort(key=lambda trial: trial.value or 0.0, reverse=study.direction == StudyDirection.MAXIMIZE)
+    counts = [sum(trial.state == state for trial in trials) for state in (TrialState.PRUNED, TrialState.FAIL)]
+    title = f"{len(trials)} trials: {len(finished)} finished, {counts[0]} pruned, {counts[1]} failed"
+    if not finished:
+        print(f"attnlab: {title}; the reasons are in {plan.database.parent}", file=sys.stderr)
+        return 1
+    table = Table("trial", plan.base.checkpoint.monitor, *plan.space, "run directory", title=title)
+    for column in table.columns:
+        column.overflow = "fold"  # a truncated path cannot be opened
+    for trial in finished[:BEST_TRIALS]:
+        cells = [_format(value) for value in (trial.value, *(trial.params[key] for key in plan.space))]
+        table.add_row(str(trial.number + 1), *cells, Path(trial.user_attrs["run"]).name)
+    console = Console(soft_wrap=True)
+    console.print(table)
+    console.print(f"best  {finished[0].user_attrs['run']}", highlight=False)
+    overrides = plan.trial_overrides(finished[0].params)
+    best = shlex.join(override for override in overrides if not override.startswith("force="))
+    console.print(f"      attnlab train {best}", highlight=False, markup=False)
+    return 0
+
+
+def _format(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,89 @@
+"""Restoring trained models from their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from attnlab.config.build import build_network, copies_source
+from attnlab.config.trust import check
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.nn.ensemble import Ensemble
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.training import checkpoints
+
+
+def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+    """Restore a trained network, in evaluation mode, from its checkpoint alone.
+
+    Args:
+        path: the checkpoint file.
+        trust: modules, or dotted names of classes, that its configuration may name beside attnlab's own; see
+            `attnlab.config.trust`.
+
+    Raises:
+        UserError: if the file is damaged, was not written by attnlab, or names a class that is not trusted.
+    """
+    checkpoint = checkpoints.load(path)
+    try:
+        config, vocabularies = checkpoints.restore(checkpoint, path)
+        check(config, path, trust)
+        network = build_network(config, vocabularies)
+        prefix = "network."
+        weights = {
+            name.removeprefix(prefix): value
+            for name, value in checkpoint["state_dict"].items()
+            if name.startswith(prefix)
+        }
+        network.load_state_dict(weights)
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+        OmegaConfBaseException,
+    ) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"
+        ) from error
+    return config, vocabularies, network.eval()
+
+
+def restore_networks(
+    paths: Sequence[Path], trust: Sequence[str] = ()
+) -> tuple[DictConfig, Vocabularies, TranslationModel]:
+    """Restore the network of one checkpoint, or the ensemble of several with the first configuration.
+
+    Raises:
+        UserError: as in `restore_network`, or if the networks cannot be ensembled because their vocabularies
+            or their inputs differ.
+    """
+    config, vocabularies, first = restore_network(paths[0], trust)
+    members = [first]
+    for path in paths[1:]:
+        other, others, network = restore_network(path, trust)
+        if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
+            raise UserError(
+                f"{path} and {paths[0]} cannot be ensembled: give runs with the same vocabularies, such as "
+                "one configuration with several seeds"
+            )
+        if _inputs(other) != _inputs(config):
+            raise UserError(
+                f"{path} and {paths[0]} cannot be ensembled: batching.source_eos, and whether the readout "
+                "copies, must be equal"
+            )
+        members.append(network)
+    if len(members) == 1:
+        return config, vocabularies, first
+    return config, vocabularies, Ensemble(members).eval()
+
+
+def _inputs(config: DictConfig) -> tuple[bool, bool]:
+    """Return the settings that determine the contents of a batch."""
+    return config.batching.source_eos, copies_source(config)

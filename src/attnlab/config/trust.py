@@ -1,0 +1,136 @@
+"""Which classes a configuration that comes out of a file may name.
+
+Hydra calls whatever a `_target_` entry names. That is intended for the configurations that a user composes,
+and dangerous for those in checkpoints and run directories of other people. `check` allows such a
+configuration to name only the building blocks of attnlab, optimizers and schedulers of `torch.optim`, modules
+of `torch.nn`, and Lightning's Trainer with its parts. The user allows further classes by name (`--trust
+cosine`).
+
+A name is checked by the object that it stands for: `attnlab.data.corpus.os.system` is a function of `os`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import get_object
+from omegaconf import OmegaConf
+
+from attnlab.errors import UserError
+
+COMPONENTS = (
+    "attnlab.data.datasets",
+    "attnlab.data.tokenization.train",
+    "attnlab.decoding.reranking",
+    "attnlab.metrics.conala",
+    "attnlab.nn.attention.normalisers",
+    "attnlab.training.learning_rate",
+    "attnlab.training.loggers",
+    "attnlab.training.schedules",
+    "attnlab.training.teacher_forcing",
+)
+"""Modules and packages of attnlab whose public functions and classes a configuration may name."""
+
+BASES = {
+    "attnlab.nn": ("torch.nn.Module",),
+    "attnlab.training.callbacks": ("lightning.pytorch.Callback",),
+    "torch.optim": ("torch.optim.Optimizer", "torch.optim.lr_scheduler.LRScheduler"),
+    "torch.nn": ("torch.nn.Module",),
+    "lightning": (
+        "lightning.pytorch.Trainer",
+        "lightning.pytorch.Callback",
+        "lightning.pytorch.loggers.Logger",
+        "lightning.pytorch.profilers.Profiler",
+        "lightning.pytorch.strategies.Strategy",
+        "lightning.pytorch.accelerators.Accelerator",
+        "lightning.pytorch.plugins.Precision",
+    ),
+}
+"""Packages of which a configuration may name the subclasses of these classes."""
+
+
+def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
+    """Refuse a configuration that could run code which is not a building block.
+
+    Args:
+        config: a DictConfig, or the plain values of one.
+        source: the file that it comes from, for the error message.
+        trust: modules, or dotted names of classes, that the user trusts.
+
+    Raises:
+        UserError: if the configuration names a class that is not allowed, or contains an interpolation, which
+            could read the environment of the process that resolves it. Saved configurations are resolved.
+    """
+    values = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
+    for key, value in _walk(values):
+        if isinstance(value, str) and "${" in value:
+            raise UserError(
+                f"{source} contains the interpolation {value!r} at {key}, which attnlab never saves: replace "
+                "it by its value if you trust the file"
+            )
+        if key.rpartition(".")[2] == "_target_":
+            _check_target(value, source, trust)
+
+
+def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None:
+    if not isinstance(target, str):
+        raise UserError(f"{source}: _target_ must be the dotted name of a class, not {target!r}")
+    for name in trust:
+        if target == name or (_is_within(target, name) and _is_within(_definition(target, source), name)):
+            return
+    if not any(_is_within(target, package) for package in ("attnlab", "torch", "lightning")):
+        raise UserError(
+            f"{source} names the class {target}, which is not part of attnlab: add --trust "
+            f"{target.split('.')[0]} if you trust it"
+        )
+    if not any(_is_within(target, package) for package in (*COMPONENTS, *BASES)) or not _is_component(
+        _resolve(target, source)
+    ):
+        raise UserError(
+            f"{source} names {target}, which is not a model component, dataset, optimizer or Trainer part: "
+            f"add --trust {target} if you trust it"
+        )
+
+
+def _is_component(resolved: Any) -> bool:
+    """Return whether an object is one of the building blocks, judged by where it is defined."""
+    if not (inspect.isclass(resolved) or inspect.isfunction(resolved)):
+        return False
+    if resolved.__qualname__.startswith("_") or "." in resolved.__qualname__:
+        return False
+    module = resolved.__module__
+    if any(_is_within(module, package) for package in COMPONENTS):
+        return True
+    return inspect.isclass(resolved) and any(
+        _is_within(module, package) and issubclass(resolved, tuple(map(get_object, bases)))
+        for package, bases in BASES.items()
+    )
+
+
+def _definition(target: str, source: Path | str) -> str:
+    """Return the dotted name under which the object of a target is defined."""
+    resolved = _resolve(target, source)
+    return f"{getattr(resolved, '__module__', '')}.{getattr(resolved, '__qualname__', '')}"
+
+
+def _resolve(target: str, source: Path | str) -> Any:
+    try:
+        return get_object(target)
+    except Exception as error:  # whatever importing the module raises
+        reason = " ".join(str(error).split())
+        raise UserError(f"{source} names {target}, which cannot be imported: {reason}") from error
+
+
+def _is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _walk(node: Any, key: str = "config") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of every node, depth first."""
+    yield key, node
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, child in children:
+        yield from _walk(child, f"{key}.{name}")
