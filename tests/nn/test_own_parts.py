@@ -1,0 +1,107 @@
+"""An encoder and a decoder from outside the package, from Python and from a configuration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import own_parts
+from attnlab.decoding.search import beam, greedy
+from attnlab.nn.bridge import LinearBridge
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.readout import Readout
+from attnlab.nn.seq2seq import Seq2Seq
+from commands import TINY_REVERSE, attnlab
+from networks import (
+    SOURCE_WIDTH,
+    SOURCE_WORDS,
+    STATE,
+    TARGET_WIDTH,
+    TARGET_WORDS,
+    forced_logits,
+    make_attention,
+    make_batch,
+    random_batch,
+    random_rows,
+    randomise,
+    stepwise,
+)
+from own_parts import ConvolutionalEncoder, ElmanDecoder
+
+
+def make_network(attention: str, *, fused: bool = True) -> Seq2Seq:
+    encoder = ConvolutionalEncoder(input_size=SOURCE_WIDTH, size=11)
+    mechanism = make_attention(attention, STATE, encoder.memory_size)
+    decoder = ElmanDecoder(input_size=TARGET_WIDTH, attention=mechanism, size=STATE)
+    network = Seq2Seq(
+        source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
+        encoder=encoder,
+        bridge=LinearBridge(
+            memory_size=encoder.memory_size,
+            encoder_layers=encoder.layers,
+            **decoder.state_shape._asdict(),
+        ),
+        target_embedding=TokenEmbedding(vocabulary_size=TARGET_WORDS, size=TARGET_WIDTH),
+        decoder=decoder,
+        readout=Readout(
+            state_size=decoder.output_size,
+            context_size=mechanism.context_size,
+            input_size=TARGET_WIDTH,
+            vocabulary_size=TARGET_WORDS,
+        ),
+        fused=fused,
+    )
+    randomise(network)
+    return network.eval()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("attention", ["Additive", "Coverage", "NoAttention"])
+def test_teacher_forcing_equals_steps_and_trains_every_parameter(attention: str, fused: bool) -> None:
+    network = make_network(attention, fused=fused)
+    batch = random_batch([3, 7, 1], [4, 2, 5])
+    logits = forced_logits(network, batch)
+    torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)
+    logits.square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
+
+
+@torch.no_grad()
+def test_padding_changes_nothing() -> None:
+    network = make_network("Additive")
+    sources, targets = random_rows([5, 2], SOURCE_WORDS), random_rows([4, 1], TARGET_WORDS)
+    together = forced_logits(network, make_batch(sources, targets, padding=3))
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        alone = forced_logits(network, make_batch([source], [target]))[0]
+        torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["Additive", "Coverage"])
+def test_search(attention: str) -> None:
+    network = make_network(attention)
+    batch = random_batch([3, 7, 1, 5])
+    assert greedy(network, batch, max_length=6).tokens == beam(network, batch, size=1, max_length=6).tokens
+    assert all(len(row) == 3 for row in beam(network, batch, size=3, max_length=6).tokens)
+
+
+@pytest.mark.slow
+def test_parts_from_a_configuration(tmp_path: Path) -> None:
+    """One module and one YAML file each: nothing in the package changes."""
+    shutil.copy(own_parts.__file__, tmp_path / "parts.py")
+    for group, lines in {
+        "encoder/convolutional": ["_target_: parts.ConvolutionalEncoder", "size: 32", "kernel: 3"],
+        "decoder/elman": ["_target_: parts.ElmanDecoder", "size: 32"],
+    }.items():
+        path = tmp_path / "own" / f"{group}.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text("\n".join([*lines, "_partial_: true"]) + "\n")
+    sizes = [word for word in TINY_REVERSE if not word.startswith(("encoder", "decoder"))]
+    words = ["--config-dir=own", "encoder=convolutional", "decoder=elman", "trainer.max_epochs=1"]
+    done = attnlab("train", *words, *sizes, "logger=none", folder=tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    [result] = tmp_path.glob("outputs/*/*/result.json")
+    assert json.loads(result.read_text())["status"] == "finished"

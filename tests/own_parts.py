@@ -1,0 +1,62 @@
+"""An encoder and a decoder written outside the package, against their contracts alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Attention
+from attnlab.nn.cells import CellState
+from attnlab.nn.decoders import Decoder, DecoderOutput, StateShape
+from attnlab.nn.encoders import Encoder
+from attnlab.types import Memory
+
+
+class ConvolutionalEncoder(Encoder):
+    """h_j = tanh(convolution over the embeddings around j); the final state is the mean of the h_j.
+
+    Args:
+        input_size: E.
+        size: D.
+        kernel: width of the convolution, odd.
+    """
+
+    def __init__(self, *, input_size: int, size: int, kernel: int = 3) -> None:
+        super().__init__(memory_size=size, layers=1)
+        self.convolution = nn.Conv1d(input_size, size, kernel, padding=kernel // 2)
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        """Encode [B, S, E] to states [B, S, D]."""
+        real = embedded * mask[..., None]  # [B, S, E]
+        states = torch.tanh(self.convolution(real.transpose(1, 2)).transpose(1, 2))  # [B, S, D]
+        states = states * mask[..., None]  # [B, S, D]
+        mean = states.sum(dim=1, keepdim=True) / mask.sum(dim=1)[:, None, None]  # [B, 1, D]
+        return Memory(states=states, mask=mask, hidden=mean)
+
+
+class ElmanDecoder(Decoder):
+    """s_i = tanh(W [y_{i-1}; s_{i-1}; c_i]) with c_i = attend(s_{i-1}).
+
+    Args:
+        input_size: E.
+        attention: made for queries of size H.
+        size: H.
+    """
+
+    def __init__(self, *, input_size: int, attention: Attention, size: int) -> None:
+        shape = StateShape(size=size, layers=1, states_per_layer=1)
+        super().__init__(attention=attention, output_size=size, state_shape=shape)
+        self.map = nn.Linear(input_size + size + attention.context_size, size)
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """Return the initial state [B, 1, H] and that of the attention."""
+        return layers[0][0], self.attention.begin(memory)
+
+    def step(
+        self, embedded: Tensor, state: tuple[Tensor, Tensor | None], memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, tuple[Tensor, Tensor | None]]:
+        """Process one token [B, Q, E]."""
+        hidden, attention = state
+        context, weights, attention = self.attention(hidden, memory, keys, attention)
+        hidden = torch.tanh(self.map(torch.cat([embedded, hidden, context], dim=-1)))  # [B, Q, H]
+        return DecoderOutput(hidden, context, weights), (hidden, attention)
