@@ -1,5 +1,6 @@
-"""The networks, in plain torch: no configuration and no Lightning comes in here.
+"""Networks in plain PyTorch, without configuration and without Lightning.
 
-A sentence goes `TokenEmbedding → Encoder → Memory → Bridge → Decoder(Attention) → Readout`; `Seq2Seq` holds
-the six together. Every part receives finished parts and sizes, keyword by keyword.
+A sentence passes through `TokenEmbedding → Encoder → Memory → Bridge → Decoder(Attention) → Readout`, which
+`attnlab.nn.seq2seq.Seq2Seq` holds. Every part receives finished parts and sizes as keyword arguments.
+`attnlab.nn.fused` holds optional fast paths.
 """

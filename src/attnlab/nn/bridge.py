@@ -1,7 +1,7 @@
-"""Bridges: from the encoder's final states to the decoder's first.
+"""Bridges: from the encoder's final states to the decoder's initial state.
 
-Every bridge is made for a decoder of L layers of size H whose cells carry `states_per_layer` tensors (LSTM: h
-and c; GRU: h), and turns a memory into L cell states of tensors [B, 1, H].
+A bridge is made for a decoder of L layers of size H whose cells have `states_per_layer` state tensors (LSTM: h
+and c; GRU: h), and maps a memory to L states of tensors [B, 1, H].
 """
 
 from __future__ import annotations
@@ -16,24 +16,18 @@ from attnlab.types import Memory
 
 
 def final_states(memory: Memory, count: int) -> list[Tensor]:
-    """The encoder's final hidden state, and for count = 2 its cell, too (or h again): each [B, L, D]."""
+    """Return the encoder's final hidden state and, if count = 2, its cell state (or h again): each [B, L, D]."""
     if memory.hidden is None:
-        raise ValueError("this memory has no final states to start a decoder from: use bridge=zero")
-    cell = memory.hidden if memory.cell is None else memory.cell
+        raise ValueError("This encoder has no final states to start the decoder from: use bridge=zero")
+    cell = memory.hidden if memory.cell is None else memory.cell  # [B, L, D]
     return [memory.hidden, cell][:count]
 
 
 class ZeroBridge(nn.Module):
-    """s_0 = 0."""
+    """Zero bridge: s_0 = 0."""
 
     def __init__(
-        self,
-        *,
-        memory_size: int,
-        encoder_layers: int,
-        size: int,
-        layers: int,
-        states_per_layer: int,
+        self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int
     ) -> None:
         super().__init__()
         self.size = size
@@ -41,55 +35,57 @@ class ZeroBridge(nn.Module):
         self.states_per_layer = states_per_layer
 
     def forward(self, memory: Memory) -> tuple[CellState, ...]:
-        """L states of zeros [B, 1, H]."""
+        """Return L states of zeros [B, 1, H]."""
         zeros = memory.states.new_zeros(memory.states.size(0), 1, self.size)  # [B, 1, H]
         return tuple((zeros,) * self.states_per_layer for _ in range(self.layers))
 
 
 class CopyBridge(nn.Module):
-    """s_0 of layer l = the final state [forward; backward] of the encoder's layer l.
+    """Copy bridge: s_0 of layer l is the final state [forward; backward] of the encoder's layer l.
 
     Raises:
-        ValueError: if the two differ in size or in layers.
+        ValueError: if encoder and decoder differ in size or number of layers.
     """
 
     def __init__(
         self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int
-    ):
+    ) -> None:
         super().__init__()
         if (memory_size, encoder_layers) != (size, layers):
             raise ValueError(
-                f"bridge=copy hands {encoder_layers} final states of size {memory_size} to a decoder of "
-                f"{layers} layers of size {size}; make them equal or use bridge=linear"
+                f"bridge=copy needs equal sizes: the encoder has {encoder_layers} final states of size "
+                f"{memory_size}, the decoder {layers} layers of size {size}; make them equal or use "
+                "bridge=linear"
             )
         self.states_per_layer = states_per_layer
 
     def forward(self, memory: Memory) -> tuple[CellState, ...]:
-        """L states [B, 1, H]."""
+        """Return L states [B, 1, H]."""
         finals = [final.unbind(dim=1) for final in final_states(memory, self.states_per_layer)]
         return tuple(tuple(state[:, None] for state in layer) for layer in zip(*finals, strict=True))
 
 
 class LinearBridge(nn.Module):
-    """s_0 = f(W m + b), with a W and b of its own for h and for c.
+    """Linear bridge: s_0 = f(W m + b), with separate W and b for h and for c.
 
     m is the final state [forward; backward] of the encoder's top layer, and every layer of the decoder starts
-    from the same s_0 (`layers_from="top"`); or layer l starts from layer l, each with maps of its own
-    (`layers_from="each"`). Bahdanau et al. 2014, section A.2.2, has m = the backward half alone, which at its
-    end has just read the first word, and f = tanh.
+    from the same s_0 (`layers_from="top"`); or layer l starts from layer l, with its own maps
+    (`layers_from="each"`). In Bahdanau et al. 2014, section A.2.2, m is the backward half alone, which has
+    just read the first word, and f = tanh.
 
     Args:
         memory_size: D.
-        encoder_layers: the encoder's L.
+        encoder_layers: L of the encoder.
         size: H.
-        layers: the decoder's L.
+        layers: L of the decoder.
         states_per_layer: 2 for LSTM, 1 for GRU.
         activation: f.
-        layers_from: see above.
-        half: "both" directions or the "backward" one alone (of an encoder that has two).
+        layers_from: "top" or "each".
+        half: "both" directions or "backward" alone, of an encoder with two directions.
 
     Raises:
-        ValueError: if `layers_from="each"` and the two differ in layers.
+        ValueError: if the encoder has no final states, or `layers_from="each"` and the numbers of layers
+            differ.
     """
 
     def __init__(
@@ -105,6 +101,8 @@ class LinearBridge(nn.Module):
         half: Literal["both", "backward"] = "both",
     ) -> None:
         super().__init__()
+        if encoder_layers == 0:
+            raise ValueError("This encoder has no final states to start the decoder from: use bridge=zero")
         if layers_from == "each" and encoder_layers != layers:
             raise ValueError(
                 f"bridge.layers_from=each needs as many layers in the encoder ({encoder_layers}) as in the "
@@ -120,12 +118,12 @@ class LinearBridge(nn.Module):
         )
 
     def forward(self, memory: Memory) -> tuple[CellState, ...]:
-        """L states [B, 1, H]."""
+        """Return L states [B, 1, H]."""
         finals = final_states(memory, len(self.maps[0]))  # type: ignore[arg-type]
-        read = finals[0].size(1) - len(self.maps)  # the first encoder layer that is read
+        first = finals[0].size(1) - len(self.maps)  # the first encoder layer that is used
         states = tuple(
             tuple(
-                self.activation(linear(final[:, read + layer, self.skip :]))[:, None]  # [B, 1, H]
+                self.activation(linear(final[:, first + layer, self.skip :]))[:, None]  # [B, 1, H]
                 for linear, final in zip(maps, finals, strict=True)  # type: ignore[call-overload]
             )
             for layer, maps in enumerate(self.maps)

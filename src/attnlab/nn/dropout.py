@@ -1,4 +1,4 @@
-"""Dropout, drawn faster."""
+"""Dropout with a faster random draw on the CPU."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Dropout):
-    """Torch's, but that a CPU draws uniform numbers and compares them with p.
+    """`torch.nn.Dropout`, which on a CPU draws uniform numbers and compares them with p.
 
-    On an AMD EPYC that took 0.7 ms for 250,000 numbers where torch's own draw took 2.6 ms.
+    On an AMD EPYC this took 0.7 ms for 250,000 elements, where torch's own draw took 2.6 ms.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape."""
+        """Apply dropout to a tensor of any shape."""
         if not self.training or not 0 < self.p < 1 or input.device.type != "cpu":
             return super().forward(input)
         kept = torch.rand(input.shape) >= self.p

@@ -1,4 +1,4 @@
-"""Token embeddings, with the two dropouts that belong to them."""
+"""Token embeddings with their two kinds of dropout."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from attnlab.types import PAD, UNK
 
 
 class TokenEmbedding(nn.Module):
-    """E y: one vector a token; that of PAD starts at zero and reading it never moves it.
+    """Embedding table E y; the vector of PAD is zero and is not trained.
 
     Args:
         vocabulary_size: V.
         size: E.
-        dropout: chance of each number of a vector to be dropped.
-        word_dropout: chance of each token's whole vector to be dropped (Gal & Ghahramani 2016, arXiv
-            1512.05287; Sennrich & Zhang 2019, arXiv 1905.11901). The vectors kept are scaled up in return.
+        dropout: probability of zeroing each element of a vector.
+        word_dropout: probability of zeroing the whole vector of a token (Gal & Ghahramani 2016, arXiv
+            1512.05287; Sennrich & Zhang 2019, arXiv 1905.11901). The vectors that are kept are scaled up.
     """
 
     def __init__(
@@ -28,22 +28,22 @@ class TokenEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.word_dropout = nn.Dropout1d(word_dropout)
 
-    def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
-        """[B, T] int64 to [B, T, E].
+    def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
+        """Embed tokens [B, T] int64 to [B, T, E].
 
         Args:
-            tokens: to look up.
-            keep: what `draw` gave; drawn anew where it is not given.
+            tokens: ids; copied words, whose ids are V and above, are embedded as UNK.
+            dropout: factors from `draw_dropout`, [B, T, E]; drawn here if not given.
         """
-        known = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # copied words are read as UNK
+        known = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # [B, T]
         embedded: Tensor = self.table(known)  # [B, T, E]
-        keep = self.draw_dropout(tokens) if keep is None else keep
-        return embedded if keep is None else embedded * keep
+        dropout = self.draw_dropout(tokens) if dropout is None else dropout  # [B, T, E]
+        return embedded if dropout is None else embedded * dropout
 
     def draw_dropout(self, tokens: Tensor) -> Tensor | None:
-        """What the vectors of tokens [B, T] are multiplied by, [B, T, E]; None for nothing."""
+        """Draw the dropout factors of the vectors of tokens [B, T], [B, T, E]; None without dropout."""
         if not self.training or (self.dropout.p == 0 and self.word_dropout.p == 0):
             return None
-        ones = self.table.weight.new_ones(*tokens.shape, self.size)
-        kept: Tensor = self.dropout(ones)
-        return kept if self.word_dropout.p == 0 else kept * self.word_dropout(ones[..., :1])
+        ones = self.table.weight.new_ones(*tokens.shape, self.size)  # [B, T, E]
+        factors: Tensor = self.dropout(ones)  # [B, T, E]
+        return factors if self.word_dropout.p == 0 else factors * self.word_dropout(ones[..., :1])

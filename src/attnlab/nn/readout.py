@@ -1,4 +1,4 @@
-"""The readout: from a decoder position to scores over the vocabulary."""
+"""Readouts: from a decoder position to logits over the vocabulary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = ("state", "context", "input")
 
 
 class Readout(nn.Module):
-    """Logits = W t + b, where t is made of the state s_i, the context c_i and the input token y_{i-1}.
+    """Logits W t + b, where t is computed from the state s_i, the context c_i and the input token y_{i-1}.
 
     ::
 
@@ -25,22 +25,22 @@ class Readout(nn.Module):
         t = max over pairs of (U dropout([parts]) + b')           maxout: 2 x width in, width out
 
     The deep output of Bahdanau et al. 2014, section A.2.2, is `parts=[state, context, input]` with
-    `maxout=500`. `features` and `forward` are two moves, so that the product with the vocabulary, the dearest
-    of all, is done for real tokens only.
+    `maxout=500`. `features` and `forward` are two calls, so that the product with the vocabulary, the most
+    expensive one, is computed for real tokens only.
 
     Args:
         state_size: H.
         context_size: D; 0 without attention.
         input_size: E.
         vocabulary_size: V.
-        parts: which of "state", "context" and "input" are seen.
+        parts: some of "state", "context" and "input".
         maxout: width of the maxout layer, or None for none.
         dropout: on the parts.
-        tied: the embedding table [V, E] to use as W (Press & Wolf 2017, arXiv 1608.05859), or None for a W
-            of its own. Where t is not of width E, a linear map without offset takes it there.
+        tied: the embedding table [V, E] to use as W (Press & Wolf 2017, arXiv 1608.05859), or None for a
+            separate W. If the width of t is not E, a linear map without bias changes it to E.
 
     Raises:
-        ValueError: at a part that does not exist, and where the parts are of no width.
+        ValueError: if a part is unknown, or the total width of the parts is 0.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Readout(nn.Module):
         self.dropout = Dropout(dropout)
         width = sum(sizes[part] for part in parts)
         if width == 0:
-            raise ValueError("readout.parts=[context] sees nothing where there is no attention: add state")
+            raise ValueError("readout.parts=[context] is empty without attention: add state")
         self.maxout = None if maxout is None else Linear(width, 2 * maxout)
         width = width if maxout is None else maxout
         self.resize: nn.Module = nn.Identity()
@@ -75,9 +75,10 @@ class Readout(nn.Module):
             self.output.weight = tied.weight
 
     def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
-        """The t [B, T, F] of what was decoded and the embedded input tokens [B, T, E]."""
-        seen = {"state": decoded.states, "context": decoded.contexts, "input": embedded}
-        features: Tensor = self.dropout(torch.cat([seen[part] for part in self.parts], dim=-1))  # [B, T, F]
+        """Compute t [B, T, F] from decoder outputs and the embedded input tokens [B, T, E]."""
+        inputs = {"state": decoded.states, "context": decoded.contexts, "input": embedded}
+        joined = torch.cat([inputs[part] for part in self.parts], dim=-1)  # [B, T, width]
+        features: Tensor = self.dropout(joined)  # [B, T, width]
         if self.maxout is not None:
             features = self.maxout(features).unflatten(-1, (-1, 2)).amax(dim=-1)  # [B, T, maxout]
         return self.resize(features)  # type: ignore[no-any-return]
@@ -85,7 +86,7 @@ class Readout(nn.Module):
     def forward(
         self, features: Tensor, weights: Tensor | None = None, copy_ids: Tensor | None = None
     ) -> Tensor:
-        """Logits [..., V] of features [..., F]; what was attended to is not looked at."""
+        """Compute logits [..., V] of features [..., F]; attention weights and copy ids are not used."""
         return self.output(features)  # type: ignore[no-any-return]
 
 
@@ -94,19 +95,19 @@ class PointerGenerator(nn.Module):
 
     ::
 
-        g    = σ(w [s; c; y] + b)                              generate, or copy?
+        g    = σ(w [s; c; y] + b)                              probability of generating
         p(v) = g · softmax(logits)_v + (1 - g) · Σ_{j: x_j = v} α_j
 
-    A source word outside the vocabulary has an id of its own within its sentence: V for the first such word,
-    V + 1 for the second, …; `Batch.copy_ids` holds what copying each source token would write. So p is over
-    V + S entries, the most there can be. Beside the inner readout it costs 2·T·(H + D + E) operations and
-    B·T·(V + S) numbers of memory.
+    A source word outside the vocabulary has an id within its sentence: V for the first such word, V + 1 for
+    the second, …; `Batch.copy_ids` holds the id that copying each source token produces. So p has V + S
+    entries, the largest possible number. In addition to the inner readout it costs 2·T·(H + D + E) operations
+    and B·T·(V + S) numbers of memory.
 
-    The settings are those of `Readout`.
+    Other settings are those of `Readout`.
     """
 
     FLOOR = 1e-10
-    """Added to each probability, so that the logarithm of what cannot be said stays finite."""
+    """Added to each probability, so that the logarithm of an impossible token is finite."""
 
     def __init__(self, *, state_size: int, context_size: int, input_size: int, **settings: Any) -> None:
         super().__init__()
@@ -116,15 +117,20 @@ class PointerGenerator(nn.Module):
         self.switch = Linear(state_size + context_size + input_size, 1)
 
     def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
-        """The t [B, T, F] of the inner readout, and the switch before its σ as one more column."""
-        seen = torch.cat([decoded.states, decoded.contexts, embedded], dim=-1)
-        return torch.cat([self.generator.features(decoded, embedded), self.switch(seen)], dim=-1)
+        """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column."""
+        joined = torch.cat([decoded.states, decoded.contexts, embedded], dim=-1)  # [B, T, H + D + E]
+        return torch.cat([self.generator.features(decoded, embedded), self.switch(joined)], dim=-1)
 
     def forward(self, features: Tensor, weights: Tensor, copy_ids: Tensor | None) -> Tensor:
-        """Log-probabilities [..., V + S] of features [..., F + 1], weights [..., S] and copy_ids [..., S].
+        """Compute log-probabilities [..., V + S].
+
+        Args:
+            features: [..., F + 1].
+            weights: attention weights [..., S].
+            copy_ids: [..., S] int64.
 
         Raises:
-            ValueError: without copy_ids.
+            ValueError: if `copy_ids` is None.
         """
         if copy_ids is None:
             raise ValueError("a pointer-generator needs copy_ids: encode the batch with with_copy_ids=True")
