@@ -1,7 +1,7 @@
 """Bridges: from the encoder's final states to the decoder's initial state.
 
-A bridge is made for a decoder of L layers of size H whose cells have `states_per_layer` state tensors (LSTM: h
-and c; GRU: h), and maps a memory to L states of tensors [B, 1, H].
+A bridge is made for a decoder of L layers of size H with `states_per_layer` tensors each (LSTM: h and c;
+GRU: h). It maps a memory to L states of tensors [B, 1, H].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attnlab.types import Memory
 
 
 def final_states(memory: Memory, count: int) -> list[Tensor]:
-    """Return the encoder's final hidden state and, if count = 2, its cell state (or h again): each [B, L, D]."""
+    """Return the final hidden state and, if count = 2, the cell state (or h again), each [B, L, D]."""
     if memory.hidden is None:
         raise ValueError("This encoder has no final states to start the decoder from: use bridge=zero")
     cell = memory.hidden if memory.cell is None else memory.cell  # [B, L, D]
