@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attnlab.data.tokenization.python_code import DEDENT, GLUE, INDENT, cut, join, parse, same_tree, units
 
-MARKS = {INDENT, DEDENT, GLUE}
+MARKERS = {INDENT, DEDENT, GLUE}
 PYTHON = [
     "sum(d * 10 ** i for i, d in enumerate(x[::-1]))",
     "r = int(''.join(map(str, x)))",
@@ -39,12 +39,12 @@ PYTHON = [
 
 
 @pytest.mark.parametrize("code", PYTHON)
-def test_code_written_by_the_book_comes_back_to_the_letter(code: str) -> None:
+def test_code_in_pep_8_style_is_restored_exactly(code: str) -> None:
     assert join(cut(code)) == code.replace(", )", ",)")
 
 
 @pytest.mark.parametrize(
-    ("code", "written"),
+    ("code", "formatted"),
     [
         ("print( 'a' )", "print('a')"),
         ("a=b+c", "a = b + c"),
@@ -60,18 +60,18 @@ def test_code_written_by_the_book_comes_back_to_the_letter(code: str) -> None:
         ("s = '''a\n  b'''", "s = '''a\n  b'''"),
     ],
 )
-def test_python_is_written_by_the_book_and_means_the_same(code: str, written: str) -> None:
-    assert join(cut(code)) == written
-    assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(written))
+def test_valid_python_is_formatted_and_keeps_its_syntax_tree(code: str, formatted: str) -> None:
+    assert join(cut(code)) == formatted
+    assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(formatted))
 
 
-def test_strings_are_cut_into_words_and_names_are_whole() -> None:
+def test_strings_are_split_into_words_and_names_are_not() -> None:
     assert cut("print(r'two  words\\n')") == ("print", "(", "r'", "two", "  ", "words", "\\n", "'", ")")
     assert cut("my_list.sort()") == ("my_list", ".", "sort", "(", ")")
     assert cut("x = 1  # a b") == ("x", "=", "1", "#", " ", "a", " ", "b")
 
 
-def test_indents_are_pieces() -> None:
+def test_indents_are_markers() -> None:
     code = "for i in x:\n  if i:\n    y\nz"
     assert cut(code) == (
         *("for", "i", "in", "x", ":", "\n", INDENT, "if", "i", ":", "\n", INDENT, "y", "\n", DEDENT, DEDENT),
@@ -92,24 +92,24 @@ def test_indents_are_pieces() -> None:
         "  x = [1,2",
         "$ pip install  --user 'x y'   ",
         "it's {{ car.date | datetime }}\r\n",
-        '"""never closed',
+        '"""not closed',
         "a\0b",
         "\ufeffx y",
         "x  y # done ",
         "日本 語",
     ],
 )
-def test_what_is_no_python_comes_back_as_text(text: str) -> None:
+def test_invalid_python_is_restored_exactly(text: str) -> None:
     assert parse(text) is None
     assert join(cut(text)) == text
 
 
-def test_python_2_is_cut_like_python_with_marks_where_blanks_are_unusual() -> None:
+def test_python_2_is_split_like_python_with_glue_for_missing_spaces() -> None:
     assert cut("print 'a'") == ("print", "'", "a", "'")
     assert cut("print'a',b") == ("print", GLUE, "'", "a", "'", ",", GLUE, "b")
 
 
-SCRAPS = st.lists(
+FRAGMENTS = st.lists(
     st.sampled_from(
         [
             *(
@@ -161,7 +161,7 @@ SCRAPS = st.lists(
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    """Code that parses, spaced oddly."""
+    """Generate expressions and statements with unusual spacing; most are valid Python."""
     names = st.sampled_from(
         ["x", "item", "df.a", "f(x)", "'a b'", 'r"\\d"', "[1, 2]", "{k: v}", "-1", "(x, )"]
     )
@@ -188,49 +188,49 @@ def programs(draw: st.DrawFn) -> str:
 
 @given(programs().filter(lambda code: parse(code) is not None))
 @settings(max_examples=12, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-def test_any_python_keeps_its_tree_and_its_pieces(code: str) -> None:
+def test_random_programs_keep_their_syntax_tree_and_pieces(code: str) -> None:
     pieces = cut(code)
     assert ast.dump(ast.parse(join(pieces))) == ast.dump(ast.parse(code))
     assert cut(join(pieces)) == pieces
 
 
-@given(SCRAPS)
+@given(FRAGMENTS)
 @example("\\\n\nx")
 @example("    \\\n\r\n")
 @example("\\\r\n")
-def test_scraps_keep_their_tree_or_their_text(text: str) -> None:
-    written = join(cut(text))
+def test_random_fragments_keep_their_syntax_tree_or_text(text: str) -> None:
+    formatted = join(cut(text))
     if parse(text) is None:
-        assert written == text
+        assert formatted == text
     else:
-        assert same_tree(text, written)
-        assert join(cut(written)) == written
+        assert same_tree(text, formatted)
+        assert join(cut(formatted)) == formatted
 
 
-@given(st.text(max_size=20).filter(lambda text: not MARKS & set(text)))
+@given(st.text(max_size=20).filter(lambda text: not MARKERS & set(text)))
 @settings(max_examples=50)
-def test_any_text_at_all_comes_back(text: str) -> None:
-    written = join(cut(text))
-    assert written == text or same_tree(text, written)
+def test_random_text_is_restored(text: str) -> None:
+    formatted = join(cut(text))
+    assert formatted == text or same_tree(text, formatted)
 
 
-@given(st.lists(st.sampled_from([*MARKS, "\n", "'", "#", "(", "]", "x", "=", "<unk>", " "]), max_size=12))
+@given(st.lists(st.sampled_from([*MARKERS, "\n", "'", "#", "(", "]", "x", "=", "<unk>", " "]), max_size=12))
 @settings(max_examples=50)
-def test_whatever_a_network_says_is_a_text_of_its_pieces(pieces: list[str]) -> None:
+def test_join_accepts_any_sequence_of_pieces(pieces: list[str]) -> None:
     def bare(text: str) -> str:
-        return "".join(character for character in text if character not in {*MARKS, " ", "\n"})
+        return "".join(character for character in text if character not in {*MARKERS, " ", "\n"})
 
     assert bare(join(pieces)) == bare("".join(pieces))
 
 
-def test_units_hold_strings_together() -> None:
+def test_units_of_strings_and_comments() -> None:
     assert units("f(r'a b', \"\")  # c") == [
         *(("f",), ("(",), ("r'", "a b", "'"), (",",), ('"', "", '"'), (")",), ("#", " c")),
     ]
-    assert units("'never closed") == [("'", "never closed")]
+    assert units("'not closed") == [("'", "not closed")]
 
 
-def test_reading_odd_code_warns_of_nothing() -> None:
+def test_parsing_emits_no_warnings() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert parse("'\\d' is 'x'") is not None
