@@ -60,7 +60,7 @@ def same_tree(code: str, other: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)  # each text is split for its placeholders, for the vocabulary and for its ids
 def cut(code: str) -> tuple[str, ...]:
-    """Split a text into pieces: by Python's own tokenizer if it is valid Python, else by regular expressions."""
+    """Split a text into pieces: with Python's tokenizer if it is valid, else with regular expressions."""
     if parse(code) is not None:
         try:
             pieces = _pieces_of_python(code)
