@@ -65,13 +65,13 @@ def test_groups_stay_in_one_split(groups: list[int], val_fraction: float, test_f
     pairs = numbered(len(groups))
     parts = split(pairs, val_fraction=val_fraction, test_fraction=test_fraction, seed=seed, groups=groups)
     assert Counter(chain(*parts)) == Counter(pairs)
-    found = [{groups[int(pair.source)] for pair in part} for part in parts]
-    assert sum(map(len, found)) == len(set(groups))
+    groups_of_parts = [{groups[int(pair.source)] for pair in part} for part in parts]
+    assert sum(map(len, groups_of_parts)) == len(set(groups))
     sizes = Counter(groups)
     for part, fraction in zip(parts[1:], (val_fraction, test_fraction), strict=True):
         missing = (max(1, round(len(pairs) * fraction)) if fraction else 0) - len(part)
         assert -missing <= max(sizes.values()) / 2  # a group twice as large as the remaining space is skipped
-        assert all(sizes[group] >= 2 * missing for group in found[0])  # and no smaller one is
+        assert all(sizes[group] >= 2 * missing for group in groups_of_parts[0])  # and no smaller one is
 
 
 @pytest.mark.parametrize(("val", "test"), [(0, 0.1), (-0.1, 0), (0.5, 0.5), (1, 0), (0.1, -0.1), (0.1, 1.0)])

@@ -76,20 +76,27 @@ class Seq2SeqData(LightningDataModule):
         super().__init__()
         self.corpus = corpus
         self.vocabularies = vocabularies
-        self.batch_size = batch_size
-        self.batch_type = batch_type
-        self.bucket_by_length = bucket_by_length
-        self.pool = pool
         self.evaluation_batch_size = evaluation_batch_size or (
             batch_size if batch_type == "sentences" else 64
         )
         self.source_eos = source_eos
-        self.max_source_length = max_source_length
-        self.max_target_length = max_target_length
-        self.with_copy_ids = with_copy_ids
-        self.workers = workers
-        self.seed = seed
-        self.encode = encode if cache is None else partial(encode_cached, cache)
+        self._encode = partial(
+            encode if cache is None else partial(encode_cached, cache),
+            vocabularies=vocabularies,
+            source_eos=source_eos,
+            max_source_length=max_source_length,
+            max_target_length=max_target_length,
+            with_copy_ids=with_copy_ids,
+        )
+        self._training_sampler = partial(
+            TrainingBatchSampler,
+            size=batch_size,
+            batch_type=batch_type,
+            bucket_by_length=bucket_by_length,
+            pool=pool,
+            seed=seed,
+        )
+        self._workers = workers
         self._examples: dict[Split, Examples] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
@@ -122,29 +129,14 @@ class Seq2SeqData(LightningDataModule):
             )
         for split in SPLITS[stage]:
             if split not in self._examples:
-                self._examples[split] = self.encode(
-                    self.pairs(split),
-                    self.vocabularies,
-                    source_eos=self.source_eos,
-                    max_source_length=self.max_source_length,
-                    max_target_length=self.max_target_length,
-                    with_copy_ids=self.with_copy_ids,
-                )
+                self._examples[split] = self._encode(self.pairs(split))
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of the training split, starting at the current position of training."""
         examples = self._examples["train"]
         rank, world = self._rank_and_world()
-        sampler = TrainingBatchSampler(
-            examples.source_lengths,
-            examples.target_lengths,
-            size=self.batch_size,
-            batch_type=self.batch_type,
-            bucket_by_length=self.bucket_by_length,
-            pool=self.pool,
-            seed=self.seed,
-            rank=rank,
-            world=world,
+        sampler = self._training_sampler(
+            examples.source_lengths, examples.target_lengths, rank=rank, world=world
         )
         if self.trainer is not None:
             sampler.resume(*divmod(self._started_batches, _batches_per_epoch(self.trainer, len(sampler))))
@@ -175,8 +167,8 @@ class Seq2SeqData(LightningDataModule):
             examples,
             sampler=sampler,
             batch_size=None,  # the sampler yields whole batches
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
+            num_workers=self._workers,
+            persistent_workers=self._workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
 
