@@ -210,7 +210,7 @@ def test_without_a_test_split_the_validation_split_keeps_its_weights(folder: Pat
         f"data.path={folder / 'pairs.tsv'}",
         "data.test_fraction=0",
         *TINY_NETWORK,
-        "callbacks.pictures.count=0",
+        "callbacks.attention_figures.count=0",
     ]
     (folder / "pairs.tsv").write_text("".join(f"a b {i}\tb a {i}\n" for i in range(30)))
     done = attnlab("train", *words, "logger=none", folder=folder)

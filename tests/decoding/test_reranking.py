@@ -1,52 +1,59 @@
+"""Reranking of hypotheses."""
+
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
-from attnlab.data.corpus import Pair
-from attnlab.decoding.reranking import by_acceptance, by_coverage, rerank
+from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty
 from attnlab.metrics.conala import is_valid_python
-from attnlab.types import Hypotheses
+from attnlab.runs.predictions import Prediction
 
-EVEN = torch.tensor([[0.5, 0.5], [0.5, 0.5]])  # each source token is looked at once
-ONE_SIDED = torch.tensor([[1.0, 0.0], [0.75, 0.25]])  # the first more than once, the second a quarter
-FOUND = Hypotheses(
-    tokens=[[[7], [8]], [[9]]], scores=[[-1.0, -1.5], [-2.0]], weights=[[ONE_SIDED, EVEN], [EVEN]]
-)
+UNIFORM = np.array([[0.5, 0.5], [0.5, 0.5]])  # both source tokens have a total weight of 1
+UNEVEN = np.array([[1.0, 0.0], [0.75, 0.25]])  # the second source token has a total weight of 0.25
 
 
-def test_coverage_by_hand() -> None:
-    half = by_coverage(FOUND, 0.5)
-    assert half.tokens == [[[8], [7]], [[9]]]
-    assert half.scores[0] == pytest.approx([-1.5, -1.0 + 0.5 * math.log(0.25)])
-    assert half.scores[1] == pytest.approx([-2.0])
-    assert half.weights[0][0] is EVEN
-    little = by_coverage(FOUND, 0.1)  # -1.14 is still better than -1.5
-    assert little.tokens == FOUND.tokens
+def prediction(text: str, score: float, weights: np.ndarray = UNIFORM) -> Prediction:
+    return Prediction(index=0, source="", reference="", hypothesis=text, score=score, weights=weights)
 
 
-def test_without_weights_the_order_stays() -> None:
-    blind = FOUND._replace(weights=[[torch.zeros(2, 2)] * 2, [torch.zeros(2, 2)]])
-    assert by_coverage(blind, 1.0).tokens == FOUND.tokens
-    assert all(math.isfinite(score) for row in by_coverage(blind, 1.0).scores for score in row)
+def texts(predictions: list[Prediction]) -> list[str]:
+    return [prediction.hypothesis for prediction in predictions]
 
 
-def test_what_is_accepted_comes_first_and_else_the_order_stays() -> None:
-    found = Hypotheses([[[1], [2], [3], [4]]], [[-1.0, -2.0, -3.0, -4.0]], [[EVEN] * 4])
-    texts = [["f(", "f(x)", "x x", "y"]]
-    assert by_acceptance(found, texts, is_valid_python).tokens == [[[2], [4], [1], [3]]]
-    assert by_acceptance(found, texts, is_valid_python).scores == [[-2.0, -4.0, -1.0, -3.0]]
-    assert by_acceptance(found, texts, lambda _: False) == found
+FOUND = [prediction("uneven", -1.0, UNEVEN), prediction("uniform", -1.5)]
 
 
-def test_both_at_once_write_what_a_pairs_slots_stand_for() -> None:
-    def write(ids: object, pair: Pair) -> str:
-        return "x" if ids == [8] else pair.source
+def test_coverage_penalty_matches_a_manual_calculation() -> None:
+    reranked = CoveragePenalty(0.5)(FOUND)
+    assert texts(reranked) == ["uniform", "uneven"]
+    assert [prediction.score for prediction in reranked] == pytest.approx(
+        [-1.5, -1.0 + 0.5 * math.log(0.25)]
+    )
+    assert reranked[0].weights is UNIFORM
 
-    pairs = [Pair("f(", ""), Pair("x", "")]
-    assert rerank(FOUND, pairs, output_text=write) == FOUND
-    assert rerank(FOUND, pairs, output_text=write, accepts=is_valid_python).tokens == [[[8], [7]], [[9]]]
-    both = rerank(FOUND, pairs, output_text=write, accepts=lambda text: text == "f(", coverage_penalty=0.5)
-    assert both.tokens == [[[7], [8]], [[9]]]
+
+def test_small_coverage_penalty_keeps_the_order() -> None:
+    assert texts(CoveragePenalty(0.1)(FOUND)) == texts(FOUND)  # -1.14 is still better than -1.5
+
+
+def test_coverage_penalty_without_weights_keeps_the_order() -> None:
+    zeros = np.zeros((2, 2))
+    reranked = CoveragePenalty(1.0)([prediction("a", -1.0, zeros), prediction("b", -2.0, zeros)])
+    assert texts(reranked) == ["a", "b"]
+    assert all(math.isfinite(prediction.score or 0) for prediction in reranked)
+
+
+def test_negative_coverage_penalty_is_refused() -> None:
+    with pytest.raises(ValueError, match="beta=-1 must be at least 0"):
+        CoveragePenalty(-1)
+
+
+def test_accepted_texts_come_first_in_their_order() -> None:
+    found = [prediction(text, -number) for number, text in enumerate(["f(", "f(x)", "x x", "y"])]
+    reranked = AcceptedFirst(is_valid_python)(found)
+    assert texts(reranked) == ["f(x)", "y", "f(", "x x"]
+    assert [prediction.score for prediction in reranked] == [-1, -3, 0, -2]
+    assert AcceptedFirst(lambda _: False)(found) == found

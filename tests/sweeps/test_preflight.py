@@ -27,8 +27,8 @@ IMPOSSIBLE = {
     "the same of the data": (["+data.sise=3"], "attnlab.data.datasets.synthetic.generate: .*'sise'"),
     "the same of the optimizer": (["+optimizer.rho=3"], "torch.optim.Adam.*: .*'rho'"),
     "the same of a callback": (
-        ["+callbacks.pictures.often=3"],
-        "attnlab.training.callbacks.Pictures: .*'often'",
+        ["+callbacks.attention_figures.often=3"],
+        "attnlab.training.callbacks.AttentionFigures: .*'often'",
     ),
     "a value nobody can use": (["optimizer.lr=-1"], "Invalid learning rate: -1"),
     "settings at odds": (["embedding.shared=true"], "set shared_vocabulary=true"),

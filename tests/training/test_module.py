@@ -48,7 +48,7 @@ def test_the_loss_is_a_mean_over_tokens_and_not_over_sentences(composed: Compose
 def test_label_smoothing_by_hand(composed: Composed) -> None:
     plain, data = build_all(composed(*TINY, *SYNTHETIC))
     batch = data.examples("train")[[0, 1]]
-    _, logits, labels = plain.decode(batch)
+    _, logits, labels = plain.teacher_forced(batch)
     log_p = logits.log_softmax(dim=-1)
     expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * log_p.mean(dim=-1)).mean()
     plain.label_smoothing = 0.1
@@ -63,7 +63,7 @@ def test_smoothing_of_a_readout_that_copies_takes_no_notice_of_batch_mates(compo
     assert batch.copy_ids is not None
     padded = wider(batch, 100)._replace(copy_ids=F.pad(batch.copy_ids, (0, 100)))
     torch.testing.assert_close(training_loss(module, batch), training_loss(module, padded))
-    _, log_p, labels = module.decode(batch)
+    _, log_p, labels = module.teacher_forced(batch)
     even = log_p[:, : module.vocabularies.target.size].mean(dim=-1)
     expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * even).mean()
     torch.testing.assert_close(training_loss(module, batch), expected)

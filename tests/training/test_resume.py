@@ -58,7 +58,7 @@ COMMON = (
     "trainer.max_epochs=4",
     "trainer.log_every_n_steps=2",
     "checkpoint.every_minutes=0",
-    "callbacks.pictures.count=1",
+    "callbacks.attention_figures.count=1",
     "logger=none",
 )
 KILLED = Path(__file__).parents[1] / "killed.py"

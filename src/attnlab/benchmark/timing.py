@@ -35,7 +35,7 @@ from attnlab.decoding.search import beam, greedy
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.schedules import draw_forced
+from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch
 
 Item = TypeVar("Item")
@@ -110,14 +110,14 @@ class Settings:
 
 def fast_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """Cross-entropy as the module trains by it."""
-    forced = draw_forced(module.teacher_forcing, 0, batch.inputs)
-    _, logits, labels = module.decode(batch, forced)
+    forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
+    _, logits, labels = module.teacher_forced(batch, forced)
     return module.cross_entropy(logits, labels)
 
 
 def plain_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """The same number by the straightforward loop, padding carried along to the end."""
-    forced = draw_forced(module.teacher_forcing, 0, batch.inputs)
+    forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
     logits, _ = stepwise(module.network, batch, forced)
     return module.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
 
@@ -241,16 +241,17 @@ def measure_search(
 ) -> list[Row]:
     """Decoding the batches' sources, greedily and with a beam: of the configured size, or of 5."""
     network = module.network.eval()
-    size = module.beam_size if module.beam_size > 1 else 5
+    translator = module.translator
+    size = translator.beam_size if translator.beam_size > 1 else 5
     searches: dict[str, Callable[..., Any]] = {
         "greedy": greedy,
-        f"beam {size}": partial(beam, size=size, length_penalty=module.length_penalty),
+        f"beam {size}": partial(beam, size=size, length_penalty=translator.length_penalty),
     }
     written = dict.fromkeys(searches, 0.0)
 
     def work(name: str, batch: Batch) -> None:
         with settings.arithmetic():
-            found = searches[name](network, batch, max_length=module.max_length)
+            found = searches[name](network, batch, max_length=translator.max_length)
         written[name] += sum(len(best[0]) + 1 for best in found.tokens)
 
     works = {name: partial(work, name) for name in searches}

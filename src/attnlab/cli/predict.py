@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
 
-from attnlab.config.build import build_preparation, build_reranking, encode_pairs
+from attnlab.config.build import build_preparation, build_translator, encode_pairs
 from attnlab.config.restore import restore_networks
-from attnlab.data.corpus import Pair
-from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.reranking import rerank
-from attnlab.decoding.search import beam
 from attnlab.errors import UserError
-from attnlab.nn.seq2seq import TranslationModel
 from attnlab.plotting.files import save
 from attnlab.plotting.heatmap import plot_heatmap
 from attnlab.plotting.terminal import heatmap_lines
@@ -28,7 +22,6 @@ from attnlab.report.explorer import Sentence
 from attnlab.runs.directory import locate
 from attnlab.runs.launcher import import_from_current_folder
 from attnlab.runs.predictions import Prediction, to_line
-from attnlab.types import Batch
 
 BATCH = 64
 """Number of sentences decoded together."""
@@ -52,34 +45,27 @@ def main(options: argparse.Namespace) -> int:
     checkpoints = [locate(path)[1] for path in options.runs]
     config, vocabularies, network = restore_networks(checkpoints, options.trust)
     prepare = build_preparation(config)
-    beam_size = options.beam or config.search.beam_size
-    if options.nbest > beam_size:
+    translator = build_translator(config, vocabularies)
+    if options.beam is not None:
+        translator = replace(translator, beam_size=options.beam)
+    if options.nbest > translator.beam_size:
         raise UserError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
     if drawing is not None and drawing.suffix == ".jsonl":
         drawing.parent.mkdir(parents=True, exist_ok=True)
         drawing.write_text("")
 
     explored: list[Prediction] = []
-    lines = enumerate((line.rstrip("\r\n") for line in sys.stdin), start=1)
+    lines = enumerate(line.rstrip("\r\n") for line in sys.stdin)
     while numbered := list(islice(lines, 1 if sys.stdin.isatty() else BATCH)):
-        for number, line in numbered:
+        for index, line in numbered:
             if not line.strip():
                 raise UserError(
-                    f"line {number} of standard input is empty: every line must contain a sentence"
+                    f"line {index + 1} of standard input is empty: every line must contain a sentence"
                 )
         pairs = [prepare(line) for _, line in numbered]
-        examples = encode_pairs(config, vocabularies, pairs)
-        for prediction in predict(
-            examples[list(range(len(numbered)))],
-            [(number, pair) for (number, _), pair in zip(numbered, pairs, strict=True)],
-            network=network,
-            vocabularies=vocabularies,
-            beam_size=beam_size,
-            nbest=options.nbest,
-            length_penalty=config.search.length_penalty,
-            max_length=config.search.max_length,
-            **build_reranking(config),
-        ):
+        batch = encode_pairs(config, vocabularies, pairs)[list(range(len(pairs)))]
+        batch = batch._replace(indices=batch.indices + numbered[0][0])
+        for prediction in chain(*translator(network, batch, pairs, nbest=options.nbest)):
             text = prediction.hypothesis.replace("\n", "\\n")
             print(
                 text if options.nbest == 1 else f"{prediction.index + 1}\t{prediction.score:.4f}\t{text}",
@@ -93,51 +79,6 @@ def main(options: argparse.Namespace) -> int:
         assert drawing is not None
         _explore(drawing, explored, config)
     return 0
-
-
-def predict(
-    batch: Batch,
-    lines: list[tuple[int, Pair]],
-    *,
-    network: TranslationModel,
-    vocabularies: Vocabularies,
-    beam_size: int,
-    nbest: int,
-    length_penalty: float,
-    max_length: int,
-    **ranking: Any,
-) -> Iterator[Prediction]:
-    """Yield the `nbest` hypotheses of each sentence of a batch, best first.
-
-    Args:
-        batch: encoded source sentences.
-        lines: line number, from 1, and pair of each sentence.
-        network: decodes them.
-        vocabularies: those of the network.
-        beam_size: number of hypotheses during search.
-        nbest: number of hypotheses per sentence that are returned.
-        length_penalty: exponent of the length that divides the scores.
-        max_length: maximum number of tokens of a hypothesis.
-        ranking: arguments of `rerank`.
-    """
-    outputs = beam(network, batch, size=beam_size, max_length=max_length, length_penalty=length_penalty)
-    outputs = rerank(outputs, [pair for _, pair in lines], output_text=vocabularies.output_text, **ranking)
-    for row, (line, pair) in enumerate(lines):
-        source = vocabularies.source.tokens(batch.source[row, : int(batch.source_lengths[row])].tolist())
-        hypotheses = zip(outputs.tokens[row], outputs.scores[row], outputs.weights[row], strict=True)
-        for rank, (tokens, score, weights) in enumerate(islice(hypotheses, nbest), start=1):
-            yield Prediction(
-                index=line - 1,
-                source=pair.source,
-                reference="",
-                hypothesis=vocabularies.output_text(tokens, pair),
-                annotations=pair.annotations or {},
-                rank=rank,
-                score=score,
-                source_tokens=source,
-                tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
-                weights=weights.numpy(),
-            )
 
 
 def _draw(path: Path, prediction: Prediction) -> None:

@@ -13,11 +13,12 @@ from attnlab.config import build
 from attnlab.errors import UserError
 from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
+from attnlab.runs.environment import peak_memory
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.training.callbacks import LastCheckpoint
-from attnlab.training.callbacks.pictures import draw_curves
 from attnlab.training.checkpoints import load, load_newest
-from attnlab.training.loggers import MetricsFile, peak_memory
+from attnlab.training.curves import save_training_curves
+from attnlab.training.loggers import MetricsFile
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
 
     if trainer.is_global_zero:
-        draw_curves(read_metrics(run.metrics), run.figures)
+        save_training_curves(read_metrics(run.metrics), run.figures)
         run.write_result(
             "finished",
             metrics=scores,
@@ -76,13 +77,13 @@ def _resume(run: Run, metrics: MetricsFile) -> Path | None:
     """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time."""
     newest = load_newest(run.last, run.previous)
     if newest is None:
-        metrics.rewind(0)
+        metrics.truncate(0)
         return None
     path, checkpoint = newest
     if "resumption" not in checkpoint:
         raise UserError(f"{path} is from an earlier version and cannot be resumed: force=true starts again")
     if run.best.is_file():
         load(run.best)  # report a damaged file now rather than after the training
-    metrics.rewind(checkpoint["resumption"]["metrics_length"])
+    metrics.truncate(checkpoint["resumption"]["metrics_length"])
     log.info("resuming from step %d", checkpoint["global_step"])
     return path

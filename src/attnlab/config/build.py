@@ -24,6 +24,8 @@ from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
+from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, Reranker
+from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.metrics.registry import DEFAULT_METRICS
 from attnlab.nn.attention import Attention
@@ -251,7 +253,7 @@ def build_module(
     """Build the LightningModule: the network with loss, metrics, optimizer and search settings."""
     return Seq2SeqModule(
         network=network,
-        vocabularies=vocabularies,
+        translator=build_translator(config, vocabularies),
         optimizer=instantiate(config.optimizer),
         scheduler=instantiate(config.scheduler.schedule),
         scheduler_needs=dict(config.scheduler.needs),
@@ -259,20 +261,22 @@ def build_module(
         teacher_forcing=construct(config.teacher_forcing),
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
-        beam_size=config.search.beam_size,
-        length_penalty=config.search.length_penalty,
-        **build_reranking(config),
-        max_length=config.search.max_length,
         text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
     )
 
 
-def build_reranking(config: DictConfig) -> dict[str, Any]:
-    """Return the arguments of `attnlab.decoding.reranking.rerank`."""
-    return {
-        "coverage_penalty": config.reranking.coverage_penalty,
-        "accepts": instantiate(config.reranking.accepts),
-    }
+def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translator:
+    """Build the search and the reranking that decode sources to predictions."""
+    return Translator(vocabularies=vocabularies, reranking=_build_rerankers(config), **config.search)
+
+
+def _build_rerankers(config: DictConfig) -> list[Reranker]:
+    rerankers: list[Reranker] = []
+    if config.reranking.coverage_penalty > 0:
+        rerankers.append(CoveragePenalty(config.reranking.coverage_penalty))
+    if config.reranking.accepts is not None:
+        rerankers.append(AcceptedFirst(instantiate(config.reranking.accepts)))
+    return rerankers
 
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
@@ -289,7 +293,13 @@ def build_callbacks(
     interruption = callbacks.Interruption()
     progress: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
     return [
-        callbacks.LastCheckpoint(run, metrics, interruption, every_minutes=config.checkpoint.every_minutes),
+        callbacks.LastCheckpoint(
+            run.last,
+            run.previous,
+            metrics,
+            interruption,
+            every_minutes=config.checkpoint.every_minutes,
+        ),
         interruption,
         *progress,
         callbacks.EpochLog(),

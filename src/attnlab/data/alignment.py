@@ -37,23 +37,24 @@ def alignment_matrix(batch: Batch, alignments: Sequence[Alignment | None]) -> Te
     return gold.to(batch.source.device) & batch.target_text[:, :, None] & batch.source_text[:, None]
 
 
-def output_alignment(batch: Batch, gold: Tensor, row: int, output: Sequence[int]) -> Tensor:
-    """Return the gold alignment of an output, as far as the output equals the reference.
+def output_links(alignment: Alignment, batch: Batch, row: int, output: Sequence[int]) -> list[list[int]]:
+    """Return the links of a gold alignment that apply to an output.
 
-    Positions from the first different token on have no links.
+    They apply for as long as the output equals the reference. Links to truncated tokens are dropped.
 
     Args:
-        batch: B pairs.
-        gold: `alignment_matrix` of the batch, [B, T, S].
+        alignment: gold alignment of the pair.
+        batch: contains the pair.
         row: index of the pair in the batch.
         output: ids of the output without EOS.
 
     Returns:
-        [len(output) + 1, source length] bool; the last row belongs to EOS.
+        Sorted links [target position, source position].
     """
     reference = batch.labels[row, batch.target_text[row]].tolist()
     equal = [ours == theirs for ours, theirs in zip(output, reference, strict=False)]
     prefix = [*equal, False].index(False)
-    links = gold.new_zeros(len(output) + 1, int(batch.source_lengths[row]))  # [T, S]
-    links[:prefix] = gold[row, :prefix, : links.size(1)]
-    return links
+    sources = int(batch.source_text[row].sum())
+    return sorted(
+        [target, source] for source, target in set(alignment) if target < prefix and source < sources
+    )

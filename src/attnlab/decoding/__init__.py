@@ -1,1 +1,1 @@
-"""Greedy search, beam search and reranking."""
+"""Greedy and beam search, reranking, and conversion to predictions."""

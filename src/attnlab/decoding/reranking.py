@@ -1,70 +1,67 @@
-"""Other orders of what a search found: plain functions of its hypotheses."""
+"""Reranking of beam hypotheses.
+
+A reranker maps the predictions of one sentence, best first, to the same predictions in another order, with
+other scores where the order follows from new scores. The option group `reranking` chooses them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
-from attnlab.data.corpus import Pair
-from attnlab.types import Hypotheses
+import torch
+
+from attnlab.runs.predictions import Prediction
+
+Reranker = Callable[[Sequence[Prediction]], list[Prediction]]
 
 FLOOR = 1e-10
-"""Where a source token is not looked at at all, so that its logarithm stays finite."""
+"""Lower bound of the total weight on a source token, so that its logarithm is finite."""
 
 
-def rerank(
-    found: Hypotheses,
-    pairs: Sequence[Pair],
-    *,
-    output_text: Callable[[Sequence[int], Pair], str],
-    coverage_penalty: float = 0.0,
-    accepts: Callable[[str], bool] | None = None,
-) -> Hypotheses:
-    """The hypotheses by both of the orders below, as far as they are asked for.
+@dataclass(frozen=True)
+class CoveragePenalty:
+    """Rank by score + β Σ_j log min(Σ_i α_ij, 1) (Wu et al. 2016, arXiv 1609.08144, equation 14).
+
+    The second term penalises source tokens that received little attention. All hypotheses of a mechanism
+    without weights receive the same penalty.
 
     Args:
-        found: of each sentence, best first.
-        pairs: the sentences.
-        output_text: returns the final text of a hypothesis for a pair.
-        coverage_penalty: β; 0 for the order found.
-        accepts: the texts to prefer; None for no preference.
+        beta: β.
+
+    Raises:
+        ValueError: if β is negative.
     """
-    if coverage_penalty:
-        found = by_coverage(found, coverage_penalty)
-    if accepts is not None:
-        rows = zip(found.tokens, pairs, strict=True)
-        found = by_acceptance(found, [[output_text(ids, pair) for ids in row] for row, pair in rows], accepts)
-    return found
 
+    beta: float
 
-def by_coverage(found: Hypotheses, penalty: float) -> Hypotheses:
-    """The hypotheses by score + β Σ_j log min(Σ_i α_ij, 1), which punishes source tokens left unread.
+    def __post_init__(self) -> None:
+        if self.beta < 0:
+            raise ValueError(f"beta={self.beta} must be at least 0")
 
-    Wu et al. 2016 (arXiv 1609.08144), equation 14; β is the `penalty`. Hypotheses of a mechanism without
-    weights all lose the same.
-    """
-    scores = [
-        [
-            score + penalty * float(weights.sum(dim=0).clamp(FLOOR, 1).log().sum())
-            for score, weights in zip(*row, strict=True)
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Return the predictions with the penalty added to their scores, best first."""
+        scored = [
+            replace(prediction, score=(prediction.score or 0.0) + self.beta * self._coverage(prediction))
+            for prediction in predictions
         ]
-        for row in zip(found.scores, found.weights, strict=True)
-    ]
-    return _ordered(found._replace(scores=scores), [[-score for score in row] for row in scores])
+        return sorted(scored, key=lambda prediction: -(prediction.score or 0.0))
+
+    def _coverage(self, prediction: Prediction) -> float:
+        weights = torch.as_tensor(prediction.weights)  # [T, S]
+        return float(weights.sum(dim=0).clamp(FLOOR, 1).log().sum())
 
 
-def by_acceptance(
-    found: Hypotheses, texts: Sequence[Sequence[str]], accepts: Callable[[str], bool]
-) -> Hypotheses:
-    """The hypotheses whose text [B × K] is accepted before those whose is not, else in their order."""
-    return _ordered(found, [[not accepts(text) for text in row] for row in texts])
+@dataclass(frozen=True)
+class AcceptedFirst:
+    """Move hypotheses whose text is accepted before all others; the order is otherwise kept.
 
+    Args:
+        accepts: returns whether a text is accepted, such as valid Python.
+    """
 
-def _ordered(found: Hypotheses, keys: Sequence[Sequence[float]]) -> Hypotheses:
-    """The hypotheses of each sentence from the lowest key to the highest, equals as they were."""
-    orders = [sorted(range(len(row)), key=row.__getitem__) for row in keys]
+    accepts: Callable[[str], bool]
 
-    def arranged(part: list[list[Any]]) -> list[list[Any]]:
-        return [[row[k] for k in order] for row, order in zip(part, orders, strict=True)]
-
-    return Hypotheses(arranged(found.tokens), arranged(found.scores), arranged(found.weights))
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Return the accepted predictions, then the others."""
+        return sorted(predictions, key=lambda prediction: not self.accepts(prediction.hypothesis))

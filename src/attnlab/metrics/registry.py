@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["text", "token", "attention", "training"]
 Direction = Literal["higher", "lower"]
-Format = Literal["share", "points", "nats", "number"]
-"""share: 0 to 1, shown in percent · points: 0 to 100 · nats · number: any other."""
+Format = Literal["share", "points", "fraction", "nats", "number"]
+"""share: 0 to 1, shown in percent · points: 0 to 100 · fraction: 0 to 1 · nats · number: any other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +133,9 @@ METRICS: dict[str, MetricInfo] = {
     ),
     "attention/entropy": MetricInfo(label="attention entropy", kind="attention", format="nats"),
     "attention/effective_positions": MetricInfo(label="attention effective positions", kind="attention"),
-    "attention/sharpness": MetricInfo(label="attention sharpness", kind="attention"),
-    "attention/monotonicity": MetricInfo(label="attention monotonicity", kind="attention"),
-    "attention/coverage": MetricInfo(label="attention coverage", kind="attention"),
+    "attention/sharpness": MetricInfo(label="attention sharpness", kind="attention", format="fraction"),
+    "attention/monotonicity": MetricInfo(label="attention monotonicity", kind="attention", format="fraction"),
+    "attention/coverage": MetricInfo(label="attention coverage", kind="attention", format="fraction"),
     "attention/alignment_accuracy": MetricInfo(
         label="alignment accuracy", kind="attention", format="share", direction="higher"
     ),
@@ -205,8 +205,8 @@ def label(metric: str) -> str:
 
 def unit(metric: str) -> Literal["%", "nats", ""]:
     """Return the unit in which values are displayed."""
-    units: dict[Format, Literal["%", "nats", ""]] = {"share": "%", "nats": "nats", "points": "", "number": ""}
-    return units[_info(metric).format]
+    units: dict[Format, Literal["%", "nats"]] = {"share": "%", "nats": "nats"}
+    return units.get(_info(metric).format, "")
 
 
 def scale(metric: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,14 @@ def git_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return completed.stdout.strip() or None
+
+
+def peak_memory() -> dict[str, int]:
+    """Return the peak memory of this process in bytes: resident memory, and GPU memory if it used a GPU."""
+    import resource
+
+    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    torch = sys.modules.get("torch")  # a process without torch has used no GPU
+    if torch is not None and torch.cuda.is_available():
+        peak["gpu"] = torch.cuda.max_memory_allocated()
+    return peak

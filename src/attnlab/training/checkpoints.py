@@ -1,10 +1,10 @@
-"""Checkpoint files: written whole or not at all, read without running code that lies in them.
+"""Checkpoint files: written atomically, verified, and loaded without executing code.
 
-A checkpoint holds plain dicts and tensors. Beside what Lightning keeps (weights, optimizer, loops, callbacks)
-it holds under "attnlab" the configuration and the vocabularies, so that it can predict by itself.
+A checkpoint contains only plain dicts and tensors. Besides Lightning's entries (weights, optimizer, loops,
+callbacks) it holds the configuration and the vocabularies under "attnlab", so that it suffices to predict.
 
-The file is a zip archive, which carries a CRC-32 of each of its entries. torch does not look at them when it
-reads; `load` does. `unzip -t FILE` does the same by hand.
+The file is a zip archive with a CRC-32 of each entry. torch does not verify them; `load` does, as `unzip -t
+FILE` does on the command line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
-from lightning.fabric.utilities.types import _PATH
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.data.tokenization.tokenizer import Tokenizer
@@ -28,8 +27,8 @@ from attnlab.runs.files import open_atomically
 
 log = logging.getLogger(__name__)
 
-UNREADABLE = (
-    RuntimeError,  # NotImplementedError is one: a method of compression that there is not
+READ_ERRORS = (
+    RuntimeError,  # includes NotImplementedError of an unknown compression method
     EOFError,
     OSError,
     ValueError,
@@ -37,81 +36,82 @@ UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What reading a file that is damaged, or no checkpoint, may raise."""
+"""Exceptions of reading a file that is damaged or not a checkpoint."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, made visible by a rename once they are safely on disk."""
+    """Lightning plugin that writes checkpoints atomically and loads them with `load`."""
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any | None = None
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write beside the file, flush to disk, rename."""
+        """Write a temporary file, flush it to disk and rename it."""
         with open_atomically(Path(path)) as file:
             torch.save(checkpoint, file)
 
     def load_checkpoint(
         self,
-        path: _PATH,
+        path: str | Path,
         map_location: Any | None = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
-        """Read plain values and tensors alone."""
+        """Load plain values and tensors only."""
         return load(Path(path), map_location=map_location)
 
 
 def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
-    """Read a checkpoint.
+    """Load and verify a checkpoint.
 
     Raises:
-        UserError: if the file is missing, cut short, damaged, or holds anything but plain values and tensors.
+        UserError: if the file is missing, truncated or damaged, or contains anything but plain values and
+            tensors.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
         if damaged is not None:
-            raise zipfile.BadZipFile(f"{damaged} is not what was written")
+            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist: give a run directory or a checkpoint file") from None
-    except UNREADABLE as error:
+        raise UserError(f"{path} does not exist. Give a run directory or a checkpoint file") from None
+    except READ_ERRORS as error:
         raise UserError(
-            f"{path} cannot be read, it is cut short, damaged or no checkpoint: train again with force=true "
-            f"({error})"
+            f"{path} cannot be read: it is truncated, damaged or not a checkpoint. Train again with "
+            f"force=true ({error})"
         ) from error
     if not isinstance(checkpoint, dict):
-        raise UserError(f"{path} is no checkpoint: it holds a {type(checkpoint).__name__}")
+        raise UserError(f"{path} is not a checkpoint: it contains a {type(checkpoint).__name__}")
     return checkpoint
 
 
 def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The first of some checkpoints that is whole, with what it holds; None where there is none at all.
+    """Load the first intact checkpoint of several; None if none of the files exists.
 
-    Those before it are named, and moved aside so that they never take the place of the one to fall back on.
+    Damaged files before it are logged and renamed, so that they never replace the intact one.
 
     Raises:
-        UserError: if there are some, and none is whole.
+        UserError: if files exist and all are damaged.
     """
-    unreadable: list[Path] = []
+    damaged: list[Path] = []
     for path in filter(Path.is_file, paths):
         try:
             checkpoint = load(path)
         except UserError as error:
             log.debug("%s", error)
-            unreadable.append(path)
+            damaged.append(path)
             continue
-        for other in unreadable:
-            log.warning("%s is damaged: going on from the one before it, %s", other, path.name)
+        for other in damaged:
+            log.warning("%s is damaged; resuming from the previous checkpoint %s", other, path.name)
             other.replace(other.with_suffix(".damaged"))
         return path, checkpoint
-    if unreadable:
-        names = " and ".join(path.name for path in unreadable)
-        raise UserError(f"{names} in {unreadable[0].parent} cannot be read: force=true starts over")
+    if damaged:
+        names = " and ".join(path.name for path in damaged)
+        raise UserError(f"{names} in {damaged[0].parent} cannot be read. Start again with force=true")
     return None
 
 
 def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str) -> dict[str, Any]:
-    """What a checkpoint needs beside Lightning's own, in plain values."""
+    """Return the configuration, the vocabularies and the run's id as plain values for a checkpoint."""
     return {
         "config": OmegaConf.to_container(config, resolve=True),
         "vocabularies": [tokenizer.to_json() for tokenizer in vocabularies],
@@ -120,13 +120,13 @@ def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str) -> dic
 
 
 def restore(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
-    """The configuration and vocabularies that `describe` put in.
+    """Return the configuration and the vocabularies that `describe` added to a checkpoint.
 
     Raises:
-        UserError: if the checkpoint was not written by this package.
+        UserError: if the checkpoint was not written by attnlab.
     """
     if "attnlab" not in checkpoint:
-        raise UserError(f"{path} was not written by attnlab: it holds no configuration")
+        raise UserError(f"{path} was not written by attnlab: it contains no configuration")
     described = checkpoint["attnlab"]
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
     return OmegaConf.create(described["config"]), Vocabularies(source, target)

@@ -1,8 +1,7 @@
-"""Where a run's numbers and pictures go: always to `metrics.csv`, and to the loggers that were chosen."""
+"""Loggers: metrics.csv, which every run writes, and Weights & Biases and TensorBoard."""
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 import sys
@@ -10,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import NOT_IDENTITY
-from attnlab.runs.metrics_file import COLUMNS
+from attnlab.runs.metrics_file import append_metrics
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +23,13 @@ WandbMode = Literal["auto", "online", "offline"]
 
 
 class MetricsFile(Logger):
-    """`metrics.csv`, a number a line: epoch, step, metric, value. Lines are only ever added.
+    """Writes `metrics.csv`; see `attnlab.runs.metrics_file`.
 
-    A run that goes on first cuts the file to the length it had when the checkpoint was saved, so that it
-    reads as if the run had never stopped. All but `throughput/…` is the same then, to the last digit.
+    A resumed run first truncates the file to its length at the time of the checkpoint. The file then equals
+    that of an uninterrupted run to the last digit, except for `throughput/…`.
+
+    Args:
+        path: the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,32 +38,27 @@ class MetricsFile(Logger):
 
     @property
     def name(self) -> str:
-        """Lightning asks for one."""
+        """Required by Lightning's Logger interface."""
         return "metrics"
 
     @property
     def version(self) -> str:
-        """Lightning asks for one."""
+        """Required by Lightning's Logger interface."""
         return ""
 
     @rank_zero_only
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """config.yaml has them."""
+        """Do nothing: config.yaml contains the settings."""
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a line for each metric."""
-        epoch = int(metrics["epoch"]) if "epoch" in metrics else ""
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            if file.tell() == 0:
-                writer.writerow(COLUMNS)
-            for metric, value in metrics.items():
-                if metric != "epoch":
-                    writer.writerow((epoch, step, metric, repr(float(value))))
+        """Append one line per metric."""
+        epoch = int(metrics["epoch"]) if "epoch" in metrics else None
+        values = {metric: value for metric, value in metrics.items() if metric != "epoch"}
+        append_metrics(self.path, values, epoch=epoch, step=step)
 
     def flush(self) -> int:
-        """See to it that all lines are on the disk; returns the file's length in bytes."""
+        """Flush the file to disk and return its length in bytes."""
         if not self.path.exists():
             return 0
         with self.path.open("rb+") as file:
@@ -70,17 +66,20 @@ class MetricsFile(Logger):
             return file.seek(0, os.SEEK_END)
 
     @rank_zero_only
-    def rewind(self, length: int) -> None:
-        """Cut the file to `length` bytes."""
+    def truncate(self, length: int) -> None:
+        """Truncate the file to `length` bytes; log a warning if it is shorter."""
         size = self.path.stat().st_size if self.path.exists() else 0
         if size > length:
             os.truncate(self.path, length)
         elif size < length:
-            log.warning("%s lacks the numbers of before the checkpoint: it was changed", self.path)
+            log.warning("%s: lines from before the checkpoint are missing; the file was changed", self.path)
 
 
-class ForgivingWandbLogger(WandbLogger):
-    """Weights & Biases that cannot stop a training: of what fails once, no more is sent."""
+class TolerantWandbLogger(WandbLogger):
+    """Weights & Biases logger whose errors do not stop the training.
+
+    After an error, data of the same kind (numbers, or one picture or table) is no longer sent.
+    """
 
     def __init__(self, experiment: Any) -> None:
         super().__init__(experiment=experiment)
@@ -88,7 +87,7 @@ class ForgivingWandbLogger(WandbLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Send numbers; pictures and tables come this way too."""
+        """Send numbers, pictures and tables."""
         kind = (
             "numbers" if all(isinstance(value, float) for value in metrics.values()) else ", ".join(metrics)
         )
@@ -97,23 +96,23 @@ class ForgivingWandbLogger(WandbLogger):
         try:
             super().log_metrics(metrics, step)
         except Exception as error:
-            log.warning("going on without %s in Weights & Biases: %s", kind, error)
+            log.warning("Weights & Biases: %s could not be sent and will be skipped: %s", kind, error)
             self.failed.add(kind)
 
 
 def wandb_logger(
     *, run: Run, config: DictConfig, project: str, mode: WandbMode, tags: Sequence[str], timeout: float
 ) -> WandbLogger | None:
-    """A Weights & Biases run of the same id as this run, or None if wandb fails.
+    """Start a Weights & Biases run, or return None if that fails.
 
     Args:
-        run: gives the id and the folder.
-        config: is shown there; its name is the group, its variant the job type.
-        project: the wandb project.
-        mode: "online", "offline", or "auto": online for those who are logged in, else offline. Nobody is
-            ever asked for an account. Online turns into offline if the server cannot be reached.
-        tags: of the run.
-        timeout: seconds to wait for it to begin, and later for it to end.
+        run: run directory; its hash is the id of the Weights & Biases run.
+        config: logged as the run's settings; `name` is the group and `variant` the job type.
+        project: Weights & Biases project.
+        mode: "online", "offline", or "auto": online if logged in, else offline. Nobody is asked to log in.
+            Online falls back to offline if the server cannot be reached.
+        tags: tags of the run.
+        timeout: seconds to wait for the run to start, and to finish.
     """
     if rank_zero_only.rank != 0:  # type: ignore[attr-defined]
         return None
@@ -122,19 +121,19 @@ def wandb_logger(
     modes = ("online", "offline") if mode == "online" else ("offline",)
     for attempt in modes:
         try:
-            return ForgivingWandbLogger(experiment=_begin_wandb(run, config, project, attempt, tags, timeout))
+            return TolerantWandbLogger(experiment=_init_wandb(run, config, project, attempt, tags, timeout))
         except Exception as error:
-            how = "without Weights & Biases" if attempt == "offline" else "with Weights & Biases offline"
-            log.warning("going on %s: %s", how, error)
+            fallback = "without Weights & Biases" if attempt == "offline" else "offline"
+            log.warning("Weights & Biases could not be started; continuing %s: %s", fallback, error)
     return None
 
 
-def _begin_wandb(
+def _init_wandb(
     run: Run, config: DictConfig, project: str, mode: str, tags: Sequence[str], timeout: float
 ) -> Any:
     import wandb
 
-    wandb.teardown()  # what an attempt before this one left would still hold the id
+    wandb.teardown()  # a failed attempt would still hold the id
     experiment = wandb.init(
         project=project,
         id=run.hash,
@@ -154,14 +153,14 @@ def _begin_wandb(
             finish_timeout=timeout,
         ),
     )
-    # A run that goes on starts counting its rows anew; steps of training go on where they were.
+    # A resumed run restarts wandb's own step counter; the training step continues
     experiment.define_metric("trainer/global_step")
     experiment.define_metric("*", step_metric="trainer/global_step", step_sync=True)
     return experiment
 
 
 def flatten(config: DictConfig) -> dict[str, Any]:
-    """The settings that a dashboard filters and groups by, as `encoder/size`: all but where things go."""
+    """Return the settings that identify a run as a flat dictionary with names like `encoder/size`."""
 
     def walk(node: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         for name, value in node.items():
@@ -175,48 +174,38 @@ def flatten(config: DictConfig) -> dict[str, Any]:
 
 
 def tensorboard_logger(*, run: Run, config: DictConfig) -> TensorBoardLogger:
-    """TensorBoard files in the run directory."""
+    """Return a logger that writes TensorBoard files to the run directory."""
     return TensorBoardLogger(save_dir=run.directory, name="", version="tensorboard")
 
 
 def log_image(loggers: list[Logger], key: str, path: Path) -> None:
-    """Show a picture in the loggers that can show one."""
+    """Send an image file to the loggers that support images."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key=key, images=[str(path)])
 
 
 def log_table(loggers: list[Logger], key: str, columns: list[str], rows: list[list[Any]]) -> None:
-    """Show a table in the loggers that can show one."""
+    """Send a table to the loggers that support tables."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_text(key=key, columns=columns, data=rows)
 
 
 def finish_wandb(exit_code: int) -> None:
-    """Close the Weights & Biases run, if one is open, as one that ended with this exit code."""
+    """Finish the current Weights & Biases run, if there is one, with this exit code."""
     if "wandb" not in sys.modules:
         return
     import wandb
 
     try:
-        wandb.teardown(exit_code)  # unlike finish, it waits until all is on the disk
+        wandb.teardown(exit_code)  # unlike finish, it waits until all data is on disk
     except Exception as error:
-        log.warning("Weights & Biases could not be closed: %s", error)
-
-
-def peak_memory() -> dict[str, int]:
-    """The most memory this process has held, in bytes, on the host and on the GPU."""
-    import resource
-
-    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
-    if torch.cuda.is_available():
-        peak["gpu"] = torch.cuda.max_memory_allocated()
-    return peak
+        log.warning("Weights & Biases could not be finished: %s", error)
 
 
 def _is_logged_in() -> bool:
-    """Whether a key lies ready, found without asking anybody for one."""
+    """Return whether an API key is available without asking the user."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     import netrc

@@ -1,8 +1,9 @@
-"""The LightningModule: a network, its loss, its scores and its optimizer."""
+"""The LightningModule: a model with its loss, its metrics and its optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import lightning
@@ -14,11 +15,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from attnlab.data.alignment import alignment_matrix
-from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.reranking import rerank
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.translator import Translator
 from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.text import score
 from attnlab.metrics.tokens import MeanLoss, TokenMetrics
@@ -26,39 +24,39 @@ from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.runs.predictions import Prediction
 from attnlab.training.gathering import gather_predictions
-from attnlab.training.schedules import TeacherForcing, draw_forced
-from attnlab.types import PAD, Batch, Hypotheses
+from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
+from attnlab.types import PAD, Batch
 
 Split = Literal["val", "test"]
 
 
 class Seq2SeqModule(lightning.LightningModule):
-    """Trains and scores a `TranslationModel`.
+    """Trains and evaluates a translation model.
 
     Args:
-        network: the network.
-        vocabularies: the tokenizers of both sides.
-        optimizer: makes an optimizer of parameters.
-        scheduler: makes a scheduler of an optimizer, given the numbers named in `scheduler_needs`.
-        scheduler_needs: maps arguments of `scheduler` to the numbers they are: "total_steps" or
-            "steps_per_epoch", both in optimizer steps.
+        network: the model.
+        translator: decodes the sources in evaluation.
+        optimizer: returns an optimizer for given parameters.
+        scheduler: returns a scheduler for an optimizer and the arguments named in `scheduler_needs`.
+        scheduler_needs: maps arguments of `scheduler` to their values: "total_steps" or "steps_per_epoch",
+            both counted in optimizer steps.
         scheduler_interval: step the scheduler after each "step" or "epoch".
-        teacher_forcing: how often the decoder reads the reference.
+        teacher_forcing: probability of reading the reference during training.
         label_smoothing: share of the target distribution spread over the vocabulary (in training only).
         coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
-        beam_size: hypotheses kept in search; 1 is greedy.
-        length_penalty: exponent of the length that beam scores are divided by.
-        coverage_penalty: β of the part of a beam score that asks for every source token to be looked at.
-        accepts: which texts a beam prefers to all others; None for no preference.
-        max_length: longest output, in tokens.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
+
+    Attributes:
+        outputs: predictions of the last evaluation, of all processes, ordered by index.
+        kept_weights: predictions of the first this many sentences of a split keep their attention weights.
+            Callbacks that need weights raise it.
     """
 
     def __init__(
         self,
         *,
         network: TranslationModel,
-        vocabularies: Vocabularies,
+        translator: Translator,
         optimizer: Callable[..., Optimizer],
         scheduler: Callable[..., LRScheduler],
         scheduler_needs: Mapping[str, str],
@@ -66,16 +64,12 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: TeacherForcing,
         label_smoothing: float = 0.0,
         coverage_weight: float = 0.0,
-        beam_size: int = 1,
-        length_penalty: float = 1.0,
-        coverage_penalty: float = 0.0,
-        accepts: Callable[[str], bool] | None = None,
-        max_length: int = 100,
         text_metrics: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.network = network
-        self.vocabularies = vocabularies
+        self.translator = translator
+        self.vocabularies = translator.vocabularies
         self.make_optimizer = optimizer
         self.make_scheduler = scheduler
         self.scheduler_needs = scheduler_needs
@@ -83,114 +77,94 @@ class Seq2SeqModule(lightning.LightningModule):
         self.teacher_forcing = teacher_forcing
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_weight
-        self.beam_size = beam_size
-        self.length_penalty = length_penalty
-        self.coverage_penalty = coverage_penalty
-        self.accepts = accepts
-        self.max_length = max_length
         self.text_metrics = tuple(text_metrics)
-        self.train_loss = MeanLoss()  # over the tokens of the epoch so far
-        self.last_loss: Tensor | None = None  # of the last step trained
-        self.gradient_norm: Tensor | None = None  # of the last step of the optimizer, before it was clipped
+        self.train_loss = MeanLoss()  # of the current epoch
+        self.last_loss: Tensor | None = None  # [] of the last training step
+        self.gradient_norm: Tensor | None = None  # [] of the last optimizer step, before clipping
         self.token_metrics = TokenMetrics()
         self.attention_metrics = AttentionMetrics()
-        self.decoded: list[Prediction] = []  # by this process in the current evaluation
-        self.outputs: list[Prediction] = []  # by all processes in the last evaluation, ordered by index
+        self.kept_weights = 0
+        self.predictions: list[Prediction] = []  # of this process in the current evaluation
+        self.outputs: list[Prediction] = []
 
     @property
     def data(self) -> Seq2SeqData:
-        """The data that the trainer was given."""
+        """Data module of the trainer."""
         return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
 
-    def decode(self, batch: Batch, forced: Tensor | None = None) -> tuple[Decoded, Tensor, Tensor]:
-        """Decode with the target known.
+    def teacher_forced(self, batch: Batch, forced: Tensor | None = None) -> tuple[Decoded, Tensor, Tensor]:
+        """Run the model on known targets.
+
+        Args:
+            batch: B sentences.
+            forced: True where the decoder reads the reference, [B, T] bool; None for everywhere.
 
         Returns:
-            What was decoded, and for the N real tokens alone their logits [N, V] and labels [N].
+            The decoder outputs, and the logits [N, V] and labels [N] of the N target tokens without padding.
         """
-        decoded: Decoded = self.network(batch, forced)
-        real = batch.labels != PAD  # [B, T]
-        return decoded, self.network.logits(decoded, batch.copy_ids, real), batch.labels[real]
+        return self._with_logits(self.network(batch, forced), batch)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean over the labels [N] that are no padding, of logits [N, V], or [N, V + S] of a copying readout.
+        """Return the mean loss [] over the labels [N] that are not padding.
 
-        Label smoothing gives its share to the V words of the vocabulary alone: what else a sentence has to
-        copy, and how many of the S entries are none of its own, depends on its batch mates.
+        The logits are [N, V], or [N, V + S] of a readout that copies. Label smoothing distributes its share
+        over the V tokens of the vocabulary only: the other entries depend on the other sentences of the
+        batch.
         """
-        words, share = self.vocabularies.target.size, self.label_smoothing
-        if logits.size(-1) == words or share == 0:
+        vocabulary, share = self.vocabularies.target.size, self.label_smoothing
+        if logits.size(-1) == vocabulary or share == 0:
             return F.cross_entropy(logits.float(), labels, ignore_index=PAD, label_smoothing=share)
         log_p = logits.float().log_softmax(dim=-1)  # [N, V + S]
-        even = -log_p[labels != PAD, :words].mean()
-        return (1 - share) * F.nll_loss(log_p, labels, ignore_index=PAD) + share * even
-
-    def search(self, batch: Batch, pairs: Sequence[Pair]) -> Hypotheses:
-        """Decode the sources alone, greedily or with a beam; `pairs` are the batch's, in its order."""
-        if self.beam_size == 1:
-            return greedy(self.network, batch, max_length=self.max_length)
-        found = beam(
-            self.network,
-            batch,
-            size=self.beam_size,
-            max_length=self.max_length,
-            length_penalty=self.length_penalty,
-        )
-        return rerank(
-            found,
-            pairs,
-            output_text=self.vocabularies.output_text,
-            coverage_penalty=self.coverage_penalty,
-            accepts=self.accepts,
-        )
+        uniform = -log_p[labels != PAD, :vocabulary].mean()
+        return (1 - share) * F.nll_loss(log_p, labels, ignore_index=PAD) + share * uniform
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Mean cross-entropy over the batch's real tokens, and what coverage adds to it."""
-        forced = draw_forced(self.teacher_forcing, self.global_step, batch.inputs)
-        decoded, logits, labels = self.decode(batch, forced)
+        """Return the training loss []: mean cross-entropy per token plus the weighted coverage loss."""
+        forced = sample_forced(self.teacher_forcing, self.global_step, batch.inputs)
+        decoded, logits, labels = self.teacher_forced(batch, forced)
         loss = self.cross_entropy(logits, labels)
         self.last_loss = loss.detach()
-        if not self.train_loss.update_called:  # Lightning then reads and resets it at the epoch's end
+        if not self.train_loss.update_called:  # Lightning computes and resets it at the end of the epoch
             self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
         self.train_loss.update(self.last_loss, len(labels))
-        of_step = {"train/loss": self.last_loss}
+        step_values = {"train/loss": self.last_loss}
         if self.coverage_weight > 0:
-            repeated = coverage_loss(decoded.weights, batch.labels != PAD)
-            of_step["train/coverage_loss"] = repeated
-            loss = loss + self.coverage_weight * repeated
-        if self.trainer._logger_connector.should_update_logs:  # what no logger will read costs as much to log
-            self.log_dict(of_step, on_step=True, on_epoch=False)
+            coverage = coverage_loss(decoded.weights, batch.labels != PAD)
+            step_values["train/coverage_loss"] = coverage
+            loss = loss + self.coverage_weight * coverage
+        if self._is_logged_step():
+            self.log_dict(step_values, on_step=True, on_epoch=False)
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Score a batch with the target known, and search for it with the target hidden."""
+        """Evaluate a batch of the validation split: teacher-forced metrics and decoding."""
         self._evaluate(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
-        """The same on the test split."""
+        """Evaluate a batch of the test split: teacher-forced metrics and decoding."""
         self._evaluate(batch, "test")
 
     def on_validation_epoch_end(self) -> None:
-        """Log the scores of the validation split."""
-        self._log_scores("val")
+        """Log the metrics of the validation split."""
+        self._log_metrics("val")
 
     def on_test_epoch_end(self) -> None:
-        """Log the scores of the test split."""
-        self._log_scores("test")
+        """Log the metrics of the test split."""
+        self._log_metrics("test")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what the epoch has come to, which Lightning would begin anew."""
-        own = torch.stack([self.train_loss.total, self.train_loss.tokens])
-        everyone: Any = self.all_gather(own)  # [2], or [ranks, 2] where there are several
-        checkpoint["train_loss"] = everyone.reshape(-1, 2)  # [ranks, 2]
+        """Save the epoch's loss so far, of every process: Lightning does not save metrics of an epoch."""
+        loss = torch.stack([self.train_loss.total, self.train_loss.tokens])  # [2]
+        gathered: Any = self.all_gather(loss)  # [2], or [processes, 2] if there are several
+        checkpoint["train_loss"] = gathered.reshape(-1, 2)  # [processes, 2]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take it back, each rank its own."""
-        own = checkpoint["train_loss"][self.global_rank :: self.trainer.world_size].sum(0)  # [2]
-        self.train_loss.total, self.train_loss.tokens = own.unbind()
+        """Restore the epoch's loss so far of this process."""
+        loss = checkpoint["train_loss"][self.global_rank :: self.trainer.world_size].sum(0)  # [2]
+        self.train_loss.total, self.train_loss.tokens = loss.unbind()
 
     def configure_optimizers(self) -> Any:
-        """The optimizer, and its scheduler."""
+        """Return the optimizer and its scheduler in Lightning's format."""
         optimizer = self.make_optimizer(self.parameters())
         total = int(self.trainer.estimated_stepping_batches)
         available = {
@@ -214,10 +188,10 @@ class Seq2SeqModule(lightning.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip by the norm in as few passes as can be, and with fused optimizers too.
+        """Clip by the global norm, which is computed once and kept for `Guard`.
 
-        Lightning refuses those in mixed precision, since they divide fp16's gradients by their scale
-        themselves, after the clipping. In bf16 there is no scale.
+        Lightning refuses fused optimizers in mixed precision, because they unscale fp16 gradients themselves,
+        after clipping. With bf16 there is no gradient scale, so that clipping is correct.
         """
         parameters = list(self.trainer.precision_plugin.main_params(optimizer))
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -227,33 +201,35 @@ class Seq2SeqModule(lightning.LightningModule):
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
+    def _is_logged_step(self) -> bool:
+        """Return whether loggers read this step's values. Logging those that are not read costs as much."""
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        return self.trainer.should_stop or (every > 0 and (self.global_step + 1) % every == 0)
+
+    def _with_logits(self, decoded: Decoded, batch: Batch) -> tuple[Decoded, Tensor, Tensor]:
+        real = batch.labels != PAD  # [B, T]
+        return decoded, self.network.logits(decoded, batch.copy_ids, real), batch.labels[real]
+
     def _evaluate(self, batch: Batch, split: Split) -> None:
-        decoded, logits, labels = self.decode(batch)
+        """Encode a batch once, update the metrics under teacher forcing, and decode the sources."""
+        encoded, state = self.network.encode(batch)
+        decoded, logits, labels = self._with_logits(self.network.decode(encoded, state, batch), batch)
         self.token_metrics.update(logits, labels)
-        indices = batch.indices.tolist()
-        pairs = [self.data.pairs(split)[index] for index in indices]
-        gold = alignment_matrix(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])
-        # What predicts EOS need not look anywhere
+        pairs = [self.data.pairs(split)[index] for index in batch.indices.tolist()]
+        gold = alignment_matrix(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])  # [B, T, S]
+        # Without EOS: its prediction needs no particular source token
         self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold)
-        found = zip(indices, pairs, self.search(batch, pairs).tokens, strict=True)
-        self.decoded += [self._prediction(index, pair, best[0]) for index, pair, best in found]
+        results = self.translator(self.network, batch, pairs, encoded=(encoded, state))
+        self.predictions += [self._without_shared_weights(best) for best, *_ in results]
 
-    def _prediction(self, index: int, pair: Pair, hypothesis: list[int]) -> Prediction:
-        reference = pair.reference
-        if reference is None:
-            reference = self.vocabularies.target.clean(pair.target)
-        text = self.vocabularies.output_text(hypothesis, pair)
-        return Prediction(
-            index=index,
-            source=pair.source,
-            reference=reference,
-            hypothesis=text,
-            annotations=pair.annotations or {},
-        )
+    def _without_shared_weights(self, prediction: Prediction) -> Prediction:
+        """Copy the weights that are kept, and drop the others: all are views of the weights of the batch."""
+        weights = prediction.weights if prediction.index < self.kept_weights else None
+        return replace(prediction, weights=None if weights is None else weights.copy())
 
-    def _log_scores(self, split: Split) -> None:
-        self.outputs = gather_predictions(self.decoded)
-        self.decoded = []
+    def _log_metrics(self, split: Split) -> None:
+        self.outputs = gather_predictions(self.predictions)
+        self.predictions = []
         values = {**self.token_metrics.compute(), **score(self.outputs, self.text_metrics)}
         attention = {"val": "attention", "test": "test/attention"}[split]
         self.log_dict(

@@ -155,7 +155,7 @@ def test_training_loss_includes_the_weighted_coverage_loss(
     assert module.coverage_weight == 0.5
     assert build_all(composed(*overrides))[0].coverage_weight == 0
     batch = data.examples("train")[[0, 1, 2]]
-    repeated = coverage_loss(module.decode(batch)[0].weights, batch.labels != PAD)
+    repeated = coverage_loss(module.teacher_forced(batch)[0].weights, batch.labels != PAD)
     assert repeated > 0
     with_coverage = training_loss(module, batch)
     module.coverage_weight = 0.0

@@ -1,5 +1,6 @@
-"""What happens beside training: pictures, predictions, throughput, guards, and stopping in good order."""
+"""Lightning callbacks: figures, predictions, checkpoints, throughput, checks and interruption."""
 
+from attnlab.training.callbacks.attention_figures import AttentionFigures
 from attnlab.training.callbacks.attention_weights import AttentionWeights
 from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
 from attnlab.training.callbacks.checkpoint_contents import CheckpointContents
@@ -7,7 +8,6 @@ from attnlab.training.callbacks.epoch_log import EpochLog
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.callbacks.last_checkpoint import LastCheckpoint
-from attnlab.training.callbacks.pictures import Pictures
 from attnlab.training.callbacks.predictions import Predictions
 from attnlab.training.callbacks.progress_bar import ProgressBar
 from attnlab.training.callbacks.reproducible import Reproducible
@@ -15,6 +15,7 @@ from attnlab.training.callbacks.throughput import Throughput
 from attnlab.training.callbacks.weight_averaging import WeightAveraging
 
 __all__ = [
+    "AttentionFigures",
     "AttentionWeights",
     "BestCheckpoint",
     "CheckpointContents",
@@ -22,7 +23,6 @@ __all__ = [
     "Guard",
     "Interruption",
     "LastCheckpoint",
-    "Pictures",
     "Predictions",
     "ProgressBar",
     "Reproducible",

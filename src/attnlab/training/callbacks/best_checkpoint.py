@@ -1,4 +1,4 @@
-"""Keep the best model of a run."""
+"""Checkpoint of the best epoch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """Saves `best.ckpt` whenever a validation gives the best score so far.
+    """Saves `best.ckpt` whenever a validation reaches the best score so far.
 
-    Lightning's own forgets the best score if the run directory was moved, and then takes the next one for
-    the best.
+    Lightning's `ModelCheckpoint` forgets the best score when the run directory was moved, and would then
+    replace the best checkpoint by the next one.
 
     Args:
-        path: the file.
-        monitor: the score.
-        mode: whether "min" or "max" is best.
+        path: checkpoint file.
+        monitor: logged metric.
+        mode: "min" or "max", whichever is better.
     """
 
     def __init__(self, path: Path, *, monitor: str, mode: str) -> None:
@@ -30,10 +30,10 @@ class BestCheckpoint(ModelCheckpoint):
         )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the best score so far, wherever the file lies now."""
+        """Restore the best score so far, with the current location of the file."""
         super().load_state_dict({**state_dict, "dirpath": self.dirpath})
         self.current_score = state_dict["current_score"]
         if self.best_model_score is not None:
-            place = str(Path(str(self.dirpath)) / f"{self.filename}{self.FILE_EXTENSION}")
-            self.best_model_path = self.kth_best_model_path = place
-            self.best_k_models = {place: self.best_model_score}
+            path = str(Path(str(self.dirpath)) / f"{self.filename}{self.FILE_EXTENSION}")
+            self.best_model_path = self.kth_best_model_path = path
+            self.best_k_models = {path: self.best_model_score}

@@ -1,4 +1,4 @@
-"""Put into each checkpoint what makes it enough by itself."""
+"""Configuration and vocabularies inside every checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from lightning import Callback, LightningModule, Trainer
 
 
 class CheckpointContents(Callback):
-    """Adds `contents`, plain values made by `attnlab.training.checkpoints.describe`, under "attnlab"."""
+    """Adds the plain values of `attnlab.training.checkpoints.describe` to checkpoints, under "attnlab".
+
+    With them a checkpoint suffices to predict.
+
+    Args:
+        contents: from `describe`.
+    """
 
     def __init__(self, contents: dict[str, Any]) -> None:
         self.contents = contents
@@ -16,5 +22,5 @@ class CheckpointContents(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add them."""
+        """Add the contents to the checkpoint."""
         checkpoint["attnlab"] = self.contents

@@ -1,4 +1,4 @@
-"""A line an epoch, for the log and for those who watch no progress bar."""
+"""One log line per epoch, for log files and terminals without a progress bar."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ log = logging.getLogger(__name__)
 
 
 class EpochLog(Callback):
-    """Says `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · …` after each epoch."""
+    """Logs `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · …` after each epoch."""
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say it."""
+        """Log the training loss and the validation metrics of the epoch."""
         numbers = " · ".join(
             f"{name.removesuffix('_epoch')} {float(value):.4g}"
             for name, value in trainer.callback_metrics.items()

@@ -1,4 +1,4 @@
-"""Stop where numbers have stopped meaning anything."""
+"""Check that the loss and the gradients are finite."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from attnlab.training.module import Seq2SeqModule
 
 
 class Guard(Callback):
-    """Stops a run whose loss or gradient is no longer finite; the last good checkpoint stays.
+    """Stops training when the loss or the gradient norm is not finite; the last good checkpoint is kept.
 
-    A step is looked at one step late on a GPU, so that looking never makes a step wait, and always before a
-    checkpoint could be written with what it led to.
+    On a GPU each step is checked one step later, so that the check does not synchronise the device. It is
+    always checked before a checkpoint could be saved that contains its result.
+
+    Raises:
+        UserError: from the hooks, at a value that is not finite.
     """
 
     def __init__(self) -> None:
@@ -30,40 +33,40 @@ class Guard(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Look at this step, or on a GPU at the one before."""
+        """Check this step on a CPU, and the previous one on a GPU."""
         assert isinstance(pl_module, Seq2SeqModule)
-        self._look()
-        numbers = {"loss": outputs["loss"]}
-        # With fp16 a gradient may overflow: the step is left out, and the scale lowered
+        self._check()
+        values = {"loss": outputs["loss"]}
+        # fp16 gradients may overflow: the step is then skipped and the scale reduced
         if pl_module.gradient_norm is not None and trainer.precision != "16-mixed":
-            numbers["norm of the gradient"] = pl_module.gradient_norm
-        self.pending = (trainer.global_step, numbers)
+            values["gradient norm"] = pl_module.gradient_norm
+        self.pending = (trainer.global_step, values)
         if pl_module.device.type == "cpu":
-            self._look()
+            self._check()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave no step unseen."""
-        self._look()
+        """Check the last step of the epoch."""
+        self._check()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave no step unseen."""
-        self._look()
+        """Check the last step before the validation."""
+        self._check()
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Leave no step unseen."""
-        self._look()
+        """Check the last step before the checkpoint."""
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.pending is None:
             return
-        step, numbers = self.pending
+        step, values = self.pending
         self.pending = None
-        for name, number in numbers.items():
-            if not math.isfinite(number):
+        for name, value in values.items():
+            if not math.isfinite(value):
                 raise UserError(
-                    f"the {name} is {float(number)}, which is not finite at step {step}: lower optimizer.lr, "
-                    "set trainer.gradient_clip_val, or set trainer.precision=32-true; the last good "
-                    "checkpoint is kept"
+                    f"The {name} is {float(value)} at step {step}. Lower optimizer.lr, set "
+                    "trainer.gradient_clip_val, or set trainer.precision=32-true. The last good checkpoint "
+                    "is kept"
                 )

@@ -1,4 +1,4 @@
-"""Stop in good order when asked to by a signal."""
+"""Handling of SIGTERM and SIGINT during training."""
 
 from __future__ import annotations
 
@@ -11,37 +11,40 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption(Callback):
-    """Notes SIGTERM and SIGINT while training, for `LastCheckpoint` to save and leave between two batches.
+    """Records SIGTERM and SIGINT during training; `LastCheckpoint` then saves and stops between two batches.
 
-    Lightning's own handling ends without a checkpoint, and saving from inside a handler deadlocks under DDP.
-    Outside training there is nothing to save, and the handlers that were there before hold.
+    Lightning's own handlers stop without a checkpoint, and saving inside a signal handler deadlocks under
+    DDP. Outside training there is nothing to save, and the previous handlers are active.
+
+    Attributes:
+        requested: whether a signal arrived.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self.before = {number: signal.getsignal(number) for number in SIGNALS}
+        self.requested = False
+        self.previous = {number: signal.getsignal(number) for number in SIGNALS}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take over the two signals, after Lightning has."""
+        """Install the handlers; Lightning has installed its own before."""
         for number in SIGNALS:
-            signal.signal(number, self._ask)
+            signal.signal(number, self._request)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give them back."""
-        self._give_back()
+        """Restore the previous handlers."""
+        self._restore()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give them back, where Lightning has taken them to score."""
+        """Restore the previous handlers if Lightning replaced them for an evaluation outside training."""
         if trainer.state.fn != "fit":
-            self._give_back()
+            self._restore()
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The same."""
-        self._give_back()
+        """Restore the previous handlers, which Lightning replaced."""
+        self._restore()
 
-    def _give_back(self) -> None:
-        for number, handler in self.before.items():
+    def _restore(self) -> None:
+        for number, handler in self.previous.items():
             signal.signal(number, handler)
 
-    def _ask(self, *_: Any) -> None:
-        self.asked = True
+    def _request(self, *_: Any) -> None:
+        self.requested = True

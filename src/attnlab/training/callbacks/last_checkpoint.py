@@ -1,60 +1,69 @@
-"""Keep a place to go on from, to the same bits."""
+"""Checkpoint from which training resumes bit-exactly."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnlab.errors import InterruptedRunError
-from attnlab.runs.directory import Run
 from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.loggers import MetricsFile
 
 
 class LastCheckpoint(Callback):
-    """Saves `last.ckpt` between two batches: after each epoch, every so many minutes, and when asked to stop.
+    """Saves `last.ckpt` between two batches: after each epoch, every few minutes, and when interrupted.
 
-    Between two batches nothing is half done: the validation, the scheduler's step and the lines of
-    metrics.csv that the last one led to are behind, and no gradient waits for others to be added. A run that
-    goes on from there equals one that never stopped. From the moments at which Lightning saves it would not:
-    an epoch's end comes before a plateau's scheduler has seen it and before its loss is logged, and a batch's
-    end before its validation.
+    Between two batches nothing is half done: the validation, the scheduler step and the lines of metrics.csv
+    of the previous batch are complete, and no gradient is being accumulated. A run that resumes from there
+    equals an uninterrupted one. At the times at which Lightning saves it would not: at the end of an epoch a
+    plateau scheduler has not yet seen the epoch and its loss is not logged, and at the end of a batch its
+    validation has not yet run.
 
-    To know what is behind, it has to come before all callbacks that log. `previous.ckpt` is the one before.
+    This callback must come before all callbacks that log. The previous checkpoint is kept beside the last
+    one.
 
     Args:
-        run: whose checkpoints they are.
-        metrics: the file whose length is kept, to cut it to when the run goes on.
-        interruption: knows whether the run was asked to stop.
-        every_minutes: save inside epochs after so much time; None for never.
+        last: path of the checkpoint.
+        previous: path of the checkpoint before it.
+        metrics: the file that is truncated to its current length when training resumes.
+        interruption: records whether the run should stop.
+        every_minutes: also save inside epochs, this often; None for never.
     """
 
     def __init__(
-        self, run: Run, metrics: MetricsFile, interruption: Interruption, *, every_minutes: float | None
+        self,
+        last: Path,
+        previous: Path,
+        metrics: MetricsFile,
+        interruption: Interruption,
+        *,
+        every_minutes: float | None,
     ) -> None:
-        self.run = run
+        self.last = last
+        self.previous = previous
         self.metrics = metrics
         self.interruption = interruption
         self.every_minutes = every_minutes
         self.saved_batches = 0
-        self.saved_when = time.monotonic()
-        self.since = time.monotonic()
+        self.saved_at = time.monotonic()
+        self.started_at = time.monotonic()
         self.restored_metrics: dict[str, Tensor] = {}
 
     @property
     def seconds(self) -> float:
-        """The time this run has taken, without what was lost when it was killed."""
-        return time.monotonic() - self.since
+        """Training time of this run, without the time that was lost when it was killed."""
+        return time.monotonic() - self.started_at
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add what Lightning leaves out."""
+        """Add the state that Lightning does not save."""
         checkpoint["resumption"] = {
             "metrics_length": self.metrics.flush(),
             "seconds": self.seconds,
@@ -65,74 +74,73 @@ class LastCheckpoint(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Take it back, where training goes on."""
+        """Restore the state that Lightning does not save, if training is resumed."""
         if trainer.state.fn != "fit":
             return
         state = checkpoint["resumption"]
-        self.since = time.monotonic() - state["seconds"]
+        self.started_at = time.monotonic() - state["seconds"]
         trainer.should_stop = state["should_stop"]
         self.restored_metrics = state["callback_metrics"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Go on."""
-        trainer.callback_metrics.update(self.restored_metrics)  # a plateau may wait for the last validation
+        """Restore the metrics of the last validation, and correct Lightning's restart state."""
+        trainer.callback_metrics.update(self.restored_metrics)  # a plateau scheduler may read them
         self.saved_batches = trainer.fit_loop.epoch_loop.batch_progress.total.ready
-        self.saved_when = time.monotonic()
+        self.saved_at = time.monotonic()
         epochs = trainer.fit_loop.epoch_progress.current
         if epochs.ready == epochs.completed:
-            # An epoch begins: none of its batches is to be found again, as Lightning thinks with max_steps.
+            # A new epoch starts. With max_steps, Lightning would skip batches as if inside the last one.
             trainer.fit_loop.epoch_loop.restarting = False
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save what the epoch before has come to."""
+        """Save the end of the previous epoch."""
         if trainer.fit_loop.epoch_loop.batch_progress.total.ready > self.saved_batches:
             with _before_this_epoch(trainer):
                 self._save(trainer)
-        self._leave_if_asked(trainer)
+        self._stop_if_requested(trainer)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Save inside an epoch, if it is time or any rank was asked to stop."""
+        """Save inside an epoch if the time has come or any process was interrupted."""
         if batch_idx == 0 or batch_idx % trainer.accumulate_grad_batches != 0:
             return
-        if trainer.strategy.reduce_boolean_decision(
-            self.interruption.asked or self._is_time(trainer), all=False
-        ):
+        save = self.interruption.requested or self._is_time(trainer)
+        if trainer.strategy.reduce_boolean_decision(save, all=False):
             with _before_this_batch(trainer):
                 self._save(trainer)
-            self._leave_if_asked(trainer)
+            self._stop_if_requested(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let a plateau's scheduler see this epoch: Lightning would spare it one that was resumed inside."""
-        trainer.fit_loop._restarting = False
+        """Let plateau schedulers see this epoch: Lightning skips them in an epoch that was resumed."""
+        trainer.fit_loop.on_iteration_done()  # with max_steps, the setter of `restarting` would set it
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save the end: a run killed from here on has only to be scored."""
+        """Save the end of training: a run that is killed later only has to be evaluated."""
         self._save(trainer)
-        self._leave_if_asked(trainer)
+        self._stop_if_requested(trainer)
 
     def _is_time(self, trainer: Trainer) -> bool:
-        """Whether it is time to save, by the clock of the leading rank."""
+        """Return whether it is time to save, by the clock of process 0."""
         if self.every_minutes is None or not trainer.is_global_zero:
             return False
-        return time.monotonic() - self.saved_when >= 60 * self.every_minutes
+        return time.monotonic() - self.saved_at >= 60 * self.every_minutes
 
     def _save(self, trainer: Trainer) -> None:
-        if trainer.is_global_zero and self.run.last.is_file():
-            self.run.last.replace(self.run.previous)
-        trainer.save_checkpoint(self.run.last)
+        if trainer.is_global_zero and self.last.is_file():
+            self.last.replace(self.previous)
+        trainer.save_checkpoint(self.last)
         self.saved_batches = trainer.fit_loop.epoch_loop.batch_progress.total.ready
-        self.saved_when = time.monotonic()
+        self.saved_at = time.monotonic()
 
-    def _leave_if_asked(self, trainer: Trainer) -> None:
-        if trainer.strategy.reduce_boolean_decision(self.interruption.asked, all=False):
+    def _stop_if_requested(self, trainer: Trainer) -> None:
+        if trainer.strategy.reduce_boolean_decision(self.interruption.requested, all=False):
             raise InterruptedRunError
 
 
 @contextmanager
 def _before_this_epoch(trainer: Trainer) -> Iterator[None]:
-    """The loops' counters without the epoch that is about to start."""
+    """Set the loop counters to their values before the epoch that is about to start."""
     epochs = trainer.fit_loop.epoch_progress
     for count in (epochs.total, epochs.current):
         count.ready -= 1
@@ -145,10 +153,10 @@ def _before_this_epoch(trainer: Trainer) -> Iterator[None]:
 
 @contextmanager
 def _before_this_batch(trainer: Trainer) -> Iterator[None]:
-    """The loops' counters without the batch that is about to start.
+    """Set the loop counters to their values before the batch that is about to start.
 
-    They stand as in the last hook of the batch before, from where Lightning knows how to go on inside an
-    epoch: with that batch to be counted as completed, and its validation, if it led to one, as done.
+    They are set to those of the last hook of the previous batch, from which Lightning can resume inside an
+    epoch: that batch is about to be counted as completed, and its validation, if it had one, as done.
     """
     loop = trainer.fit_loop.epoch_loop
     batches = loop.batch_progress

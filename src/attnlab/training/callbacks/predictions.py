@@ -1,4 +1,4 @@
-"""What was decoded, kept as files and shown as tables."""
+"""Decoded sentences, as files and as tables in the loggers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from attnlab.training.module import Seq2SeqModule
 
 
 class Predictions(Callback):
-    """Writes `predictions/val.jsonl` and `test.jsonl`, a line an example, and shows some in the loggers.
+    """Writes `val.jsonl` and `test.jsonl` with one line per sentence, and logs a table of the first ones.
 
     Args:
-        folder: where they go.
-        shown: rows of the table.
+        folder: output folder.
+        rows: number of rows of the table.
     """
 
-    def __init__(self, folder: Path, *, shown: int = 20) -> None:
+    def __init__(self, folder: Path, *, rows: int = 20) -> None:
         self.folder = folder
-        self.shown = shown
+        self.rows = rows
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the validation split."""
@@ -37,6 +37,6 @@ class Predictions(Callback):
             return
         write_predictions(self.folder / f"{split}.jsonl", module.outputs, weights="omit")
         rows = [
-            [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.shown]
+            [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]
         ]
         log_table(trainer.loggers, f"predictions/{split}", ["source", "reference", "hypothesis"], rows)

@@ -1,4 +1,4 @@
-"""How far training is, for those who watch a terminal."""
+"""Progress bar for terminals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from attnlab.training.module import Seq2SeqModule
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's, with the loss of every step and not only of those that are logged."""
+    """Lightning's progress bar, with the loss of every step instead of only the logged ones."""
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        """What is shown beside the bar."""
+        """Return the values that are shown beside the bar."""
         assert isinstance(pl_module, Seq2SeqModule)
-        shown = super().get_metrics(trainer, pl_module)
+        metrics = super().get_metrics(trainer, pl_module)
         if pl_module.last_loss is not None:
-            shown["train/loss"] = float(pl_module.last_loss)
-        return shown
+            metrics["train/loss"] = float(pl_module.last_loss)
+        return metrics

@@ -1,4 +1,4 @@
-"""Random numbers that follow from where training stands, not from how it got there."""
+"""Random seeds that depend on the training step only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from lightning import Callback, LightningModule, Trainer
 
 
 class Reproducible(Callback):
-    """Seeds every generator from (seed, batches trained on, rank) before each batch and each evaluation.
+    """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation.
 
-    So a run that was stopped and goes on draws the dropout and the teacher forcing it would have drawn.
+    A resumed run therefore draws the same dropout masks and teacher-forcing decisions as an uninterrupted
+    one.
+
+    Args:
+        seed: of the run.
     """
 
     def __init__(self, seed: int) -> None:
@@ -26,23 +30,23 @@ class Reproducible(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Seed."""
+        """Seed for this batch."""
         self._seed(trainer, trainer.fit_loop.epoch_loop.total_batch_idx)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Seed: the best checkpoint may be scored by a process that never trained."""
+        """Seed independently of the step: a process that never trained may evaluate the best checkpoint."""
         self._seed(trainer, 0)
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The same."""
+        """Seed independently of the step."""
         self._seed(trainer, 0)
 
     def _seed(self, trainer: Trainer, batches: int) -> None:
-        place = (self.seed, batches, trainer.global_rank)
-        state = int(np.random.SeedSequence(place).generate_state(1)[0])
+        entropy = (self.seed, batches, trainer.global_rank)
+        state = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         random.seed(state)
-        np.random.seed(state)  # noqa: NPY002  libraries that draw from the global generator are meant
-        # torch.manual_seed would ask, at every step, for each kind of device that there could be.
+        np.random.seed(state)  # noqa: NPY002  for libraries that draw from the global generator
+        # torch.manual_seed would also look for every other kind of device, at every step
         torch.default_generator.manual_seed(state)
         if torch.cuda.is_available():
             torch.cuda.manual_seed_all(state)

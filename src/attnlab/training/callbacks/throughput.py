@@ -1,4 +1,4 @@
-"""How fast training goes."""
+"""Training speed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from attnlab.types import PAD, Batch
 
 
 class Throughput(Callback):
-    """Logs `throughput/tokens_per_second` (source and target, without padding) and `…/steps_per_second`.
+    """Logs `throughput/tokens_per_second` (source and target without padding) and `…/steps_per_second`.
 
-    Counts training steps alone, from the end of one to the end of the next: waiting for data counts,
-    validation does not.
+    A training step is timed from the end of the previous one, which includes waiting for data. Validation and
+    the time between epochs are not counted.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Throughput(Callback):
         batch: Batch,
         batch_idx: int,
     ) -> None:
-        """Count the batch, and log once as many steps are timed as the trainer logs after."""
+        """Count the batch, and log after every `log_every_n_steps` timed steps."""
         now = time.perf_counter()
         if self.since is not None:
             self.seconds += now - self.since
@@ -49,9 +49,9 @@ class Throughput(Callback):
             self.tokens, self.steps, self.seconds = 0, 0, 0.0
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock anew: what lies between epochs is not training."""
+        """Restart the clock: the time between epochs is not counted."""
         self.since = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock anew."""
+        """Restart the clock: the validation is not counted."""
         self.since = None

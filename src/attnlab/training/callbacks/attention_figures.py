@@ -1,0 +1,73 @@
+"""Heat maps of the attention weights of a few sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+from lightning import Callback, LightningModule, Trainer
+
+from attnlab.plotting.files import save_png_and_svg
+from attnlab.plotting.heatmap import plot_heatmap
+from attnlab.runs.directory import Run
+from attnlab.runs.predictions import Prediction
+from attnlab.training.loggers import log_image
+from attnlab.training.module import Seq2SeqModule
+
+
+class AttentionFigures(Callback):
+    """Plots the attention of the first decoded sentences to `figures/attention-<n>.png` and `.svg`.
+
+    The sentences are from the validation split during training. At the end the best model's are plotted, from
+    the test split, or from the validation split if there is no test split. Gold alignments are framed for as
+    long as the output equals the reference. A mechanism without weights has no figures.
+
+    Args:
+        run: run directory; the figures go to its `figures` folder.
+        count: number of sentences, the first of the split.
+        every_n_epochs: plot after each of this many epochs.
+    """
+
+    def __init__(self, *, run: Run, count: int = 4, every_n_epochs: int = 10) -> None:
+        self.folder = run.figures
+        self.count = count
+        self.every_n_epochs = every_n_epochs
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Request the weights of the first sentences."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        pl_module.kept_weights = max(pl_module.kept_weights, self.count)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Plot the validation split every `every_n_epochs` epochs, and after training."""
+        if trainer.state.fn != "fit" or (trainer.current_epoch + 1) % self.every_n_epochs == 0:
+            self._plot(trainer, pl_module)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Plot the test split."""
+        self._plot(trainer, pl_module)
+
+    def _plot(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, Seq2SeqModule)
+        if not trainer.is_global_zero:
+            return
+        for prediction in module.outputs:
+            if prediction.index >= self.count or prediction.weights is None or not prediction.weights.any():
+                continue
+            name = f"{prediction.index + 1}"
+            figure = plot_heatmap(
+                prediction.weights,
+                prediction.source_tokens,
+                prediction.tokens,
+                alignment=_gold_mask(prediction),
+            )
+            path = save_png_and_svg(figure, self.folder / f"attention-{name}")
+            log_image(trainer.loggers, f"attention/{name}", path)
+
+
+def _gold_mask(prediction: Prediction) -> np.ndarray | None:
+    """Return a mask [T, S], True at gold links; None if there is no gold alignment."""
+    if prediction.alignment is None:
+        return None
+    mask = np.zeros((len(prediction.tokens), len(prediction.source_tokens)), dtype=bool)  # [T, S]
+    for row, column in prediction.alignment:
+        mask[row, column] = True
+    return mask

@@ -1,0 +1,36 @@
+"""Training curves of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attnlab.metrics.registry import METRICS
+from attnlab.plotting.curves import plot_curves
+from attnlab.plotting.files import save_png_and_svg
+
+
+def save_training_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
+    """Plot loss, learning rate, accuracies, BLEU-like scores and attention metrics, a PNG and an SVG each.
+
+    Args:
+        series: (step, value) points of each logged metric; figures without any series are left out.
+        folder: output folder.
+    """
+    attention = [
+        name
+        for name, info in METRICS.items()
+        if info.kind == "attention" and info.format in ("share", "fraction") and info.direction != "lower"
+    ]
+    decoded = {name: info for name, info in METRICS.items() if info.kind in ("token", "text")}
+    figures = {
+        "loss": ["train/loss_epoch", "val/loss"],
+        "learning_rate": [name for name in series if name.startswith("lr-")],
+        "accuracy": [f"val/{name}" for name, info in decoded.items() if info.format == "share"],
+        "bleu": [f"val/{name}" for name, info in decoded.items() if info.format == "points"],
+        "attention": attention,
+    }
+    for title, names in figures.items():
+        chosen = {name: series[name] for name in names if name in series}
+        if chosen:
+            save_png_and_svg(plot_curves(chosen, y_label=title.replace("_", " ")), folder / title)

@@ -1,0 +1,106 @@
+"""From batches of sources to predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.data.corpus import Pair
+from attnlab.data.examples import encode
+from attnlab.data.tokenization.train import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.reranking import AcceptedFirst
+from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.translator import Translator
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.runs.predictions import Prediction
+from attnlab.types import EOS
+from networks import make_network
+
+DIGITS = symbols(["3"], count=7)
+VOCABULARIES = Vocabularies(DIGITS, DIGITS)
+PAIRS = [
+    Pair("3 4 5", "5 4 3", ((2, 0), (1, 1), (0, 2)), annotations={"quoted": ["3"]}),
+    Pair("6", "6 6"),
+    Pair("7 8 3 4", "1", postprocess=str.upper, reference="ONE"),
+]
+TRANSLATOR = Translator(vocabularies=VOCABULARIES, beam_size=3, max_length=4)
+
+
+@pytest.fixture(scope="module")
+def network() -> Seq2Seq:
+    network = make_network(words=DIGITS.size, seed=3)
+    with torch.no_grad():
+        network.readout.output.bias[EOS] -= 1  # longer outputs
+    return network
+
+
+def batch_of(pairs: Sequence[Pair]):  # type: ignore[no-untyped-def]
+    examples = encode(pairs, VOCABULARIES, source_eos=False, max_source_length=None, max_target_length=None)
+    return examples[list(range(len(pairs)))]
+
+
+def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> None:
+    batch = batch_of(PAIRS)
+    hypotheses = beam(network, batch, size=3, max_length=4)
+    results = TRANSLATOR(network, batch, PAIRS, nbest=3)
+    assert [len(row) for row in results] == [3, 3, 3]
+    for row, predictions in enumerate(results):
+        for rank, prediction in enumerate(predictions):
+            ids = hypotheses.tokens[row][rank]
+            assert prediction.index == row
+            assert prediction.rank == rank + 1
+            assert prediction.source == PAIRS[row].source
+            assert prediction.source_tokens == PAIRS[row].source.split()
+            assert prediction.hypothesis == VOCABULARIES.output_text(ids, PAIRS[row])
+            assert prediction.tokens == [*DIGITS.tokens(ids), "<eos>"]
+            assert prediction.score == hypotheses.scores[row][rank]
+            assert prediction.weights is not None
+            np.testing.assert_array_equal(prediction.weights, hypotheses.weights[row][rank].numpy())
+            assert prediction.weights.shape == (len(prediction.tokens), len(prediction.source_tokens))
+    assert [row[0].reference for row in results] == ["5 4 3", "6 6", "ONE"]
+    assert results[0][0].annotations == {"quoted": ["3"]}
+    assert results[0][0].alignment is not None
+    assert results[1][0].alignment is None
+
+
+def test_beam_size_one_is_greedy_search(network: Seq2Seq) -> None:
+    batch = batch_of(PAIRS)
+    results = replace(TRANSLATOR, beam_size=1)(network, batch, PAIRS)
+    assert [row[0].score for row in results] == [
+        score for (score,) in greedy(network, batch, max_length=4).scores
+    ]
+
+
+def test_encoded_sources_are_not_encoded_again(network: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = batch_of(PAIRS)
+    for translator in (TRANSLATOR, replace(TRANSLATOR, beam_size=1)):
+        expected = translator(network, batch, PAIRS)
+        encoded = network.encode(batch)
+        with monkeypatch.context() as patch:
+            patch.setattr(network, "encode", None)
+            assert translator(network, batch, PAIRS, encoded=encoded) == expected
+
+
+def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq) -> None:
+    batch = batch_of(PAIRS)
+    found = TRANSLATOR(network, batch, PAIRS, nbest=3)
+    last = {row[-1].hypothesis for row in found}
+    seen: list[list[Prediction]] = []
+
+    def record(predictions: Sequence[Prediction]) -> list[Prediction]:
+        seen.append(list(predictions))
+        return list(predictions)
+
+    translator = replace(TRANSLATOR, reranking=[AcceptedFirst(lambda text: text in last), record])
+    results = translator(network, batch, PAIRS)
+    assert [len(row) for row in results] == [1, 1, 1]
+    assert all(row[0].hypothesis in last and row[0].rank == 1 for row in results)
+    assert [[prediction.hypothesis for prediction in row] for row in seen] == [
+        sorted((prediction.hypothesis for prediction in row), key=lambda text: text not in last)
+        for row in found
+    ]
