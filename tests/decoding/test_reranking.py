@@ -29,9 +29,7 @@ FOUND = [prediction("uneven", -1.0, UNEVEN), prediction("uniform", -1.5)]
 def test_coverage_penalty_matches_a_manual_calculation() -> None:
     reranked = CoveragePenalty(0.5)(FOUND)
     assert texts(reranked) == ["uniform", "uneven"]
-    assert [prediction.score for prediction in reranked] == pytest.approx(
-        [-1.5, -1.0 + 0.5 * math.log(0.25)]
-    )
+    assert [prediction.score for prediction in reranked] == pytest.approx([-1.5, -1.0 + 0.5 * math.log(0.25)])
     assert reranked[0].weights is UNIFORM
 
 

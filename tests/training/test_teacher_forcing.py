@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from attnlab.training.teacher_forcing import Constant, InverseSigmoid, Linear, sample_forced
 
 INPUTS = torch.zeros(2000, 7, dtype=torch.int64)

@@ -216,7 +216,9 @@ class Seq2SeqModule(lightning.LightningModule):
         decoded, logits, labels = self._with_logits(self.network.decode(encoded, state, batch), batch)
         self.token_metrics.update(logits, labels)
         pairs = [self.data.pairs(split)[index] for index in batch.indices.tolist()]
-        gold = alignment_matrix(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])  # [B, T, S]
+        gold = alignment_matrix(
+            batch, [self.vocabularies.gold_alignment(pair) for pair in pairs]
+        )  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
         self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold)
         results = self.translator(self.network, batch, pairs, encoded=(encoded, state))
