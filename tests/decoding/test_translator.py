@@ -26,7 +26,7 @@ VOCABULARIES = Vocabularies(DIGITS, DIGITS)
 PAIRS = [
     Pair("3 4 5", "5 4 3", ((2, 0), (1, 1), (0, 2)), annotations={"quoted": ["3"]}),
     Pair("6", "6 6"),
-    Pair("7 8 3 4", "1", postprocess=str.upper, reference="ONE"),
+    Pair("7 8 3 4", "9", postprocess=str.upper, reference="ONE"),
 ]
 TRANSLATOR = Translator(vocabularies=VOCABULARIES, beam_size=3, max_length=4)
 

@@ -1,8 +1,9 @@
-"""The LightningModule: its loss, its scores, and the settings of training."""
+"""The LightningModule: loss, logging, evaluation, and settings of the trainer."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import torch.nn.functional as F
 from lightning import Callback, Trainer
 from omegaconf import DictConfig
 
+from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
+from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
-from attnlab.training.callbacks import Guard
+from attnlab.runs.predictions import read_predictions
+from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions
 from attnlab.training.loggers import MetricsFile
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
@@ -23,19 +27,19 @@ from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 Composed = Callable[..., DictConfig]
 
 
-def wider(batch: Batch, columns: int) -> Batch:
-    """The same batch, padded further."""
+def pad(batch: Batch, columns: int) -> Batch:
+    """Return the batch with more padding on both sides."""
     return batch._replace(source=F.pad(batch.source, (0, columns)), target=F.pad(batch.target, (0, columns)))
 
 
 @pytest.mark.parametrize("settings", [(), ("loss.label_smoothing=0.2",), ("decoder=luong",)])
-def test_the_loss_does_not_depend_on_padding(composed: Composed, settings: tuple[str, ...]) -> None:
+def test_loss_does_not_depend_on_padding(composed: Composed, settings: tuple[str, ...]) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, *settings))
     batch = data.examples("train")[[0, 1, 2]]
-    torch.testing.assert_close(training_loss(module, batch), training_loss(module, wider(batch, 5)))
+    torch.testing.assert_close(training_loss(module, batch), training_loss(module, pad(batch, 5)))
 
 
-def test_the_loss_is_a_mean_over_tokens_and_not_over_sentences(composed: Composed) -> None:
+def test_loss_is_the_mean_over_tokens_not_sentences(composed: Composed) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC))
     examples = data.examples("train")
     parts = [examples[[place]] for place in (0, 1, 2)]
@@ -45,7 +49,7 @@ def test_the_loss_is_a_mean_over_tokens_and_not_over_sentences(composed: Compose
     torch.testing.assert_close(together, (losses * counts).sum() / counts.sum())
 
 
-def test_label_smoothing_by_hand(composed: Composed) -> None:
+def test_label_smoothing_matches_a_manual_calculation(composed: Composed) -> None:
     plain, data = build_all(composed(*TINY, *SYNTHETIC))
     batch = data.examples("train")[[0, 1]]
     _, logits, labels = plain.teacher_forced(batch)
@@ -55,25 +59,25 @@ def test_label_smoothing_by_hand(composed: Composed) -> None:
     torch.testing.assert_close(training_loss(plain, batch), expected)
 
 
-def test_smoothing_of_a_readout_that_copies_takes_no_notice_of_batch_mates(composed: Composed) -> None:
-    """With a hundred padded source positions or none, of which nothing can be copied."""
+def test_label_smoothing_of_a_copying_readout_ignores_other_sentences(composed: Composed) -> None:
+    """A hundred more padded source positions, from which nothing can be copied, change nothing."""
     words = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.label_smoothing=0.1")
     module, data = build_all(composed(*words))
     batch = data.examples("train")[[0, 1, 2]]
     assert batch.copy_ids is not None
-    padded = wider(batch, 100)._replace(copy_ids=F.pad(batch.copy_ids, (0, 100)))
+    padded = pad(batch, 100)._replace(copy_ids=F.pad(batch.copy_ids, (0, 100)))
     torch.testing.assert_close(training_loss(module, batch), training_loss(module, padded))
     _, log_p, labels = module.teacher_forced(batch)
-    even = log_p[:, : module.vocabularies.target.size].mean(dim=-1)
-    expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * even).mean()
+    uniform = log_p[:, : module.vocabularies.target.size].mean(dim=-1)
+    expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * uniform).mean()
     torch.testing.assert_close(training_loss(module, batch), expected)
 
 
-def test_without_teacher_forcing_the_reference_is_not_read(composed: Composed) -> None:
+def test_reference_is_not_read_without_teacher_forcing(composed: Composed) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, "teacher_forcing.value=0"))
     batch = data.examples("train")[[0, 1]]
     other = batch._replace(target=batch.target.clone())
-    other.target[:, 1] = 49  # read by a teacher-forced decoder, and a label of its own
+    other.target[:, 1] = 49  # would be read under teacher forcing
     forced = torch.zeros_like(batch.inputs, dtype=torch.bool)
     one, two = (module.network(b, forced) for b in (batch, other))
     torch.testing.assert_close(one.features, two.features)
@@ -90,7 +94,7 @@ def test_without_teacher_forcing_the_reference_is_not_read(composed: Composed) -
     ],
     ids=str,
 )
-def test_settings_of_the_trainer_train(composed: Composed, settings: dict[str, Any]) -> None:
+def test_trainer_settings_train(composed: Composed, settings: dict[str, Any]) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=halving", "optimizer.lr=0.01"))
     before = [parameter.detach().clone() for parameter in module.parameters()]
     trainer = Trainer(max_epochs=2, logger=False, **QUIET, **settings)
@@ -100,40 +104,40 @@ def test_settings_of_the_trainer_train(composed: Composed, settings: dict[str, A
     assert 0 < float(trainer.callback_metrics["val/loss"]) < 10
 
 
-def test_accumulation_steps_as_often_as_its_scheduler_was_told(composed: Composed) -> None:
-    """3 batches an epoch, accumulated by 2: 2 steps an epoch, and OneCycleLR refuses a step too many."""
+def test_gradient_accumulation_matches_the_steps_of_the_scheduler(composed: Composed) -> None:
+    """3 batches per epoch accumulated by 2 are 2 steps; OneCycleLR raises at one step too many."""
     module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=one_cycle"))
     trainer = Trainer(max_epochs=3, logger=False, accumulate_grad_batches=2, **QUIET)
     trainer.fit(module, datamodule=data)
     assert trainer.global_step == 3 * 2
 
 
-class Steps(Callback):
-    """The loss of each step, and the tokens it is a mean over."""
+class LossRecorder(Callback):
+    """Records the loss of each step and its number of tokens."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[float, int]] = []
+        self.losses: list[tuple[float, int]] = []
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        self.seen.append((float(outputs["loss"]), int((batch.labels != PAD).sum())))
+        self.losses.append((float(outputs["loss"]), int((batch.labels != PAD).sum())))
 
 
-def test_every_other_loss_is_logged_and_each_epochs_mean_over_its_tokens(
+def test_losses_are_logged_every_n_steps_and_as_epoch_means_over_tokens(
     composed: Composed, tmp_path: Path
 ) -> None:
-    """3 batches an epoch, with a validation after each."""
+    """Three batches per epoch, with a validation after each."""
     module, data = build_all(composed(*TINY, *SYNTHETIC, "optimizer.lr=0.05"))
-    steps, metrics = Steps(), MetricsFile(tmp_path / "metrics.csv")
+    recorder, metrics = LossRecorder(), MetricsFile(tmp_path / "metrics.csv")
     settings = {**QUIET, "log_every_n_steps": 2, "val_check_interval": 1, "max_epochs": 2}
-    Trainer(logger=metrics, callbacks=[steps], **settings).fit(module, datamodule=data)
+    Trainer(logger=metrics, callbacks=[recorder], **settings).fit(module, datamodule=data)
     logged = read_metrics(metrics.path)
-    losses = [loss for loss, _ in steps.seen]
+    losses = [loss for loss, _ in recorder.losses]
     assert logged["train/loss"] == [(step, losses[step]) for step in (1, 3, 5)]
     means = [
         sum(loss * tokens for loss, tokens in epoch) / sum(tokens for _, tokens in epoch)
-        for epoch in (steps.seen[:3], steps.seen[3:])
+        for epoch in (recorder.losses[:3], recorder.losses[3:])
     ]
     assert [step for step, _ in logged["train/loss_epoch"]] == [2, 5]
     assert [value for _, value in logged["train/loss_epoch"]] == pytest.approx(means)
@@ -142,15 +146,71 @@ def test_every_other_loss_is_logged_and_each_epochs_mean_over_its_tokens(
 @pytest.mark.parametrize(
     "clip", [{}, {"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}], ids=str
 )
-@pytest.mark.parametrize("number", [math.inf, math.nan])
-def test_a_gradient_that_is_not_finite_stops_before_the_next_step(
-    composed: Composed, number: float, clip: dict[str, Any]
+@pytest.mark.parametrize("factor", [math.inf, math.nan])
+def test_gradient_that_is_not_finite_stops_before_the_next_step(
+    composed: Composed, factor: float, clip: dict[str, Any]
 ) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC))
-    passes = iter([1.0, 1.0, number])  # what the gradient is multiplied by: the loss stays as it is
+    factors = iter([1.0, 1.0, factor])  # multiplies the gradient in the backward pass: the loss stays finite
     bias = next(parameter for name, parameter in module.named_parameters() if "bias" in name)
-    bias.register_hook(lambda gradient: gradient * next(passes))
+    bias.register_hook(lambda gradient: gradient * next(factors))
     trainer = Trainer(max_epochs=2, logger=False, callbacks=[Guard()], **QUIET, **clip)
-    with pytest.raises(UserError, match=r"the norm of the gradient is .* not finite at step 3"):
+    with pytest.raises(UserError, match=r"The gradient norm is (inf|nan) at step 3. Lower optimizer.lr"):
         trainer.fit(module, datamodule=data)
     assert trainer.global_step == 3
+
+
+@pytest.mark.parametrize("settings", [(), ("search.beam_size=2",), ("decoder=luong", "attention=general")])
+def test_evaluation_encodes_and_searches_each_batch_once(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...]
+) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *settings))
+    calls: Counter[str] = Counter()
+
+    def count(owner: Any, name: str) -> None:
+        method = getattr(owner, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            return method(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(module.network, "encode")
+    count(Translator, "search")
+    run = Run(tmp_path)
+    callbacks = [
+        Predictions(run.predictions),
+        AttentionFigures(run=run, count=1),
+        AttentionWeights(run=run, count=3),
+    ]
+    Trainer(logger=False, callbacks=callbacks, **QUIET).test(module, datamodule=data, verbose=False)
+    assert calls == {"encode": 1, "search": 1}  # 4 sentences are one batch
+    written = read_predictions(run.attention)
+    assert [prediction.index for prediction in written] == [0, 1, 2]
+    assert all(prediction.weights is not None for prediction in written)
+    texts = [prediction.hypothesis for prediction in read_predictions(run.predictions / "test.jsonl")]
+    assert [prediction.hypothesis for prediction in written] == texts[:3]
+    assert {path.name for path in run.figures.iterdir()} == {"attention-1.png", "attention-1.svg"}
+
+
+def test_evaluation_equals_separate_encoding_for_each_pass(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    trainer = Trainer(logger=False, **QUIET)
+    (metrics,) = trainer.test(module, datamodule=data, verbose=False)
+    module.eval()
+    batch = data.examples("test")[[output.index for output in module.outputs]]
+    with torch.no_grad():
+        _, logits, labels = module.teacher_forced(batch)
+        alone = module.translator(module.network, batch, data.pairs("test"))
+    assert metrics["test/loss"] == pytest.approx(F.cross_entropy(logits, labels).item())
+    assert [prediction.hypothesis for prediction in module.outputs] == [row[0].hypothesis for row in alone]
+
+
+def test_weights_are_kept_for_the_requested_sentences_only(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    module.kept_weights = 2
+    Trainer(logger=False, **QUIET).test(module, datamodule=data, verbose=False)
+    kept = [output.weights for output in module.outputs]
+    assert [weights is not None for weights in kept] == [True, True, False, False]
+    assert all(weights.base is None for weights in kept if weights is not None)  # no view of the whole batch

@@ -219,7 +219,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(made: Callable
     for run in (flipped, emptied):
         assert_the_same(run, whole)
         told = run.log.read_text()
-        assert f"{run.last} is damaged: going on from the one before it, previous.ckpt" in told
+        assert f"{run.last} is damaged; resuming from the previous checkpoint previous.ckpt" in told
         assert "resuming from step" in told
     assert "last.ckpt and previous.ckpt in" in both.read_result()["error"]
     assert "force=true" in both.read_result()["error"]
