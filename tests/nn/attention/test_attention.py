@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from attnlab.nn.attention import (
     ScaledDot,
 )
 from attnlab.nn.attention.normalisers import SOFTMAX
+from attnlab.nn.fused import Kernels
 from attnlab.types import Memory
 from networks import ATTENTIONS, make_attention, randomise, same_sizes, walk
 
@@ -40,6 +42,13 @@ SUBDISTRIBUTION = {
 SAMPLING = {"Hard"}  # tested in evaluation mode here, and in training mode in test_hard.py
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 all_mechanisms = pytest.mark.parametrize("name", ATTENTIONS)
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["plain", "fused"])
+def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run every test with PyTorch's operators and with the fused ones."""
+    with Kernels(fused=request.param).active():
+        yield
 
 
 def make(name: str, dtype: torch.dtype = torch.float32) -> tuple[Attention, Tensor, Memory]:

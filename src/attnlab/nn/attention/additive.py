@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention, Sizes
-from attnlab.nn.fused import additive_scores
-from attnlab.nn.fused.linear import Linear, linear
+from attnlab.nn.fused import Linear, additive_scores, linear
 from attnlab.types import Memory
 
 

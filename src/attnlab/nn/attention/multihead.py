@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention, Sizes
-from attnlab.nn.fused.linear import Linear
+from attnlab.nn.fused import Linear
 from attnlab.types import Memory
 
 

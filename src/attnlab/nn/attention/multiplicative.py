@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
-from attnlab.nn.fused.linear import Linear
+from attnlab.nn.fused import Linear
 from attnlab.types import Memory
 
 
