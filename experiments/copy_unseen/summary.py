@@ -1,6 +1,6 @@
-"""Print the table and the sentences of this folder's README.
+"""Print the table and the comparisons of this folder's README.
 
-python summary.py RUNS: the folder of run directories of experiment=copy_unseen.
+python summary.py RUNS: the folder with the run directories of experiment=copy_unseen.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from pathlib import Path
 from attnlab.analysis.collect import collect
 from attnlab.analysis.comparison import compare
 from attnlab.report import tables
-from attnlab.report.tables import escape_markdown
 
 
 def main(folder: str) -> None:
+    """Print Markdown."""
     study = replace(collect([Path(folder)]), selected_metrics=("test/exact_match", "test/token_accuracy"))
     print(tables.scores_table(study).markdown())
-    for found in compare(study, reference="no_pointer"):
-        print(f"- {escape_markdown(found.summary)}")
+    print(tables.comparison_list(compare(study, reference="no_pointer")), end="")
 
 
 if __name__ == "__main__":

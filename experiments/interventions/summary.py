@@ -1,6 +1,6 @@
 """Print the tables of this folder's README, and draw its figure.
 
-python summary.py OUTPUTS: the folder that holds the runs of `mechanisms` and `conala_attention`, evaluated
+python summary.py OUTPUTS: the folder that contains the runs of `mechanisms` and `conala_attention`, evaluated
 with attention_override=all.
 """
 
@@ -21,8 +21,9 @@ from attnlab.plotting.files import save
 from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
-Points = dict[str, list[float]]
-"""By intervention, and under "" without one, each seed's score in points of 100."""
+LEARNED = "as learned"
+Scores = dict[str, list[float]]
+"""Score of each seed (0 to 100), by intervention; `LEARNED` without intervention."""
 STUDIES = {
     "mechanisms": ("Sequences reversed, exact match in %", "test/exact_match", 100.0),
     "conala_attention": ("CoNaLa, official BLEU on the development split", "val/conala_bleu", 1.0),
@@ -34,64 +35,61 @@ def main(outputs: str) -> None:
     figure = Figure(figsize=(9, 6), layout="constrained")
     for axes, (study, (title, metric, scale)) in zip(figure.subplots(1, 2), STUDIES.items(), strict=True):
         groups = collect([Path(outputs) / study]).by_variant()
-        found = {name: points(runs, metric, scale) for name, runs in groups.items()}
-        told = {name: scores for name, scores in found.items() if scores}
-        order = sorted(told, key=lambda name: -drop(told[name], "uniform"))
-        print(f"### {title}\n\n{table({name: told[name] for name in order}).markdown()}")
-        draw(axes, title, {name: told[name] for name in order})
+        evaluated = {name: read_scores(runs, metric, scale) for name, runs in groups.items()}
+        drops = {name: drop(scores, "uniform") for name, scores in evaluated.items() if scores}
+        mechanisms = {name: evaluated[name] for name in sorted(drops, key=lambda name: -drops[name])}
+        print(f"### {title}\n\n{table(mechanisms).markdown()}")
+        draw(axes, title, mechanisms)
     save(figure, HERE / "drops.png")
 
 
-def points(runs: list[RunRecord], metric: str, scale: float) -> Points:
-    """The scores of the runs that were evaluated under every intervention; nothing if none was."""
-    found: Points = {}
+def read_scores(runs: list[RunRecord], metric: str, scale: float) -> Scores:
+    """Return the scores of the runs that were evaluated with all interventions; empty if none was."""
+    scores: Scores = {}
     for run in runs:
         for path in sorted((run.directory / "evaluations").glob("*/result.json")):
             result = json.loads(path.read_text())
             if "attention_override=all" in result["overrides"]:
-                found.setdefault("", []).append(scale * result["metrics"][metric])
-                for how, changed in result["attention_override"].items():
-                    found.setdefault(how, []).append(scale * changed["metrics"][metric])
-    return found
+                scores.setdefault(LEARNED, []).append(scale * result["metrics"][metric])
+                for intervention, changed in result["attention_override"].items():
+                    scores.setdefault(intervention, []).append(scale * changed["metrics"][metric])
+    return scores
 
 
-def drop(scores: Points, how: str) -> float:
-    """How many points an intervention costs, on average over seeds."""
-    return fmean(before - after for before, after in zip(scores[""], scores[how], strict=True))
+def drop(scores: Scores, intervention: str) -> float:
+    """Return the mean loss of score over seeds, in points."""
+    pairs = zip(scores[LEARNED], scores[intervention], strict=True)
+    return fmean(before - after for before, after in pairs)
 
 
-def table(told: dict[str, Points]) -> Table:
-    """A row for each mechanism: its score, and what each intervention takes away."""
-    columns = [
-        Column("mechanism", numeric=False),
-        Column("seeds"),
-        Column("as learned"),
-        *map(Column, INTERVENTIONS),
-    ]
+def table(mechanisms: dict[str, Scores]) -> Table:
+    """Return a table of each mechanism's score and its change by each intervention."""
+    names = ("mechanism", "seeds", LEARNED, *INTERVENTIONS)
+    columns = [Column(name, numeric=name != "mechanism") for name in names]
     rows = [
         [
             Cell(name),
-            Cell(str(len(scores[""]))),
-            Cell(f"{fmean(scores['']):.1f}"),
-            *(Cell(f"{round(-drop(scores, how), 1) + 0.0:+.1f}") for how in INTERVENTIONS),  # no -0.0
+            Cell(str(len(scores[LEARNED]))),
+            Cell(f"{fmean(scores[LEARNED]):.1f}"),
+            *(Cell(f"{round(-drop(scores, each), 1) + 0.0:+.1f}") for each in INTERVENTIONS),  # no -0.0
         ]
-        for name, scores in told.items()
+        for name, scores in mechanisms.items()
     ]
     return Table("interventions", "Interventions", columns, rows)
 
 
-def draw(axes: Axes, title: str, told: dict[str, Points]) -> None:
-    """A heat map of what is left: mechanisms by interventions."""
-    columns = ("", *INTERVENTIONS)
-    left = [[fmean(scores[how]) for how in columns] for scores in told.values()]
-    axes.imshow(left, aspect="auto", cmap="viridis", vmin=0)
-    middle = max(map(max, left)) / 2
-    for row, values in enumerate(left):
+def draw(axes: Axes, title: str, mechanisms: dict[str, Scores]) -> None:
+    """Draw a heat map of the remaining scores: mechanisms by interventions."""
+    columns = (LEARNED, *INTERVENTIONS)
+    remaining = [[fmean(scores[column]) for column in columns] for scores in mechanisms.values()]
+    axes.imshow(remaining, aspect="auto", cmap="viridis", vmin=0)
+    middle = max(map(max, remaining)) / 2
+    for row, values in enumerate(remaining):
         for column, value in enumerate(values):
             colour = "white" if value < middle else "black"
             axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=8)
-    axes.set_xticks(range(len(columns)), ["as learned", *INTERVENTIONS], rotation=45, ha="right")
-    axes.set_yticks(range(len(told)), list(told))
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
+    axes.set_yticks(range(len(mechanisms)), list(mechanisms))
     axes.set_title(title, fontsize=10)
 
 

@@ -1,7 +1,7 @@
-"""Make this folder's results.csv and figures of trained and evaluated runs, and print its tables.
+"""Write this folder's results.csv and figures from trained and evaluated runs, and print its tables.
 
-python summary.py OUTPUTS: the folder that holds the runs of `mechanisms`, `mechanisms_longer`,
-`mechanisms_copy` and `normalisers`. What a step costs is read from costs.csv, which cost.py makes.
+python summary.py OUTPUTS: the folder that contains the runs of `mechanisms`, `mechanisms_longer`,
+`mechanisms_copy` and `normalisers`. The cost of a training step is read from costs.csv; see costs.py.
 """
 
 from __future__ import annotations
@@ -24,46 +24,58 @@ from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}
-"""The lengths tested on; None for those of training."""
+"""Test lengths; None for the lengths of the training data."""
 ALIGNED = "test/attention/alignment_accuracy"
 TITLES = {
-    "mechanisms": "To reverse",
-    "mechanisms_longer": "To reverse, trained for 20 epochs",
-    "mechanisms_copy": "To copy",
-    "normalisers": "To reverse, with other normalisers of additive scores",
+    "mechanisms": "Reversal",
+    "mechanisms_longer": "Reversal, trained for 20 epochs",
+    "mechanisms_copy": "Copying",
+    "normalisers": "Reversal, other normalisers of additive scores",
 }
 
 
 class Cost(NamedTuple):
-    """Of a training step."""
+    """Cost of a training step, formatted.
 
-    task: str
-    long: str
+    Attributes:
+        time: ms on the lengths of the training data.
+        relative_time: time at length 50 as a multiple of additive attention's.
+        memory: peak memory in MB at length 50, besides weights and optimizer state.
+    """
+
+    time: str
+    relative_time: str
     memory: str
 
 
 class Result(NamedTuple):
-    """A run's scores."""
+    """Scores of one run.
+
+    Attributes:
+        seed: random seed.
+        parameters: number of trainable parameters.
+        exact: exact match by range of lengths.
+        aligned: alignment accuracy of the attention.
+        steps: optimizer steps until validation exact match reached 99 %; None if it did not.
+    """
 
     seed: int
     parameters: int
     exact: dict[str, float]
-    """By range of lengths."""
     aligned: float | None
     steps: int | None
-    """Until a validation first had 99 %."""
 
     @classmethod
-    def of(cls, run: RunRecord) -> Result:
-        """What the run, and its evaluations on longer sequences, tell."""
+    def from_run(cls, run: RunRecord) -> Result:
+        """Read the scores of a run and of its evaluations on longer sequences."""
         assert run.parameters is not None
-        exact = {lengths: exact_match(run, wanted) for lengths, wanted in RANGES.items()}
+        exact = {lengths: exact_match(run, limits) for lengths, limits in RANGES.items()}
         first = next((step + 1 for step, value in run.series["val/exact_match"] if value >= 0.99), None)
         return cls(run.seed, run.parameters, exact, run.scores.get(ALIGNED), first)
 
 
 def main(outputs: str) -> None:
-    """Write the files, and print the tables."""
+    """Write the files and print the tables."""
     costs = read_costs()
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -75,23 +87,23 @@ def main(outputs: str) -> None:
             for variant, runs in results.items():
                 for run in runs:
                     aligned = "" if run.aligned is None else run.aligned
-                    told = (run.seed, run.parameters, *run.exact.values(), aligned, run.steps or "")
-                    writer.writerow((study, variant, *told))
+                    row = (run.seed, run.parameters, *run.exact.values(), aligned, run.steps or "")
+                    writer.writerow((study, variant, *row))
             print(f"### {title}\n\n{table(results, costs if study == 'mechanisms' else {}).markdown()}")
             if study in ("mechanisms", "mechanisms_copy"):
                 save(draw(results), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
 
 
 def read(folder: Path) -> dict[str, list[Result]]:
-    """The results of each variant, the best first."""
+    """Read the results of each variant, best first."""
     groups = collect([folder]).by_variant()
-    results = {variant: [Result.of(run) for run in runs] for variant, runs in groups.items()}
+    results = {variant: [Result.from_run(run) for run in runs] for variant, runs in groups.items()}
     ranks = {name: [-fmean(run.exact[k] for run in runs) for k in RANGES] for name, runs in results.items()}
     return {variant: results[variant] for variant in sorted(results, key=ranks.__getitem__)}
 
 
 def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
-    """Of the run's own test split, or of an evaluation on these lengths."""
+    """Return exact match on the test split of the run, or of its evaluation on these lengths."""
     if lengths is None:
         return run.scores["test/exact_match"]
     for path in (run.directory / "evaluations").glob("*/result.json"):
@@ -102,7 +114,7 @@ def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
 
 
 def read_costs() -> dict[str, Cost]:
-    """Of each mechanism: ms on the task's lengths, multiples of additive's time and MB at 50 tokens."""
+    """Read the cost of a training step by mechanism."""
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
     with (HERE / "costs.csv").open(newline="") as file:
         for row in csv.DictReader(file):
@@ -119,34 +131,35 @@ def read_costs() -> dict[str, Cost]:
 
 
 def table(results: dict[str, list[Result]], costs: dict[str, Cost]) -> Table:
-    """A row for each variant, with its costs if they are told."""
+    """Return a table with one row per variant, and its costs if they are given."""
     columns = [Column("variant", numeric=False)]
     columns += [
         Column(name)
         for name in ("parameters", *(f"{k} [%]" for k in RANGES), "alignment accuracy [%]", "steps to 99 %")
     ]
     if costs:
-        columns += [Column(name) for name in ("ms a step", "time a step, 50", "MB, 50")]
+        columns += [Column(name) for name in ("ms per step", "relative time, length 50", "MB, length 50")]
     rows = []
     for variant, runs in results.items():
         scores = [percent([run.exact[lengths] for run in runs]) for lengths in RANGES]
         aligned = percent([run.aligned for run in runs if run.aligned is not None])
-        steps = reached([run.steps for run in runs])
-        told = (variant, f"{runs[0].parameters:,}", *scores, aligned, steps, *costs.get(variant, ()))
-        rows.append([Cell(text) for text in told])
+        steps = median_steps([run.steps for run in runs])
+        texts = (variant, f"{runs[0].parameters:,}", *scores, aligned, steps, *costs.get(variant, ()))
+        rows.append([Cell(text) for text in texts])
     return Table("mechanisms", "Mechanisms", columns, rows)
 
 
-def reached(steps: Sequence[int | None]) -> str:
-    """The median over the seeds that came to 99 %, and how many did, where not all."""
-    found = [step for step in steps if step is not None]
-    if not found:
+def median_steps(steps: Sequence[int | None]) -> str:
+    """Return the median over the seeds that reached 99 %, and their number unless all did."""
+    reached = [step for step in steps if step is not None]
+    if not reached:
         return "–"
-    return f"{median(found):.0f}" + ("" if len(found) == len(steps) else f" ({len(found)} of {len(steps)})")
+    share = "" if len(reached) == len(steps) else f" ({len(reached)} of {len(steps)})"
+    return f"{median(reached):.0f}{share}"
 
 
 def percent(values: Sequence[float]) -> str:
-    """Mean over seeds, and the least and the most where they differ."""
+    """Return the mean over seeds, with minimum and maximum if they differ."""
     if not values:
         return "–"
     mean, low, high = (100 * value for value in (fmean(values), min(values), max(values)))
@@ -154,7 +167,7 @@ def percent(values: Sequence[float]) -> str:
 
 
 def draw(results: dict[str, list[Result]]) -> Figure:
-    """A row for each mechanism, a bar for each range of lengths, a dot for each seed."""
+    """Draw one row per mechanism, with a bar per range of lengths and a dot per seed."""
     figure = Figure(figsize=(7, 0.3 * len(results) + 1), layout="constrained")
     panels = figure.subplots(1, len(RANGES), sharey=True)
     for axes, lengths, colour in zip(panels, RANGES, COLOURS, strict=False):

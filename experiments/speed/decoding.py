@@ -1,9 +1,10 @@
-"""Decoding 2,000 sentences as long as CoNaLa's: in batches, one at a time, and with a beam of 5.
+"""Time of decoding 2,000 sentences of CoNaLa's lengths: batched, one at a time, and with beam size 5.
 
     python decoding.py data.path=conala-train.json
 
-The network has R4's sizes and random weights, whose odds of EOS are set so that outputs are as long as the
-references on the average, and end at different steps. Works take turns, a batch of sentences each.
+The network has the sizes of the published CoNaLa system and random weights. The bias of EOS is set so that
+outputs have the average length of the references and end at different steps. The methods alternate batch by
+batch.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS, Batch
 
 
-def end_like(network: Seq2Seq, batch: Batch, length: float, max_length: int) -> None:
-    """Set the odds of EOS so that greedy outputs are about so many tokens long."""
+def set_output_length(network: Seq2Seq, batch: Batch, length: float, max_length: int) -> None:
+    """Set the bias of EOS so that greedy outputs have about `length` tokens on average."""
     low, high = -50.0, 50.0
     with torch.no_grad():
-        network.readout.output.weight *= 20  # logits of random weights hardly differ: let the state decide
+        network.readout.output.weight *= 20  # logits of random weights hardly depend on the state otherwise
         for _ in range(10):
             middle = (low + high) / 2
             network.readout.output.bias[EOS] = middle
@@ -41,7 +42,7 @@ def end_like(network: Seq2Seq, batch: Batch, length: float, max_length: int) -> 
 
 
 def rows_of(batch: Batch, rows: slice) -> Batch:
-    """Some sentences of a batch, without the padding that only others need."""
+    """Select sentences of a batch and trim their padding."""
     lengths = batch.source_lengths[rows]
     return batch._replace(
         source=batch.source[rows, : int(lengths.max())],
@@ -52,7 +53,7 @@ def rows_of(batch: Batch, rows: slice) -> Batch:
 
 
 def steps_of(search: Callable[..., Any], network: Seq2Seq, batch: Batch, max_length: int) -> float:
-    """Steps of hypotheses that a search takes for a sentence."""
+    """Return the number of hypothesis steps per sentence of a search."""
     with patch.object(network, "step", wraps=network.step) as step:
         search(network, batch, max_length=max_length)
     return sum(call.args[0].numel() for call in step.call_args_list) / len(batch.indices)
@@ -61,9 +62,9 @@ def steps_of(search: Callable[..., Any], network: Seq2Seq, batch: Batch, max_len
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model and its data")
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model and the data")
     parser.add_argument("--sentences", type=int, default=2000)
-    parser.add_argument("--alone", type=int, default=100, help="of them, those decoded one at a time")
+    parser.add_argument("--alone", type=int, default=100, help="number of sentences decoded one at a time")
     parser.add_argument("--batch-size", type=int, default=500)
     parser.add_argument("--max-length", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=2)
@@ -83,12 +84,12 @@ def main() -> None:
     batches = [examples[chosen[i : i + size]] for i in range(0, len(chosen), size)]
     network = build.build_network(config, vocabularies).eval()
     sample = examples[chosen[:: max(1, len(chosen) // size)][:size]]
-    end_like(network, sample, fmean(examples.target_lengths[chosen]) - 1, options.max_length)
+    set_output_length(network, sample, fmean(examples.target_lengths[chosen]) - 1, options.max_length)
     lengths = [len(best[0]) for best in greedy(network, sample, max_length=options.max_length).tokens]
-    print(f"outputs of {fmean(lengths):.1f} tokens, {min(lengths)} to {max(lengths)}")
+    print(f"output length: mean {fmean(lengths):.1f} tokens, range {min(lengths)} to {max(lengths)}")
 
     settings = timing.Settings.of(config)
-    alone = max(1, options.alone // len(batches))  # sentences of each batch
+    alone = max(1, options.alone // len(batches))  # sentences per batch
 
     def one_at_a_time(batch: Batch) -> None:
         for row in range(min(alone, len(batch.indices))):
@@ -113,11 +114,11 @@ def main() -> None:
         name: steps_of(how, network, batches[len(batches) // 2], options.max_length)
         for name, how in (("greedy", greedy), ("beam 5", five))
     }
-    print(f"steps a sentence: greedy {steps['greedy']:.1f}, beam 5 {steps['beam 5']:.1f}")
+    print(f"steps per sentence: greedy {steps['greedy']:.1f}, beam 5 {steps['beam 5']:.1f}")
     for name, seconds in each.items():
         print(
-            f"{name:24} {1e3 * seconds:9.3f} ms a sentence · {options.sentences * seconds:8.1f} s in all · "
-            f"{each['greedy, one at a time'] / seconds:6.1f} × one at a time · "
+            f"{name:24} {1e3 * seconds:9.3f} ms per sentence · {options.sentences * seconds:8.1f} s total · "
+            f"{each['greedy, one at a time'] / seconds:6.1f} × as fast as one at a time · "
             f"{seconds / each['greedy']:5.2f} × the time of greedy"
         )
 

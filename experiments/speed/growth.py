@@ -1,8 +1,8 @@
-"""How time and memory of a training step grow with the lengths: additive attention, lengths 10 to 400.
+"""Growth of the time and memory of a training step with the sequence lengths, for additive attention.
 
     python growth.py --figure growth.png --csv results.csv
 
-Three series: the source grows, the target grows, both grow. Ours and the straightforward loop take turns.
+Three series: growing source, growing target, both growing. The fused and the plain loop alternate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from telling import write
+from tables import write_csv
 
 from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
@@ -21,7 +21,7 @@ from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save
 
 FIXED = 50
-"""The length that stays, in tokens, while the other side grows."""
+"""Length of the side that does not grow, in tokens."""
 SERIES = {
     "source": lambda length: (length, FIXED),
     "target": lambda length: (FIXED, length),
@@ -41,7 +41,7 @@ MODEL = [
 
 
 def measure(source: int, target: int, options: argparse.Namespace) -> list[dict[str, object]]:
-    """A row each of ours and the plain loop's."""
+    """Return one row for the fused loop and one for the plain loop."""
     config = compose_run([*MODEL, *options.overrides])
     corpus, vocabularies = timing.random_corpus(source, target, 500, 1, config)
     settings = timing.Settings.of(config)
@@ -53,7 +53,7 @@ def measure(source: int, target: int, options: argparse.Namespace) -> list[dict[
         {
             "work": row.work,
             "S": source,
-            "T": target + 1,  # EOS is predicted too
+            "T": target + 1,  # EOS included
             "ms": round(1e3 * median(row.seconds), 3),
             "memory_mb": round(row.peak_memory / 1e6, 3),
         }
@@ -68,8 +68,8 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model")
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 50, 100, 200, 300, 400])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--figure", type=Path, help="draw memory there; times beside it, as NAME-time")
-    parser.add_argument("--csv", type=Path, required=True, help="write every number there")
+    parser.add_argument("--figure", type=Path, help="file of the memory figure; the time figure is NAME-time")
+    parser.add_argument("--csv", type=Path, required=True, help="file of all measurements")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
@@ -79,13 +79,16 @@ def main() -> None:
             for row in measure(*lengths(length), options):
                 rows.append({"grows": name, **row})
                 print(*rows[-1].values(), sep="\t", flush=True)
-    write(rows, options.csv)
+    write_csv(rows, options.csv)
     if options.figure:
-        draw(rows, options.figure, "memory_mb", "memory of a training step, MB")
-        draw(rows, options.figure.with_stem(f"{options.figure.stem}-time"), "ms", "a training step, ms")
+        draw(rows, options.figure, "memory_mb", "memory per training step, MB")
+        draw(
+            rows, options.figure.with_stem(f"{options.figure.stem}-time"), "ms", "time per training step, ms"
+        )
 
 
 def draw(rows: list[dict[str, object]], path: Path, column: str, label: str) -> None:
+    """Draw a column against the length that grows."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         grown = {"source": row["S"], "target": row["T"], "both": row["S"]}[str(row["grows"])]

@@ -1,11 +1,11 @@
-"""What `attnlab train` adds to each step of a bare loop over the same network and batches.
+"""Overhead of `attnlab train` per step, compared with a bare loop over the same network and batches.
 
     python overhead.py experiment=conala data.path=conala-train.json
     python overhead.py experiment=reverse_published
 
-After each step of the trainer, a bare loop takes the same batch with a network of its own: makes the batch,
-forward, loss, backward, clip, optimizer. A step of the trainer, with all its callbacks and loggers, is timed
-from the end of the bare one to the end of its last hook. Validation and checkpoints are left out.
+After each step of the trainer, a bare loop trains a second network on the same batch: collate, forward, loss,
+backward, clip, optimizer. A trainer step, with all callbacks and loggers, is timed from the end of the bare
+step to the end of its last hook. Validation and checkpoints are excluded.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from attnlab.training.loggers import MetricsFile, finish_wandb
 from attnlab.types import Batch
 
 
-class TakeTurns(Callback):
-    """Times the trainer's steps, and a bare step after each."""
+class AlternatingTimer(Callback):
+    """Timer of the trainer's steps that runs a bare step after each."""
 
     def __init__(self, examples: Any, step: timing.Work) -> None:
         self.examples = examples
@@ -38,13 +38,13 @@ class TakeTurns(Callback):
         self.since: float | None = None
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """What lies between epochs is no step."""
+        """Exclude the time between epochs."""
         self.since = None
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Note the trainer's step, take the bare one, and start the clock."""
+        """Record the trainer's step, run and record the bare step, and restart the clock."""
         ended = time.perf_counter()
         self.step(self.examples[batch.indices.tolist()])
         begun = time.perf_counter()
@@ -83,20 +83,20 @@ def main() -> None:
         data.setup("fit")
         module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
         bare = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
-        turns = TakeTurns(data.examples("train"), bare)
+        timer = AlternatingTimer(data.examples("train"), bare)
         metrics = MetricsFile(run.metrics)
         loggers = [metrics, *build.build_loggers(config, run)]
-        callbacks = [*build.build_callbacks(config, run, vocabularies, metrics, terminal=False), turns]
+        callbacks = [*build.build_callbacks(config, run, vocabularies, metrics, terminal=False), timer]
         trainer = build.build_trainer(config, run, loggers, callbacks)
         trainer.fit(module, datamodule=data)
         finish_wandb(0)
 
-    skip = min(10, len(turns.bare) // 2)
-    trained, plain = median(turns.trained[skip:]), median(turns.bare[skip:])
-    added = median(one - other for one, other in zip(turns.trained[skip:], turns.bare[skip:], strict=True))
+    skip = min(10, len(timer.bare) // 2)
+    trained, plain = median(timer.trained[skip:]), median(timer.bare[skip:])
+    added = median(one - other for one, other in zip(timer.trained[skip:], timer.bare[skip:], strict=True))
     print(
-        f"{config.name}: {1e3 * trained:.2f} ms a step, bare {1e3 * plain:.2f} ms; "
-        f"added {1e3 * added:.2f} ms, {added / plain:.1%} (medians over {len(turns.bare) - skip} steps)"
+        f"{config.name}: {1e3 * trained:.2f} ms per step, bare {1e3 * plain:.2f} ms; "
+        f"added {1e3 * added:.2f} ms, {added / plain:.1%} (medians over {len(timer.bare) - skip} steps)"
     )
 
 

@@ -1,4 +1,4 @@
-"""attnlab's side of peers.py: reads jobs from standard input, answers with seconds."""
+"""attnlab worker of peers.py: reads jobs from standard input and prints their times in seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from attnlab.types import EOS, Batch
 
 
 def load(path: Path) -> Batch:
-    """A batch as peers.py wrote it."""
+    """Load a batch written by peers.py."""
     arrays = {name: torch.from_numpy(array) for name, array in np.load(path).items()}
     return Batch(**arrays, indices=torch.arange(len(arrays["source"])))
 
@@ -47,7 +47,7 @@ def main(folder: str, *overrides: str) -> None:
     }
     network.eval()
     with torch.no_grad():
-        network.readout.output.bias[EOS] = -1e9  # every sentence goes on to the last step
+        network.readout.output.bias[EOS] = -1e9  # no sentence ends before the last step
     batches = {path.stem: load(path) for path in Path(folder).glob("*.npz")}
 
     for line in sys.stdin:

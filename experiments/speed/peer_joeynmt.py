@@ -1,6 +1,6 @@
-"""JoeyNMT's side of peers.py, in an environment of its own: jobs come on standard input, seconds go back.
+"""JoeyNMT worker of peers.py, run in a separate environment: reads jobs from standard input, prints seconds.
 
-JoeyNMT's own model, batch, loss, clipping and search are called as its training and prediction call them.
+Calls JoeyNMT's model, batch, loss, clipping and search in the same way as its training and prediction do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from joeynmt.vocabulary import Vocabulary
 
 STEPS = 30
 UNK, PAD, BOS, EOS = 0, 1, 2, 3
-THEIRS = np.array([PAD, BOS, EOS, UNK])  # of our first four ids, PAD, SOS, EOS, UNK
+JOEYNMT_IDS = np.array([PAD, BOS, EOS, UNK])  # ids in JoeyNMT of attnlab's first four ids: PAD, SOS, EOS, UNK
 SPECIALS = {"unk": UNK, "pad": PAD, "bos": BOS, "eos": EOS}
 RECURRENT = {"type": "recurrent", "rnn_type": "lstm", "hidden_size": 512, "num_layers": 2, "dropout": 0.0}
 MODEL = {
@@ -35,6 +35,7 @@ MODEL = {
 
 
 def vocabulary(size: int) -> Vocabulary:
+    """Create a vocabulary of `size` tokens."""
     names = {f"{name}_token": f"<{name}>" for name in SPECIALS}
     ids = {f"{name}_id": id for name, id in SPECIALS.items()}
     words = [f"w{i}" for i in range(size - len(SPECIALS))]
@@ -42,14 +43,18 @@ def vocabulary(size: int) -> Vocabulary:
 
 
 def load(path: Path) -> dict[str, torch.Tensor]:
+    """Load a batch written by peers.py, with JoeyNMT's special ids."""
     arrays = dict(np.load(path))
     for name in ("source", "target"):
         ids = arrays[name]
-        arrays[name] = np.where(ids < len(THEIRS), THEIRS[np.minimum(ids, len(THEIRS) - 1)], ids)
+        arrays[name] = np.where(
+            ids < len(JOEYNMT_IDS), JOEYNMT_IDS[np.minimum(ids, len(JOEYNMT_IDS) - 1)], ids
+        )
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def make_batch(loaded: dict[str, torch.Tensor]) -> Batch:
+    """Create a JoeyNMT batch."""
     return Batch(
         src=loaded["source"],
         src_length=loaded["source_lengths"],
@@ -67,6 +72,7 @@ def make_batch(loaded: dict[str, torch.Tensor]) -> Batch:
 def train(
     model: Model, optimizer: torch.optim.Optimizer, loaded: dict[str, torch.Tensor], autocast: dict
 ) -> None:
+    """Run one training step."""
     batch = make_batch(loaded)
     batch.sort_by_src_length()
     with torch.autocast(**autocast):

@@ -1,12 +1,12 @@
-"""JoeyNMT 2.3.0 beside attnlab: the same batches, sizes and optimizer, two processes that take turns.
+"""Speed comparison with JoeyNMT 2.3.0: the same batches, sizes and optimizer, in two alternating processes.
 
     python peers.py --pairs eng-mar.tsv --joeynmt JOEYNMT_ENVIRONMENT/bin/python
 
-Each worker reads one line a job from its standard input and answers with the seconds it took, so only one
-computes at a time. Trains on batches of 64 in random and in like-length order, and decodes 256 sentences for
-30 steps. Prints, and writes to --csv, medians over the rounds and ratios to JoeyNMT in fp32. The environment:
-pip install --no-deps joeynmt==2.3.0, then torch, importlib_metadata, packaging, tensorboard, sacrebleu,
-sentencepiece, subword-nmt, matplotlib and pyyaml, of any versions: it runs with torch 2.13.
+Each worker reads one job per line from standard input and prints its time, so that only one computes at a
+time. Trains on batches of 64 in random order and sorted by length, and decodes 256 sentences for 30 steps.
+Prints, and writes to --csv, medians over the rounds and ratios to JoeyNMT in fp32. The environment: pip
+install --no-deps joeynmt==2.3.0, then torch, importlib_metadata, packaging, tensorboard, sacrebleu,
+sentencepiece, subword-nmt, matplotlib and pyyaml in any versions; it runs with torch 2.13.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from telling import tell
+from tables import print_table
 
 from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
@@ -45,20 +45,20 @@ MODEL = [
     "optimizer.lr=0.1",
     "trainer.accelerator=cpu",
 ]
-"""JoeyNMT's model: it steps, attends, and feeds the attentional vector back, which is Luong's order."""
+"""JoeyNMT's model: Luong's order with input feeding."""
 
 
 class Worker:
-    """A process that does one job at a time."""
+    """A process that runs one job at a time."""
 
-    def __init__(self, python: str, script: str, *words: str) -> None:
-        command = [python, str(HERE / script), *words]
+    def __init__(self, python: str, script: str, *arguments: str) -> None:
+        command = [python, str(HERE / script), *arguments]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ}
         )
 
-    def do(self, *job: object) -> float:
-        """The seconds it took."""
+    def run(self, *job: object) -> float:
+        """Run a job and return its time in seconds."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(" ".join(map(str, job)) + "\n")
@@ -68,15 +68,16 @@ class Worker:
             raise SystemExit(f"{self.process.args} ended at job {job}")
         return float(answer)
 
-    def end(self) -> None:
+    def close(self) -> None:
+        """Wait for the process to end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
 
 
-def write_batches(words: list[str], batches: int, sentences: int, folder: Path) -> int:
-    """Write the batches of both orders, and those to decode; returns how many there are of each order."""
-    data = ["data=pairs", "tokenizer=words", "tokenizer.max_size=7996", "batching.batch_size=64", *words]
+def write_batches(overrides: list[str], batches: int, sentences: int, folder: Path) -> int:
+    """Write the training batches in both orders and the batches to decode; return the number per order."""
+    data = ["data=pairs", "tokenizer=words", "tokenizer.max_size=7996", "batching.batch_size=64", *overrides]
     config = compose_run([*MODEL, *data])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
@@ -101,6 +102,7 @@ def write_batches(words: list[str], batches: int, sentences: int, folder: Path) 
 
 
 def write(batch: Batch, path: Path) -> None:
+    """Write a batch as an npz file."""
     np.savez(path, source=batch.source, source_lengths=batch.source_lengths, target=batch.target)
 
 
@@ -108,17 +110,17 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "overrides", nargs="*", metavar="OVERRIDE", help="settings of our model: decoder=gnmt"
+        "overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab's model, such as decoder=gnmt"
     )
     parser.add_argument("--pairs", required=True, help="tab-separated English and Marathi")
     parser.add_argument(
-        "--joeynmt", required=True, metavar="PYTHON", help="of an environment that has JoeyNMT"
+        "--joeynmt", required=True, metavar="PYTHON", help="Python of an environment with JoeyNMT"
     )
-    parser.add_argument("--batches", type=int, default=20, help="to train on, of each order")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, help="to decode")
+    parser.add_argument("--batches", type=int, default=20, help="training batches per order")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help="sentences to decode")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=("train", "search"), help="half of the measurement")
-    parser.add_argument("--csv", type=Path, help="write the table there")
+    parser.add_argument("--only", choices=("train", "search"), help="run only half of the measurements")
+    parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
@@ -140,21 +142,21 @@ def main() -> None:
                 for name, beam in (("greedy", 1), (f"beam {BEAM}", BEAM))
             }
         seconds: dict[tuple[str, str, str], list[float]] = {}
-        for counted in range(options.rounds + 1):  # the first round is not counted
+        for counted in range(options.rounds + 1):  # the first round is a warm-up
             for name, parts in jobs.items():
                 spent: dict[tuple[str, str, str], float] = {}
                 for part in parts:
                     for precision in ("fp32", "bf16"):
                         for who, worker in workers.items():
                             if (who, precision, name) == ("JoeyNMT", "bf16", f"beam {BEAM}"):
-                                continue  # ends in an error of its own: its bridge is not under autocast
+                                continue  # fails in JoeyNMT: its bridge does not run under autocast
                             key = (name, who, precision)
-                            spent[key] = spent.get(key, 0.0) + worker.do(precision, *part)
+                            spent[key] = spent.get(key, 0.0) + worker.run(precision, *part)
                 if counted:
                     for key, total in spent.items():
                         seconds.setdefault(key, []).append(total)
         for worker in workers.values():
-            worker.end()
+            worker.close()
 
     rows = [
         {
@@ -168,7 +170,7 @@ def main() -> None:
         for (name, who, precision), times in seconds.items()
     ]
     title = f"{batches} batches of 64, {options.sentences} sentences × {STEPS} steps, {options.rounds} rounds"
-    tell(rows, title, options.csv)
+    print_table(rows, title, options.csv)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How much faster the input pipeline delivers batches than training consumes them.
+"""Throughput of the input pipeline, compared with training.
 
     python pipeline.py experiment=reverse_published
     python pipeline.py experiment=conala data.path=conala-train.json
 
-Takes turns: an epoch of the training loader by itself, then training steps on some of its batches.
+Alternates between one epoch of the training loader alone and training steps on some of its batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=20, help="training steps a round")
+    parser.add_argument("--steps", type=int, default=20, help="training steps per round")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
@@ -41,19 +41,19 @@ def main() -> None:
     module = build.build_module(config, network, vocabularies, corpus)
     step = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
 
-    delivered, trained = [], []
+    load_times, train_times = [], []
     for _ in range(options.rounds + 1):
         began = time.perf_counter()
         count = sum(1 for _ in loader)
-        delivered.append((time.perf_counter() - began) / count)
+        load_times.append((time.perf_counter() - began) / count)
         batches = list(islice(loader, options.steps))
         began = time.perf_counter()
         for batch in batches:
             step(batch)
-        trained.append((time.perf_counter() - began) / len(batches))
-    deliver, train = median(delivered[1:]), median(trained[1:])  # the first round warms up
-    print(f"a batch is delivered in {1e3 * deliver:.3f} ms and trained on in {1e3 * train:.1f} ms")
-    print(f"the pipeline is {train / deliver:.0f} times as fast as training")
+        train_times.append((time.perf_counter() - began) / len(batches))
+    load, train = median(load_times[1:]), median(train_times[1:])  # the first round is a warm-up
+    print(f"loading a batch takes {1e3 * load:.3f} ms, a training step {1e3 * train:.1f} ms")
+    print(f"the input pipeline is {train / load:.0f} times as fast as training")
 
 
 if __name__ == "__main__":

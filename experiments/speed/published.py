@@ -1,10 +1,11 @@
-"""R4's and R1's training loops as they were published, beside ours, over the same data.
+"""Speed of two published training loops (CoNaLa and sequence reversal) and of attnlab on the same data.
 
     python published.py conala data.path=conala-train.json
     python published.py reverse_published batching.bucket_by_length=true
 
-Takes turns step by step, and prints and writes (--csv) the median seconds an epoch of each, their ratios, and
-how much of the GEMM peak was put to use. The published loops take random batches, ours those of the settings.
+The loops alternate step by step. Prints, and writes to --csv, the median seconds per epoch of each, their
+ratios, and the share of the peak speed of matrix products. The published loops use random batches, attnlab
+those of the settings.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from statistics import fmean, median
 
 import torch
 import torch.nn.functional as F
-from telling import tell
+from tables import print_table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -31,7 +32,7 @@ from attnlab.types import PAD, Batch
 
 
 class Attention(nn.Module):
-    """Bahdanau's, which maps the whole memory again at every target step."""
+    """Additive attention that projects the whole memory again at every target step."""
 
     def __init__(self, memory_size: int, query_size: int, size: int, *, bias: bool) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class Attention(nn.Module):
 
 
 class Conala(nn.Module):
-    """R4: a padded encoder, an nn.LSTM of length 1 at each step, logits into a tensor of zeros."""
+    """CoNaLa system: padded encoder, nn.LSTM of length 1 at each step, logits copied into a tensor."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class Conala(nn.Module):
         self.output = nn.Linear(512, words)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits [B, T, V]."""
+        """Return logits [B, T, V]."""
         mask = batch.source != PAD  # [B, S]
         memory, (hidden, cell) = self.encoder(self.source(batch.source))  # [B, S, D]
         h = self.hidden(torch.cat([hidden[-2], hidden[-1]], dim=-1)).repeat(2, 1, 1)  # [2, B, H]
@@ -76,7 +77,7 @@ class Conala(nn.Module):
 
 
 class Reverse(nn.Module):
-    """R1: a packed encoder, an nn.LSTM of length 1 at each step, teacher forcing drawn at each."""
+    """Reversal system: packed encoder, nn.LSTM of length 1 and random teacher forcing at each step."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class Reverse(nn.Module):
         self.output = nn.Linear(256 + 128, words)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits [B, T, V]."""
+        """Return logits [B, T, V]."""
         mask = batch.source != PAD  # [B, S]
         packed = pack_padded_sequence(
             self.source(batch.source), batch.source_lengths, batch_first=True, enforce_sorted=False
@@ -113,7 +114,7 @@ PUBLISHED = {
 
 
 def published_step(system: str, words: int, settings: timing.Settings) -> Callable[[Batch], None]:
-    """A whole training step, padding carried along to the end."""
+    """Return a training step of the published system, without any reduction of padding."""
     make_network, make_optimizer = PUBLISHED[system]
     network = make_network(words).train()
     optimizer = make_optimizer(network.parameters())
@@ -135,15 +136,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("system", choices=PUBLISHED)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
-    parser.add_argument("--rounds", type=int, default=3, help="timed epochs of each")
-    parser.add_argument("--batches", type=int, default=10_000, help="at most so many an epoch")
-    parser.add_argument("--csv", type=Path, help="write the table there")
+    parser.add_argument("--rounds", type=int, default=3, help="timed epochs per loop")
+    parser.add_argument("--batches", type=int, default=10_000, help="maximum number of batches per epoch")
+    parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
-    words = [f"experiment={options.system}", "trainer.accelerator=cpu", *options.overrides]
-    config = compose_run(words)
-    at_random = compose_run([*words, "batching.bucket_by_length=false"])
+    overrides = [f"experiment={options.system}", "trainer.accelerator=cpu", *options.overrides]
+    config = compose_run(overrides)
+    at_random = compose_run([*overrides, "batching.bucket_by_length=false"])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     settings = timing.Settings.of(config)
@@ -188,16 +189,16 @@ def main() -> None:
         rows.append(
             {
                 "work": work,
-                "ms a step": f"{1e3 * median(times[work]):.2f}",
+                "ms per step": f"{1e3 * median(times[work]):.2f}",
                 "best": f"{1e3 * min(times[work]):.2f}",
-                "s an epoch": f"{len(ours) * median(times[work]):.2f}",
+                "s per epoch": f"{len(ours) * median(times[work]):.2f}",
                 "speed": f"{median(times['published']) / median(times[work]):.2f}",
                 "of peak": f"{needed / median(times[work]) / peak:.3f}",
                 "GFLOP/s": f"{peak / 1e9:.0f}",
             }
         )
     title = f"{options.system} · {len(ours)} batches · {settings.threads} threads · {options.rounds} rounds"
-    tell(rows, title, options.csv)
+    print_table(rows, title, options.csv)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Where the time goes from `attnlab train` to its first training step.
+"""Time from `attnlab train` to the first training step.
 
     python startup.py experiment=reverse_published
 
-Watches a run from outside: its directory is made once the configuration is composed, `result.json` says
-"running" once the worker has begun, and `metrics.csv` gets its first line when the first step is done.
+Watches the files of a run: its directory is created after the configuration is composed, `result.json` when
+the worker starts, and `metrics.csv` after the first step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
 
 
 def seconds_until(event: Callable[[], object], process: subprocess.Popen[bytes], since: float) -> float:
-    """Look every 5 ms."""
+    """Poll every 5 ms until the event; return the seconds since `since`."""
     while not event():
         if process.poll() not in (None, 0):
             raise SystemExit(f"{process.args} failed")
@@ -30,6 +30,7 @@ def seconds_until(event: Callable[[], object], process: subprocess.Popen[bytes],
 
 
 def watch(overrides: list[str]) -> list[float]:
+    """Return the times of the configuration, the worker and the first step in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         settings = ["trainer.max_steps=1", "trainer.log_every_n_steps=1", "trainer.limit_val_batches=1"]
         command = [ATTNLAB, "train", *settings, "data.test_size=0", *overrides, f"paths.output={folder}"]
@@ -44,23 +45,24 @@ def watch(overrides: list[str]) -> list[float]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_intermixed_args()
 
-    helps = []
+    help_times = []
     for _ in range(options.rounds):
         began = time.perf_counter()
         subprocess.run([ATTNLAB, "--help"], stdout=subprocess.DEVNULL, check=True)
-        helps.append(time.perf_counter() - began)
+        help_times.append(time.perf_counter() - began)
     composed, running, stepped = map(
         median, zip(*(watch(options.overrides) for _ in range(options.rounds)), strict=True)
     )
-    print(f"attnlab --help                      {median(helps):6.2f} s")
+    print(f"attnlab --help                      {median(help_times):6.2f} s")
     print(f"attnlab train: composed             {composed:6.2f} s")
-    print(f"               the worker runs      {running:6.2f} s")
-    print(f"               first step done      {stepped:6.2f} s")
+    print(f"               worker started       {running:6.2f} s")
+    print(f"               first step finished      {stepped:6.2f} s")
 
 
 if __name__ == "__main__":

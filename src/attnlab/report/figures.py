@@ -22,7 +22,7 @@ from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.plotting.files import save
-from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle
+from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle, variant_styles
 
 Groups = Mapping[str, Sequence[RunRecord]]
 Styles = Mapping[str, VariantStyle]
@@ -78,6 +78,12 @@ def write(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
             with mpl.rc_context(fname=STYLE_SHEET):
                 _add_legend(figure, styles, dashed=study_figure.dashed)
         save(figure, path)
+
+
+def write_one(study: Study, name: str, folder: Path) -> None:
+    """Draw and write only the figure of this name."""
+    styles = variant_styles(study.variants)
+    write([figure for figure in draw(study, styles) if figure.name == name], styles, folder)
 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:

@@ -147,6 +147,11 @@ def with_parameters(table: Table, study: Study) -> Table:
     return replace(table, columns=[*table.columns, Column("parameters")], rows=rows)
 
 
+def comparison_list(comparisons: Iterable[Comparison]) -> str:
+    """Return the summaries of comparisons as a Markdown list."""
+    return "".join(f"- {escape_markdown(comparison.summary)}\n" for comparison in comparisons)
+
+
 def costs_table(study: Study) -> Table:
     """Build the table of training cost by variant."""
     columns = [

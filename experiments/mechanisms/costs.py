@@ -1,8 +1,8 @@
-"""Measure what a training step costs by mechanism, into costs.csv: time, useful operations, memory.
+"""Measure time, floating-point operations and memory of a training step by mechanism, into costs.csv.
 
-python cost.py: all mechanisms take turns on the same batches, so that whatever else the machine does falls on
-all alike. Of the task's lengths, and of 50 tokens on both sides. Times come in milliseconds, and as multiples
-of the additive mechanism's in the same round.
+python costs.py: the mechanisms alternate on the same batches, so that other load on the machine affects all
+of them equally. Measured with the lengths of the task and with 50 tokens on both sides. Times are
+milliseconds, and multiples of the additive mechanism's time in the same round.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ BATCHES, ROUNDS = 5, 7
 
 
 def main() -> None:
+    """Measure all mechanisms and write costs.csv."""
     with (HERE / "costs.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("mechanism", "lengths", "round", "ms", "times_additive", "gflop", "peak_mb"))
@@ -35,7 +36,7 @@ def main() -> None:
 
 
 def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
-    """A row for each mechanism and round."""
+    """Return one row per mechanism and round; `length` is None for the lengths of the task."""
     configs = {name: compose_run([f"attention={name}", *MODEL]) for name in MECHANISMS}
     base = configs["additive"]
     settings = timing.Settings.of(base)

@@ -1,6 +1,6 @@
-"""Take the README's picture of a report: its findings, a table, two figures, and the explorer.
+"""Take the screenshot of a report for the README: comparisons, a table, two figures and the explorer.
 
-python excerpt.py REPORT.html report.png, with ../tests on the path: that drives a browser.
+python screenshot.py REPORT.html report.png. Needs ../tests on the Python path for `browser`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ KEEP = """(titles) => {
 
 
 def main(report: str, picture: str) -> None:
+    """Open the report in a browser, hide most of its parts and write a PNG."""
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as tab:
         tab.open(Path(report).resolve(), width=WIDTH, height=1600)
         tab.run(f"({KEEP})({list(FIGURES)})")

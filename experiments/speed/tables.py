@@ -1,4 +1,4 @@
-"""Tables of what was measured: on the terminal, and as files."""
+"""Tables of measurements, printed and written as CSV."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.table import Table
 Rows = Sequence[Mapping[str, object]]
 
 
-def tell(rows: Rows, title: str, path: Path | None) -> None:
-    """Print a table, and write it to a file where one is asked for."""
+def print_table(rows: Rows, title: str, path: Path | None) -> None:
+    """Print a table, and write it as CSV if a path is given."""
     table = Table(*rows[0], title=title)
     for row in rows:
         table.add_row(*map(str, row.values()))
     Console(soft_wrap=True).print(table)
     if path:
-        write(rows, path)
+        write_csv(rows, path)
 
 
-def write(rows: Rows, path: Path) -> None:
-    """As comma-separated values."""
+def write_csv(rows: Rows, path: Path) -> None:
+    """Write rows with a header as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
