@@ -60,3 +60,25 @@ def test_outdated_option_is_a_one_line_usage_error_of_the_command(tmp_path: Path
         "attnlab: encoder=gru is now encoder=recurrent encoder.cell=gru decoder.cell=gru\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["tune attention=dot,additive_biased", "tune batching.like_length=true,false"]
+)
+def test_outdated_setting_in_a_search_space_is_refused_before_the_first_trial(
+    words: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    done = attnlab(*words.split(), folder=tmp_path)
+    assert done.returncode == 2
+    assert " is now " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_step_is_one_line_of_the_command(tmp_path: Path) -> None:
+    done = attnlab("train", "experiment=conala_steps", "step=5", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("attnlab: step=5: choose from 0_baseline, ")
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +30,6 @@ from attnlab.benchmark.timing import (
 from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run, explain
-from attnlab.errors import UserError
 from attnlab.runs.environment import environment
 from attnlab.runs.files import write_json
 from attnlab.runs.launcher import import_from_current_folder
@@ -43,7 +43,8 @@ def main(options: argparse.Namespace) -> int:
     try:
         config = compose_run(options.overrides)
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain(error)) from error
+        print(f"attnlab: {explain(error)}", file=sys.stderr)
+        return 2
     settings = Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:

@@ -126,6 +126,9 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         return (
             f"Unknown {group} {name!r}.{suggest(name, options.split())} Options: {', '.join(options.split())}"
         )
+    invalid = re.search(r" raised while resolving interpolation: (.*?) full_key: ", text)
+    if invalid is not None:
+        return invalid[1]
     unknown_key = re.search(r"Could not override '([^'@]+)'", text)
     if unknown_key is None:
         return text

@@ -124,7 +124,9 @@ def make_plan(overrides: list[str]) -> Plan:
         raise UserError("Nothing to search: give a sweep such as attention=none,dot, see attnlab tune --help")
     trial = optuna.create_study().ask()  # in memory: checks that every sweep can be searched
     for key, sweep in space.items():
-        suggest(trial, key, sweep)
+        drawn = suggest(trial, key, sweep)
+        for value in sweep.sweep_string_iterator() if sweep.is_choice_sweep() else [drawn]:
+            compose_run([*fixed, *assignments({key: value})])  # before any trial: checks names and options
     if not any(word.startswith("name=") for word in fixed):
         fixed.append(f"name={compose_run(fixed).name}-tune")
     return Plan(fixed, space, tune, compose_run(fixed))

@@ -10,10 +10,12 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from attnlab.config.compose import explain
 from attnlab.errors import UserError
 from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
@@ -54,10 +56,10 @@ class Jobs:
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
         try:
             run = self.prepare(config)
-        except UserError as error:
+        except (UserError, OmegaConfBaseException) as error:
             if self.sweeping:
                 raise
-            self.refused = error
+            self.refused = error if isinstance(error, UserError) else UserError(explain(error))
             return None
         if state(run) == "finished":
             _print_finished(run)
