@@ -32,7 +32,6 @@ READ_ERRORS = (
     EOFError,
     OSError,
     ValueError,
-    pickle.UnpicklingError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -74,6 +73,11 @@ def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist. Give a run directory or a checkpoint file") from None
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} cannot be read: it is damaged, or it contains Python objects other than tensors and plain "
+            "values, which could run code when they are loaded"
+        ) from error
     except READ_ERRORS as error:
         raise UserError(
             f"{path} cannot be read: it is truncated, damaged or not a checkpoint. Train again with "
