@@ -75,8 +75,8 @@ def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         raise UserError(f"{path} does not exist. Give a run directory or a checkpoint file") from None
     except pickle.UnpicklingError as error:
         raise UserError(
-            f"{path} cannot be read: it is damaged, or it contains Python objects other than tensors and plain "
-            "values, which could run code when they are loaded"
+            f"{path} cannot be read: it is damaged, or it contains Python objects other than tensors and "
+            "plain values, which could run code when they are loaded"
         ) from error
     except READ_ERRORS as error:
         raise UserError(
