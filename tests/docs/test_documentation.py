@@ -26,6 +26,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from markdown_it import MarkdownIt
 
 from attnlab.config.compose import compose_run
+from attnlab.metrics.registry import METRICS
 from commands import ATTNLAB, clean_environment
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,7 @@ SHORT = {
     "decoder.size": "16",
     "attention_size": "8",
     "search.max_length": "10",
+    "logger": "none",
 }
 """Settings of short training runs. A command's own settings take precedence."""
 
@@ -165,6 +167,17 @@ def test_every_path_in_the_readme_exists() -> None:
         r"[\"(]((?:tests|experiments|conf|src|docs)/[\w/.-]+)[\")#]", PAGES[0].read_text()
     ):
         assert (ROOT / link).exists(), link
+
+
+def test_every_group_has_a_page() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference" / "groups").glob("*.md"))
+    for group in (*(path.name for path in (ROOT / "conf").iterdir() if path.is_dir()), "hydra/launcher"):
+        assert group == "hydra" or f"```{{options}} {group}\n" in pages, group
+
+
+def test_every_metric_has_a_definition() -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert [metric for metric in METRICS if f"\n`{metric}`\n: " not in page] == []
 
 
 def test_every_option_in_the_documentation_exists() -> None:

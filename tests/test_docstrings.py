@@ -1,0 +1,96 @@
+"""Rules for docstrings that no linter has: ruff checks that they exist, this file what they contain."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import attnlab
+
+SOURCE = Path(attnlab.__file__).parent
+WORDS = 4
+"""Fewest words of a summary line."""
+
+SHAPE = re.compile(r"\[(?:\.\.\.|…|[A-Z0-9](?:[^\[\]]|\[[^\]]*\])*)?\]")
+"""A shape such as [B, S, D], [N + 1], [...] or [] for a scalar."""
+
+
+class Definition(NamedTuple):
+    """A public class, function or module."""
+
+    place: str  # file:line name
+    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    summary: str
+    docstring: str
+
+
+def definitions(path: Path, text: str) -> Iterator[Definition]:
+    """Yield the public definitions of a module; those inside private ones are private."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[Definition]:
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if child.name.startswith("_"):
+                continue
+            yield describe(child, f"{path}:{child.lineno} {prefix}{child.name}")
+            if isinstance(child, ast.ClassDef):
+                yield from walk(child, f"{prefix}{child.name}.")
+
+    tree = ast.parse(text)
+    yield describe(tree, f"{path}:1")
+    yield from walk(tree, "")
+
+
+def describe(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, place: str
+) -> Definition:
+    docstring = ast.get_docstring(node) or ""
+    return Definition(place, node, " ".join(docstring.partition("\n\n")[0].split()), docstring)
+
+
+def is_short(definition: Definition) -> bool:
+    """Tell whether a summary has too few words; a missing docstring is reported by ruff."""
+    return bool(definition.docstring) and len(definition.summary.split()) < WORDS
+
+
+def lacks_shapes(definition: Definition) -> bool:
+    """Tell whether a function takes or returns a tensor without giving a shape."""
+    node = definition.node
+    if not isinstance(node, ast.FunctionDef) or not definition.docstring:
+        return False
+    arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    annotations = [argument.annotation for argument in arguments] + [node.returns]
+    used = {name.id for part in annotations if part for name in ast.walk(part) if isinstance(name, ast.Name)}
+    return "Tensor" in used and not SHAPE.search(definition.docstring)
+
+
+def public() -> list[Definition]:
+    return [
+        definition
+        for path in sorted(SOURCE.rglob("*.py"))
+        for definition in definitions(path.relative_to(SOURCE), path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_summaries_have_at_least_four_words() -> None:
+    short = [f"{found.place}: {found.summary}" for found in public() if is_short(found)]
+    assert not short, "\n".join(["too short:", *short])
+
+
+def test_functions_of_tensors_document_shapes() -> None:
+    missing = [found.place for found in public() if lacks_shapes(found)]
+    assert not missing, "\n".join(["no shape in the docstring:", *missing])
+
+
+def test_both_rules_find_violations() -> None:
+    text = '"""A module with two violations."""\ndef sums(x: Tensor) -> int:\n    """Sums."""\n'
+    _, function = definitions(Path("module.py"), text)
+    assert is_short(function)
+    assert lacks_shapes(function)
+    _, function = definitions(Path("module.py"), text.replace("Sums.", "Return the sum of x [B, S]."))
+    assert not is_short(function)
+    assert not lacks_shapes(function)
