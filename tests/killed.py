@@ -1,9 +1,9 @@
 """Run workers and kill them: `python killed.py RUN_DIR WHEN ... [RUN_DIR WHEN ...]`.
 
-For each WHEN, fork a worker of the directory before it: one that kills itself with SIGKILL right before its
-so-many-th change to the directory, or one that is left alone, where WHEN is `never`. What lies on the disk
-only changes at such moments, so they are all the moments at which being killed can make a difference, but for
-those inside one write. One process forks all workers, so torch is imported once.
+For each WHEN, a worker of the preceding directory is forked. If WHEN is a number n, the worker kills itself
+with SIGKILL right before its n-th change to the directory; if it is `never`, the worker runs to its end.
+Except for kills inside a single write, these are all the moments at which a kill can make a difference. All
+workers are forked from one process, so that torch is imported once.
 
 Prints a line for each worker: `killed before os.rename .last.ckpt.tmp`, `ended with 0 after 99 changes`.
 """
@@ -16,14 +16,14 @@ import sys
 import warnings
 from pathlib import Path
 
-import attnlab.cli.recipe  # noqa: F401  imported before the forks, to be imported once
+import attnlab.cli.recipe  # noqa: F401  imported once, before the forks
 from attnlab.cli import worker
 
 CHANGES = ("open", "os.rename", "os.truncate", "os.remove")
 
 
 def work(directory: str, when: str) -> None:
-    """Run the worker in this process, to the end given."""
+    """Run the worker in this process until it ends or is killed."""
     inside = str(Path(directory).resolve())
     changes = 0
 
@@ -45,12 +45,12 @@ def work(directory: str, when: str) -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # of what a fork may do to threads: there are none
+    warnings.simplefilter("ignore")  # about forking with threads: there are none
     for word in sys.argv[1:]:
         if word == "never" or word.isdigit():
             child = os.fork()
             if child == 0:
-                work(directory, word)  # noqa: F821  a directory comes first
+                work(directory, word)  # noqa: F821  the first argument is a directory
             os.waitpid(child, 0)
         else:
             directory = word

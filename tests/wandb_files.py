@@ -1,4 +1,4 @@
-"""What Weights & Biases holds offline, read back from its files, and what a dashboard of it shows."""
+"""Reader of Weights & Biases offline files, and the contents of a dashboard."""
 
 from __future__ import annotations
 
@@ -10,67 +10,67 @@ from typing import Any
 from wandb.proto.wandb_internal_pb2 import Record
 
 BLOCK = 32768
-"""Bytes between two places where a fragment of a record may begin: the file is a LevelDB log."""
+"""Block size in bytes of the LevelDB log format, in which the files are written."""
 
 HEADER = 7
-"""Bytes before each fragment (checksum 4, length 2, type 1), and before the first block."""
+"""Bytes before each fragment (checksum 4, length 2, type 1) and before the first block."""
 
 
 def records(path: Path) -> Iterator[Record]:
-    """The records of a `.wandb` file, in their order."""
-    content = path.read_bytes()
-    position, pieces = HEADER, b""
-    while position + HEADER <= len(content):
-        if BLOCK - position % BLOCK < HEADER:  # too little is left of the block: padding
+    """Yield the records of a `.wandb` file in order."""
+    data = path.read_bytes()
+    position, fragments = HEADER, b""
+    while position + HEADER <= len(data):
+        if BLOCK - position % BLOCK < HEADER:  # padding at the end of a block
             position += BLOCK - position % BLOCK
             continue
-        length = int.from_bytes(content[position + 4 : position + 6], "little")
-        kind = content[position + 6]
+        length = int.from_bytes(data[position + 4 : position + 6], "little")
+        kind = data[position + 6]
         position += HEADER
-        pieces += content[position : position + length]
+        fragments += data[position : position + length]
         position += length
-        if kind in (1, 4):  # whole, or the last piece
+        if kind in (1, 4):  # complete record, or its last fragment
             record = Record()
-            record.ParseFromString(pieces)
-            pieces = b""
+            record.ParseFromString(fragments)
+            fragments = b""
             yield record
 
 
 def read_offline(run_directory: Path, folders: str = "offline-run-*") -> dict[str, Any]:
-    """What the one file of a run says of it, in the folder of that pattern.
+    """Read the offline file of a run from the folder that matches the pattern.
 
     Returns:
-        Its id, group, job type, tags, config, exit code (None while open), the step metric of each pattern of
-        metrics, and its history: a dict a row.
+        The id, group, job type, tags, config, exit code (None while open), step metric of each metric
+        pattern, and the history with one dict per row.
     """
     (path,) = (run_directory / "wandb").glob(f"{folders}/run-*.wandb")
-    told: dict[str, Any] = {"config": {}, "history": [], "step_metrics": {}, "exit_code": None}
+    content: dict[str, Any] = {"config": {}, "history": [], "step_metrics": {}, "exit_code": None}
     for record in records(path):
         kind = record.WhichOneof("record_type")
         if kind == "run":
             run = record.run
-            told |= {
+            content |= {
                 "id": run.run_id,
                 "group": run.run_group,
                 "job_type": run.job_type,
                 "tags": list(run.tags),
             }
-            told["config"] |= {item.key: json.loads(item.value_json) for item in run.config.update}
+            content["config"] |= {item.key: json.loads(item.value_json) for item in run.config.update}
         elif kind == "history":
             row = {
                 item.key or "/".join(item.nested_key): json.loads(item.value_json)
                 for item in record.history.item
             }
-            told["history"].append(row)
+            content["history"].append(row)
         elif kind == "metric":
-            told["step_metrics"][record.metric.name or record.metric.glob_name] = record.metric.step_metric
+            content["step_metrics"][record.metric.name or record.metric.glob_name] = record.metric.step_metric
         elif kind == "exit":
-            told["exit_code"] = record.exit.exit_code
-    return told
+            content["exit_code"] = record.exit.exit_code
+    return content
 
 
 def shown(workspace: Any) -> set[str]:
-    """Every metric, picture and table that a dashboard shows."""
+    """Return the names of all metrics, pictures and tables that a dashboard shows."""
     panels = [panel for section in workspace.sections for panel in section.panels]
     named = [
         name

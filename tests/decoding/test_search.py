@@ -1,3 +1,5 @@
+"""Greedy and beam search against plain loops over teacher-forced passes."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -15,9 +17,9 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS, SOS, Batch, Hypotheses
 from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, make_network, random_batch, stepwise
 
-WORDS = 5  # SOS, EOS, PAD, UNK and one more: an untrained network may say any of them
+WORDS = 5  # SOS, EOS, PAD, UNK and one more: an untrained network may produce any of them
 MAX_LENGTH = 3
-EVERY = [
+ALL_SEQUENCES = [
     tokens for n in range(MAX_LENGTH + 1) for tokens in product([0, 1, 3, 4], repeat=n)
 ]  # 1 + 4 + 16 + 64
 SEEDS = st.integers(0, 10_000)
@@ -25,7 +27,7 @@ LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
 
 def make(seed: int, *, ends: float = 0.0, **options: Any) -> Seq2Seq:
-    """A network with the odds of EOS at every step raised by e^ends."""
+    """Return a network whose EOS logit is raised by `ends` at every step."""
     network = make_network(seed=seed, **options)
     with torch.no_grad():
         network.readout.output.bias[EOS] += ends
@@ -33,13 +35,13 @@ def make(seed: int, *, ends: float = 0.0, **options: Any) -> Seq2Seq:
 
 
 def single(batch: Batch, row: int, padding: int = 0) -> Batch:
-    """One sentence, by itself."""
+    """Return one sentence of the batch as a batch of its own."""
     return make_batch([batch.source[row, : batch.source_lengths[row]].tolist()], padding=padding)
 
 
 @torch.no_grad()
 def next_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> list[float]:
-    """log p(y | tokens), by a teacher-forced pass over what was said so far."""
+    """Return log p(y | tokens) from a teacher-forced pass over the tokens so far."""
     inputs = torch.tensor([[SOS, *tokens, EOS]])
     logits = forced_logits(network, sentence._replace(target=inputs))
     return logits[0, -1].log_softmax(dim=-1).tolist()  # type: ignore[no-any-return]
@@ -60,27 +62,27 @@ def plain_greedy(network: Seq2Seq, sentence: Batch, max_length: int) -> tuple[li
 def plain_beam(
     network: Seq2Seq, sentence: Batch, size: int, max_length: int, length_penalty: float
 ) -> list[tuple[float, list[int]]]:
-    still_open: list[tuple[float, list[int]]] = [(0.0, [])]
+    active: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[tuple[float, list[int]]] = []
     for n in range(1, max_length + 2):
         candidates = [
             (total + score, tokens, token)
-            for total, tokens in still_open
+            for total, tokens in active
             for token, score in enumerate(next_log_probabilities(network, sentence, tokens))
             if token == EOS or n <= max_length
         ]
         candidates.sort(key=lambda candidate: -candidate[0])
-        ended = [
+        ending = [
             (total / n**length_penalty, tokens) for total, tokens, token in candidates[:size] if token == EOS
         ]
-        finished += ended[: size - len(finished)]
-        still_open = [(total, [*tokens, token]) for total, tokens, token in candidates if token != EOS][:size]
+        finished += ending[: size - len(finished)]
+        active = [(total, [*tokens, token]) for total, tokens, token in candidates if token != EOS][:size]
         if len(finished) == size:
             break
     return sorted(finished, key=lambda hypothesis: -hypothesis[0])
 
 
-def same(one: Hypotheses, two: Hypotheses) -> None:
+def assert_equal(one: Hypotheses, two: Hypotheses) -> None:
     assert one.tokens == two.tokens
     for scores, expected in zip(one.scores, two.scores, strict=True):
         assert scores == pytest.approx(expected, abs=1e-4)
@@ -90,22 +92,19 @@ def same(one: Hypotheses, two: Hypotheses) -> None:
 
 
 def forced_weights(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> Tensor:
-    """[length + 1, S]."""
+    """Return the attention weights of a teacher-forced pass, [length + 1, S]."""
     with torch.no_grad():
         return stepwise(network, sentence._replace(target=torch.tensor([[SOS, *tokens, EOS]])))[1][0]
-
-
-# ---------------------------------------------------------------------------------------------- greedy
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
 @settings(max_examples=10)
-def test_greedy_is_the_plain_loop(order: str, seed: int, lengths: list[int], ends: float) -> None:
+def test_greedy_equals_the_plain_loop(order: str, seed: int, lengths: list[int], ends: float) -> None:
     network = make(seed, ends=ends, order=order)
     batch = random_batch(lengths)
-    found = greedy(network, batch, max_length=5)
-    for row, ([tokens], [score], [weights]) in enumerate(zip(*found, strict=True)):
+    hypotheses = greedy(network, batch, max_length=5)
+    for row, ([tokens], [score], [weights]) in enumerate(zip(*hypotheses, strict=True)):
         sentence = single(batch, row)
         expected, expected_score = plain_greedy(network, sentence, 5)
         assert tokens == expected
@@ -114,33 +113,30 @@ def test_greedy_is_the_plain_loop(order: str, seed: int, lengths: list[int], end
         torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
 
 
-# ------------------------------------------------------------------------------------------------ beam
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
 @settings(max_examples=20)
-def test_beam_of_one_is_greedy(order: str, seed: int, lengths: list[int], ends: float) -> None:
+def test_beam_size_one_equals_greedy(order: str, seed: int, lengths: list[int], ends: float) -> None:
     network = make(seed, ends=ends, order=order, cell="gru", layers=2)
     batch = random_batch(lengths)
-    same(beam(network, batch, size=1, max_length=5), greedy(network, batch, max_length=5))
+    assert_equal(beam(network, batch, size=1, max_length=5), greedy(network, batch, max_length=5))
 
 
 @given(
     seed=SEEDS,
     lengths=LENGTHS,
-    size=st.sampled_from([1, 2, 3, 7]),  # 7 is more than there are words
+    size=st.sampled_from([1, 2, 3, 7]),  # 7 exceeds the vocabulary
     ends=st.sampled_from([-2.0, 0.0, 2.0]),
     length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
 )
 @settings(max_examples=30)
-def test_beam_is_the_plain_loop(
+def test_beam_equals_the_plain_loop(
     seed: int, lengths: list[int], size: int, ends: float, length_penalty: float
 ) -> None:
     network = make(seed, ends=ends, words=WORDS)
     batch = random_batch(lengths)
-    found = beam(network, batch, size=size, max_length=4, length_penalty=length_penalty)
-    for row, (tokens, scores) in enumerate(zip(found.tokens, found.scores, strict=True)):
+    hypotheses = beam(network, batch, size=size, max_length=4, length_penalty=length_penalty)
+    for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         expected = plain_beam(network, single(batch, row), size, 4, length_penalty)
         assert tokens == [hypothesis for _, hypothesis in expected]
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
@@ -148,70 +144,67 @@ def test_beam_is_the_plain_loop(
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [2, 3])
-def test_sentences_that_finish_before_others_wait_for_them(
+def test_time_of_removal_does_not_change_the_results(
     order: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = make(seed, ends=1.0, order=order, spread=1.0)
     batch = random_batch([1 + i % 7 for i in range(20)])
     for search in (greedy, partial(beam, size=3)):
-        monkeypatch.setattr("attnlab.decoding.search.LEAVE", 0.8)
+        monkeypatch.setattr("attnlab.decoding.search.REMOVAL_SHARE", 0.8)
         waiting = search(network, batch, max_length=6)
         alone = [search(network, single(batch, row), max_length=6) for row in range(20)]
-        same(waiting, Hypotheses(*([part for [part] in parts] for parts in zip(*alone, strict=True))))
-        monkeypatch.setattr("attnlab.decoding.search.LEAVE", 0.0)
-        same(waiting, search(network, batch, max_length=6))
+        assert_equal(waiting, Hypotheses(*([part for [part] in parts] for parts in zip(*alone, strict=True))))
+        monkeypatch.setattr("attnlab.decoding.search.REMOVAL_SHARE", 0.0)
+        assert_equal(waiting, search(network, batch, max_length=6))
 
 
 def score_all(network: Seq2Seq, sentence: Batch) -> dict[tuple[int, ...], float]:
-    """The mean log-probability of each sequence there is, its EOS counted."""
+    """Return the mean log-probability of every possible sequence, EOS included."""
     [source] = sentence.source.tolist()
-    batch = make_batch([source] * len(EVERY), [list(tokens) for tokens in EVERY])
+    batch = make_batch([source] * len(ALL_SEQUENCES), [list(tokens) for tokens in ALL_SEQUENCES])
     with torch.no_grad():
         logs = forced_logits(network, batch).log_softmax(dim=-1)  # [N, T, V]
     chosen = logs.gather(-1, batch.labels[..., None])[..., 0]  # [N, T]
     return {
         tokens: float(chosen[i, : len(tokens) + 1].sum()) / (len(tokens) + 1)
-        for i, tokens in enumerate(EVERY)
+        for i, tokens in enumerate(ALL_SEQUENCES)
     }
 
 
 @given(seed=SEEDS)
 @settings(max_examples=10)
-def test_a_beam_as_wide_as_the_tree_ranks_every_sequence(seed: int) -> None:
+def test_beam_as_wide_as_the_search_tree_ranks_every_sequence(seed: int) -> None:
     network = make(seed, words=WORDS)
     sentence = random_batch([5])
     truth = score_all(network, sentence)
-    found = beam(network, sentence, size=len(EVERY), max_length=MAX_LENGTH)
-    [tokens], [scores] = found.tokens, found.scores
-    assert {tuple(ids) for ids in tokens} == set(EVERY)
+    hypotheses = beam(network, sentence, size=len(ALL_SEQUENCES), max_length=MAX_LENGTH)
+    [tokens], [scores] = hypotheses.tokens, hypotheses.scores
+    assert {tuple(ids) for ids in tokens} == set(ALL_SEQUENCES)
     assert scores == pytest.approx(sorted(truth.values(), reverse=True), abs=1e-4)
     assert scores == pytest.approx([truth[tuple(ids)] for ids in tokens], abs=1e-4)
 
 
 @given(seed=SEEDS, size=st.integers(1, 12))
 @settings(max_examples=20)
-def test_scores_are_those_of_the_sequences_and_never_above_the_best(seed: int, size: int) -> None:
+def test_scores_are_those_of_the_sequences_and_not_above_the_optimum(seed: int, size: int) -> None:
     network = make(seed, words=WORDS)
     sentence = random_batch([5])
     truth = score_all(network, sentence)
-    found = beam(network, sentence, size=size, max_length=MAX_LENGTH)
-    [tokens], [scores] = found.tokens, found.scores
+    hypotheses = beam(network, sentence, size=size, max_length=MAX_LENGTH)
+    [tokens], [scores] = hypotheses.tokens, hypotheses.scores
     assert scores == pytest.approx([truth[tuple(ids)] for ids in tokens], abs=1e-4)
     assert scores[0] <= max(truth.values()) + 1e-4
 
 
 @given(seed=SEEDS, size=st.integers(1, 9), ends=st.sampled_from([-5.0, 0.0, 2.0]))
 @settings(max_examples=20)
-def test_n_best_are_sorted_and_distinct(seed: int, size: int, ends: float) -> None:
-    found = beam(make(seed, ends=ends, words=WORDS), random_batch([3, 7]), size=size, max_length=5)
-    for tokens, scores, weights in zip(*found, strict=True):
+def test_nbest_hypotheses_are_sorted_and_distinct(seed: int, size: int, ends: float) -> None:
+    hypotheses = beam(make(seed, ends=ends, words=WORDS), random_batch([3, 7]), size=size, max_length=5)
+    for tokens, scores, weights in zip(*hypotheses, strict=True):
         assert 1 <= len(tokens) == len(scores) == len(weights) <= size
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(ids) for ids in tokens}) == len(tokens)
         assert all(len(ids) <= 5 and EOS not in ids for ids in tokens)
-
-
-# ------------------------------------------------------------------------------------------------ both
 
 
 def searches(size: int) -> Any:
@@ -221,7 +214,7 @@ def searches(size: int) -> Any:
 @pytest.mark.parametrize("size", [1, 2, 5])
 @given(seed=SEEDS, lengths=LENGTHS, padding=st.integers(0, 3))
 @settings(max_examples=10)
-def test_batch_mates_and_padding_change_nothing(
+def test_other_sentences_and_padding_change_nothing(
     size: int, seed: int, lengths: list[int], padding: int
 ) -> None:
     network = make(seed, ends=1.0)
@@ -229,17 +222,17 @@ def test_batch_mates_and_padding_change_nothing(
     together = searches(size)(network, batch, max_length=6)
     for row in range(len(lengths)):
         alone = searches(size)(network, single(batch, row, padding), max_length=6)
-        same(Hypotheses(*([part[row]] for part in together)), alone)
+        assert_equal(Hypotheses(*([part[row]] for part in together)), alone)
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [1, 3])
-def test_weights_are_those_of_the_tokens_found(order: str, attention: str, size: int) -> None:
+def test_weights_equal_those_of_a_teacher_forced_pass(order: str, attention: str, size: int) -> None:
     network = make(7, ends=1.0, order=order, attention=attention)
     batch = random_batch([3, 7, 5])
-    found = searches(size)(network, batch, max_length=6)
-    for row, (tokens, weights) in enumerate(zip(found.tokens, found.weights, strict=True)):
+    hypotheses = searches(size)(network, batch, max_length=6)
+    for row, (tokens, weights) in enumerate(zip(hypotheses.tokens, hypotheses.weights, strict=True)):
         for ids, rows in zip(tokens, weights, strict=True):
             assert rows.shape == (len(ids) + 1, int(batch.source_lengths[row]))
             torch.testing.assert_close(
@@ -248,58 +241,58 @@ def test_weights_are_those_of_the_tokens_found(order: str, attention: str, size:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_sentences_end_on_their_own(size: int) -> None:
+def test_sentences_end_at_different_steps(size: int) -> None:
     network = make(11, ends=1.0)
-    found = searches(size)(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
-    lengths = [len(tokens[0]) for tokens in found.tokens]
+    hypotheses = searches(size)(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
+    lengths = [len(tokens[0]) for tokens in hypotheses.tokens]
     assert len(set(lengths)) > 2
     assert max(lengths) < 20
 
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("max_length", [0, 1, 4])
-def test_a_network_that_never_ends_is_stopped(size: int, max_length: int) -> None:
-    found = searches(size)(make(0, ends=-50.0), random_batch([3, 7]), max_length=max_length)
-    for tokens, weights in zip(found.tokens, found.weights, strict=True):
+def test_network_that_never_predicts_eos_is_stopped(size: int, max_length: int) -> None:
+    hypotheses = searches(size)(make(0, ends=-50.0), random_batch([3, 7]), max_length=max_length)
+    for tokens, weights in zip(hypotheses.tokens, hypotheses.weights, strict=True):
         assert all(len(ids) == max_length for ids in tokens)
         assert all(len(rows) == max_length + 1 for rows in weights)
         assert len(tokens) == (1 if max_length == 0 else size)
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_network_that_ends_at_once(size: int) -> None:
-    found = searches(size)(make(0, ends=50.0), random_batch([3, 7]), max_length=4)
-    for tokens, scores, weights in zip(*found, strict=True):
+def test_network_that_predicts_eos_immediately(size: int) -> None:
+    hypotheses = searches(size)(make(0, ends=50.0), random_batch([3, 7]), max_length=4)
+    for tokens, scores, weights in zip(*hypotheses, strict=True):
         assert tokens[0] == []
         assert scores[0] == pytest.approx(0, abs=1e-4)
         assert weights[0].shape[0] == 1
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_search_reads_no_target(size: int) -> None:
+def test_search_ignores_the_targets(size: int) -> None:
     network = make(0)
     batch = random_batch([3, 7], [4, 2])
     other = batch._replace(target=batch.target.flip(0))
-    same(searches(size)(network, batch, max_length=5), searches(size)(network, other, max_length=5))
+    assert_equal(searches(size)(network, batch, max_length=5), searches(size)(network, other, max_length=5))
 
 
 def count_steps(network: Seq2Seq) -> list[int]:
-    """How many sentences take part in each step from now on."""
+    """Record the number of sentences of every following step."""
     rows: list[int] = []
     network.decoder.attention.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     return rows
 
 
 @pytest.mark.parametrize("search", [greedy, partial(beam, size=1)])
-def test_no_step_is_taken_for_a_sentence_that_is_done(search: Any) -> None:
+def test_finished_sentences_take_no_further_steps(search: Any) -> None:
     network = make(11, ends=1.0)
     rows = count_steps(network)
-    found = search(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
-    assert sum(rows) == sum(len(tokens[0]) + 1 for tokens in found.tokens)
+    hypotheses = search(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
+    assert sum(rows) == sum(len(tokens[0]) + 1 for tokens in hypotheses.tokens)
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_no_sentence_waits_for_another(size: int) -> None:
+def test_sentences_take_as_many_steps_as_alone(size: int) -> None:
     network = make(11, ends=1.0)
     batch = random_batch([7, 1, 3, 5, 2, 4])
     rows = count_steps(network)

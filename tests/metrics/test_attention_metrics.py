@@ -1,3 +1,5 @@
+"""Metrics of attention weights."""
+
 from __future__ import annotations
 
 import math
@@ -15,20 +17,20 @@ def everywhere(*shape: int) -> Tensor:
     return torch.ones(shape, dtype=torch.bool)
 
 
-def scores(weights: Tensor, gold: Tensor | None = None) -> dict[str, float]:
-    """The scores of weights [T, S] of a single sentence without padding."""
-    gathered = AttentionMetrics()
+def compute(weights: Tensor, gold: Tensor | None = None) -> dict[str, float]:
+    """Return the metrics of weights [T, S] of one sentence without padding."""
+    metrics = AttentionMetrics()
     T, S = weights.shape
-    gathered.update(
+    metrics.update(
         weights[None], everywhere(1, T), everywhere(1, S), None if gold is None else gold.bool()[None]
     )
-    return {name: value.item() for name, value in gathered.compute().items()}
+    return {name: value.item() for name, value in metrics.compute().items()}
 
 
-def test_every_score_by_hand() -> None:
+def test_all_metrics_match_a_manual_calculation() -> None:
     weights = torch.tensor([[1, 0], [0.5, 0.5], [1, 0]])
-    gold = torch.tensor([[0, 1], [0, 0], [1, 0]])  # wrong, not known, right
-    assert scores(weights, gold) == {
+    gold = torch.tensor([[0, 1], [0, 0], [1, 0]])  # wrong, unknown, correct
+    assert compute(weights, gold) == {
         "entropy": pytest.approx(math.log(2) / 3),
         "effective_positions": pytest.approx((1 + 2 + 1) / 3),
         "sharpness": pytest.approx(2.5 / 3),
@@ -37,88 +39,90 @@ def test_every_score_by_hand() -> None:
         "alignment_accuracy": 1 / 2,
         "alignment_error": 1 / 2,
     }
-    assert tuple(scores(weights, gold)) == tuple(measure(*one_of_each())) == NAMES
+    assert tuple(compute(weights, gold)) == tuple(measure(*single_position())) == NAMES
 
 
-def one_of_each() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def single_position() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.ones(1, 1, 1), everywhere(1, 1), everywhere(1, 1), everywhere(1, 1, 1)
 
 
 @pytest.mark.parametrize(
     ("weights", "monotonicity"), [(torch.eye(5), 1), (torch.eye(5).flip(0), 0), (torch.full((5, 5), 0.2), 1)]
 )
-def test_copying_reversing_and_looking_everywhere(weights: Tensor, monotonicity: float) -> None:
-    found = scores(weights, weights > 0.5)
-    assert found["monotonicity"] == monotonicity
-    assert found["coverage"] == pytest.approx(1)
+def test_metrics_of_copying_reversing_and_uniform_attention(weights: Tensor, monotonicity: float) -> None:
+    values = compute(weights, weights > 0.5)
+    assert values["monotonicity"] == monotonicity
+    assert values["coverage"] == pytest.approx(1)
     flat = weights[0, 0] == 0.2
-    assert found["effective_positions"] == pytest.approx(5 if flat else 1)
-    assert found["entropy"] == pytest.approx(math.log(5) if flat else 0)
+    assert values["effective_positions"] == pytest.approx(5 if flat else 1)
+    assert values["entropy"] == pytest.approx(math.log(5) if flat else 0)
     if not flat:
-        assert (found["alignment_accuracy"], found["alignment_error"]) == (1, 0)
+        assert (values["alignment_accuracy"], values["alignment_error"]) == (1, 0)
 
 
-def test_any_of_several_linked_positions_is_right() -> None:
+def test_any_of_several_linked_positions_is_correct() -> None:
     weights = torch.tensor([[0.375, 0.125, 0.5], [0.375, 0.125, 0.5]])
     gold = torch.tensor([[1, 0, 1], [1, 1, 0]])
-    found = scores(weights, gold)
-    assert found["alignment_accuracy"] == 1 / 2
-    assert found["alignment_error"] == pytest.approx((0.125 + 0.5) / 2)
+    values = compute(weights, gold)
+    assert values["alignment_accuracy"] == 1 / 2
+    assert values["alignment_error"] == pytest.approx((0.125 + 0.5) / 2)
 
 
 def test_weights_need_not_sum_to_one() -> None:
     torch.manual_seed(0)
     weights, gold = torch.rand(4, 5).softmax(dim=-1), torch.eye(4, 5)
-    assert scores(weights * torch.tensor([[0.1], [1], [3], [0.5]]), gold) == pytest.approx(
-        scores(weights, gold)
+    assert compute(weights * torch.tensor([[0.1], [1], [3], [0.5]]), gold) == pytest.approx(
+        compute(weights, gold)
     )
 
 
-def test_a_position_that_looks_at_nothing_is_a_failure_to_align_and_no_more() -> None:
-    found = scores(torch.tensor([[0, 1.0, 0], [0, 0, 0], [1, 0, 0]]), torch.eye(3).flip(0).flip(1))
-    assert found == {
+def test_zero_weights_count_as_not_aligned_and_are_otherwise_left_out() -> None:
+    values = compute(torch.tensor([[0, 1.0, 0], [0, 0, 0], [1, 0, 0]]), torch.eye(3).flip(0).flip(1))
+    assert values == {
         "entropy": 0,
         "effective_positions": 1,
         "sharpness": 1,
         "coverage": 2 / 3,
         "alignment_accuracy": 0,
         "alignment_error": 1,
-    }  # no monotonicity: there is no step between two positions that look somewhere
-    assert scores(torch.tensor([[0.0, 0], [1, 0]]), torch.tensor([[1, 0], [0, 0]]))["alignment_accuracy"] == 0
+    }  # no monotonicity: no two consecutive positions have weights
+    assert (
+        compute(torch.tensor([[0.0, 0], [1, 0]]), torch.tensor([[1, 0], [0, 0]]))["alignment_accuracy"] == 0
+    )
 
 
-def test_a_sentence_without_a_target_leaves_nothing_uncovered() -> None:
-    gathered = AttentionMetrics()
+def test_sentence_without_targets_is_left_out_of_the_coverage() -> None:
+    metrics = AttentionMetrics()
     target_mask = torch.tensor([[True], [False]])
-    gathered.update(torch.full((2, 1, 2), 0.5), target_mask, everywhere(2, 2))
-    assert gathered.compute()["coverage"] == 0.5
+    metrics.update(torch.full((2, 1, 2), 0.5), target_mask, everywhere(2, 2))
+    assert metrics.compute()["coverage"] == 0.5
 
 
-def test_without_weights_there_are_no_scores() -> None:
-    assert scores(torch.zeros(3, 4), torch.eye(3, 4)) == {}
+def test_mechanism_without_weights_has_no_metrics() -> None:
+    assert compute(torch.zeros(3, 4), torch.eye(3, 4)) == {}
     assert AttentionMetrics().compute() == {}
 
 
-def test_without_a_gold_alignment_there_are_no_scores_of_it() -> None:
+def test_alignment_metrics_need_a_gold_alignment() -> None:
     weights = torch.rand(3, 4).softmax(dim=-1)
-    assert tuple(scores(weights)) == tuple(scores(weights, torch.zeros(3, 4))) == NAMES[:5]
+    assert tuple(compute(weights)) == tuple(compute(weights, torch.zeros(3, 4))) == NAMES[:5]
 
 
-def test_weights_that_are_not_numbers_are_not_hidden() -> None:
-    assert math.isnan(scores(torch.tensor([[math.nan, 0.5], [0.5, 0.5]]))["entropy"])
+def test_nan_weights_give_nan_metrics() -> None:
+    assert math.isnan(compute(torch.tensor([[math.nan, 0.5], [0.5, 0.5]]))["entropy"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_summed_in_double(dtype: torch.dtype) -> None:
+def test_half_precision_weights_are_summed_in_float64(dtype: torch.dtype) -> None:
     weights = torch.full((3000, 4), 0.25, dtype=dtype)
-    assert scores(weights)["entropy"] == pytest.approx(math.log(4), rel=1e-12)
+    assert compute(weights)["entropy"] == pytest.approx(math.log(4), rel=1e-12)
 
 
 BATCHES = st.integers(0, 2**31).map(torch.Generator().manual_seed)
 
 
 def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Weights, masks and links of 3 sentences of unequal lengths, the second without a target."""
+    """Return weights, masks and links of 3 sentences of different lengths, the second without a target."""
     lengths, source_lengths = torch.tensor([5, 0, 3]), torch.tensor([2, 7, 4])
     target_mask = torch.arange(5) < lengths[:, None]  # [3, 5]
     source_mask = torch.arange(7) < source_lengths[:, None]  # [3, 7]
@@ -130,7 +134,7 @@ def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @settings(max_examples=25, deadline=None)
 @given(BATCHES)
-def test_a_batch_gives_what_its_sentences_give_one_by_one(generator: torch.Generator) -> None:
+def test_batch_equals_its_sentences_one_by_one(generator: torch.Generator) -> None:
     together, one_by_one = AttentionMetrics(), AttentionMetrics()
     weights, target_mask, source_mask, gold = batch = draw(generator)
     together.update(*batch)

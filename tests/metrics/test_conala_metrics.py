@@ -1,3 +1,5 @@
+"""Official CoNaLa tokens and BLEU, and valid Python."""
+
 from __future__ import annotations
 
 import math
@@ -20,7 +22,7 @@ def counts(tokens: list[str], order: int) -> Counter[tuple[str, ...]]:
 
 
 def official_bleu(hypotheses: list[str], references: list[str]) -> float:
-    """The formula of the challenge's script, written out."""
+    """Compute BLEU by the formula of the challenge's script."""
     pairs = [(conala.tokenize(h), conala.tokenize(r)) for h, r in zip(hypotheses, references, strict=True)]
     hypothesis_length = sum(len(h) for h, _ in pairs)
     reference_length = sum(len(r) for _, r in pairs)
@@ -48,39 +50,39 @@ def official_bleu(hypotheses: list[str], references: list[str]) -> float:
         (" \n ", []),
     ],
 )
-def test_tokens_of_the_official_script(code: str, tokens: list[str]) -> None:
+def test_tokens_equal_those_of_the_official_script(code: str, tokens: list[str]) -> None:
     assert conala.tokenize(code) == tokens
 
 
-def test_bleu_by_hand() -> None:
-    # 5 of 6 tokens, 4 of 5 pairs, 3 of 4 triples and 2 of 3 quadruples agree, and nothing is too short
+def test_bleu_matches_a_manual_calculation() -> None:
+    # 5 of 6 tokens, 4 of 5 bigrams, 3 of 4 trigrams and 2 of 3 4-grams match; no brevity penalty
     expected = 100 * (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** (1 / 4)
     assert conala.bleu(["a b c d e x"], ["a b c d e f"]) == pytest.approx(expected)
 
 
-def test_brevity_penalty_by_hand() -> None:
+def test_brevity_penalty_matches_a_manual_calculation() -> None:
     assert conala.bleu(["a b c d"], ["a b c d e f"]) == pytest.approx(100 * math.exp(1 - 6 / 4))
     assert conala.bleu(["a b c d e f"], ["a b c d e f"]) == pytest.approx(100)
 
 
-def test_an_order_without_a_match_is_not_smoothed_away() -> None:
+def test_bleu_is_zero_without_a_match_of_some_order() -> None:
     assert conala.bleu(["a b c x"], ["a b c d"]) == 0
     assert conala.bleu(["", ""], ["a b c d", "e"]) == 0
 
 
-def test_case_counts() -> None:
+def test_bleu_is_case_sensitive() -> None:
     assert conala.bleu(["A b c d e"], ["a b c d e"]) < 100
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(CODE, CODE.filter(str.strip)), min_size=1, max_size=4))
-def test_the_library_agrees_with_the_official_formula(pairs: list[tuple[str, str]]) -> None:
+def test_bleu_equals_the_official_formula(pairs: list[tuple[str, str]]) -> None:
     hypotheses, references = (list(column) for column in zip(*pairs, strict=True))
     assert conala.bleu(hypotheses, references) == pytest.approx(official_bleu(hypotheses, references))
 
 
 @pytest.mark.parametrize("code", ["x = 1", "for i in y:\n    print(i)", "'\\d' is 'x'", "sorted(l, key=len)"])
-def test_python_parses(code: str) -> None:
+def test_valid_python_is_accepted(code: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert conala.is_valid_python(code)
@@ -101,5 +103,5 @@ def test_python_parses(code: str) -> None:
     ],
     ids=["empty", "blank", "comment", "syntax", "python2", "nul", "surrogate", "brackets", "deep"],
 )
-def test_no_python(code: str) -> None:
+def test_invalid_python_is_rejected(code: str) -> None:
     assert not conala.is_valid_python(code)

@@ -1,4 +1,4 @@
-"""A run that was killed and goes on equals one that never was, to the last bit."""
+"""Resumed runs equal uninterrupted ones bit by bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attnlab.training import checkpoints
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 
 SETTINGS = {
-    "dropout and drawn teacher forcing": (
+    "dropout and sampled teacher forcing": (
         "teacher_forcing.value=0.5",
         "embedding.dropout=0.2",
         "loss.coverage=0.5",
@@ -34,9 +34,9 @@ SETTINGS = {
     "accumulated gradients and validation inside epochs": (
         "trainer.accumulate_grad_batches=2",
         "trainer.val_check_interval=3",
-        "attention=monotonic",  # which draws its noise
+        "attention=monotonic",  # draws noise
     ),
-    "patience and a plateau": (
+    "early stopping and a plateau scheduler": (
         "callbacks=early_stopping",
         "callbacks.early_stopping.patience=4",
         "scheduler=plateau",
@@ -45,7 +45,7 @@ SETTINGS = {
         "optimizer.lr=0.3",
         "trainer.max_epochs=20",
     ),
-    "loader workers and a limit of steps": (
+    "loader workers and max_steps": (
         "batching.workers=2",
         "batching.batch_type=tokens",
         "batching.batch_size=150",
@@ -65,8 +65,8 @@ KILLED = Path(__file__).parents[1] / "killed.py"
 
 
 @pytest.fixture
-def made(composed: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Run]:
-    """Make the directory of a tiny run, in a folder by the name given."""
+def make_run(composed: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., Run]:
+    """Return a function that creates the directory of a tiny run in a folder with the given name."""
 
     def make(folder: str, *words: str) -> Run:
         config = composed(*TINY_REVERSE, *COMMON, *words)
@@ -77,7 +77,7 @@ def made(composed: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., R
 
 
 def run_killed(*words: object) -> list[str]:
-    """What `killed.py` says of its workers."""
+    """Run `killed.py` and return its line for each worker."""
     done = subprocess.run(
         [sys.executable, str(KILLED), *map(str, words)],
         capture_output=True,
@@ -89,14 +89,14 @@ def run_killed(*words: object) -> list[str]:
     return re.findall(r"^(?:killed before|ended with) .*", done.stdout, re.MULTILINE)
 
 
-def what_it_came_to(run: Run) -> dict[str, Any]:
-    """All that must not depend on whether a run was killed: left out is what tells of time and place."""
+def outputs_of(run: Run) -> dict[str, Any]:
+    """Return the outputs that must not depend on interruptions; times and paths are left out."""
     content: dict[str, Any] = {}
     for path in (run.best, run.last):
         checkpoint = checkpoints.load(path)
         del checkpoint["attnlab"]["config"]["paths"]
         del checkpoint["resumption"]["seconds"], checkpoint["resumption"]["metrics_length"]
-        # Batches validated in this epoch: Lightning counts some twice where it resumed, and never looks.
+        # Validated batches of this epoch: Lightning counts some twice after resuming, and never reads them
         del checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"]
         content[path.name] = plain(checkpoint, str(run.directory.resolve()))
     lines = run.metrics.read_text().splitlines(keepends=True)
@@ -110,7 +110,7 @@ def what_it_came_to(run: Run) -> dict[str, Any]:
 
 
 def plain(value: Any, place: str) -> Any:
-    """Tensors as their bytes, and paths without the place of the run, so that `==` compares all."""
+    """Convert tensors to bytes and remove the run directory from paths, so that `==` compares everything."""
     if isinstance(value, torch.Tensor):
         return str(value.dtype), tuple(value.shape), value.numpy().tobytes()
     if isinstance(value, dict):
@@ -122,9 +122,9 @@ def plain(value: Any, place: str) -> Any:
     return repr(value) if isinstance(value, float) and math.isnan(value) else value
 
 
-def assert_the_same(killed: Run, whole: Run) -> None:
-    """Compare part by part, for a failure to be readable."""
-    one, other = what_it_came_to(killed), what_it_came_to(whole)
+def assert_equal_outputs(killed: Run, whole: Run) -> None:
+    """Compare the outputs of two runs, one by one for readable failures."""
+    one, other = outputs_of(killed), outputs_of(whole)
     assert one.keys() == other.keys()
     for name in one:
         assert one[name] == other[name], name
@@ -132,25 +132,27 @@ def assert_the_same(killed: Run, whole: Run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in SETTINGS if case != "two processes"])
-def test_killed_between_any_two_changes_of_the_disk(case: str, made: Callable[..., Run]) -> None:
-    whole, killed = made("whole", *SETTINGS[case]), made("killed", *SETTINGS[case])
-    (said,) = run_killed(whole.directory, "never")
-    changes = int(re.fullmatch(r"ended with 0 after (\d+) changes", said)[1])  # type: ignore[index]
-    # Drawn over the whole run. Each worker starts up anew, and trains on from where the last one came to.
+def test_resume_after_a_kill_between_any_two_writes_is_bit_exact(
+    case: str, make_run: Callable[..., Run]
+) -> None:
+    whole, killed = make_run("whole", *SETTINGS[case]), make_run("killed", *SETTINGS[case])
+    (line,) = run_killed(whole.directory, "never")
+    changes = int(re.fullmatch(r"ended with 0 after (\d+) changes", line)[1])  # type: ignore[index]
+    # Drawn over the whole run: each worker starts again and resumes where the last one was killed
     places = sorted(random.Random(case).sample(range(1, changes), 8))
     moments = [places[0], *(5 + later - before for before, later in pairwise(places))]
     *kills, end = run_killed(killed.directory, *moments, "never")
     assert len(kills) == 8
     assert all(kill.startswith("killed") for kill in kills), kills
     assert end.startswith("ended with 0")
-    assert_the_same(killed, whole)
+    assert_equal_outputs(killed, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", SETTINGS)
-def test_killed_at_random_moments(case: str, made: Callable[..., Run]) -> None:
-    """Four a case, drawn over the time that a run takes: SIGKILL to the worker and all it started."""
-    whole = made("whole", *SETTINGS[case])
+def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Run]) -> None:
+    """Four SIGKILLs per case at random times, to the worker and its child processes."""
+    whole = make_run("whole", *SETTINGS[case])
     started = time.monotonic()
     worker = start(whole)
     while not whole.metrics.exists():
@@ -162,10 +164,10 @@ def test_killed_at_random_moments(case: str, made: Callable[..., Run]) -> None:
 
     draw = random.Random(case)
     kills, attempts = 0, 0
-    killed = made(f"killed {attempts}", *SETTINGS[case])
+    killed = make_run(f"killed {attempts}", *SETTINGS[case])
     while True:
         worker = start(killed)
-        # Each attempt starts up anew, and trains on from where the last one came to.
+        # Each worker starts again and resumes where the last one was killed
         moment = draw.uniform(0, start_up + training / 3) if kills < 4 else 300
         try:
             code = worker.wait(moment)
@@ -175,15 +177,15 @@ def test_killed_at_random_moments(case: str, made: Callable[..., Run]) -> None:
             kills += 1
             continue
         assert code == 0
-        assert_the_same(killed, whole)
+        assert_equal_outputs(killed, whole)
         if kills == 4:
             return
-        attempts += 1  # it was faster than its kill: the kills that are left go to another one
-        killed = made(f"killed {attempts}", *SETTINGS[case])
+        attempts += 1  # it finished before the kill: the remaining kills hit a new run
+        killed = make_run(f"killed {attempts}", *SETTINGS[case])
 
 
 def start(run: Run) -> subprocess.Popen[bytes]:
-    """Start a worker, in a process group of its own."""
+    """Start a worker in its own process group."""
     return subprocess.Popen(
         [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)],
         env=clean_environment(),
@@ -194,9 +196,9 @@ def start(run: Run) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(made: Callable[..., Run]) -> None:
-    words = SETTINGS["dropout and drawn teacher forcing"]
-    whole, half = made("whole", *words), made("half", *words)
+def test_damaged_checkpoint_is_reported_and_the_previous_one_is_used(make_run: Callable[..., Run]) -> None:
+    words = SETTINGS["dropout and sampled teacher forcing"]
+    whole, half = make_run("whole", *words), make_run("half", *words)
     run_killed(half.directory, 80)
     for path in (half.best, half.last, half.previous):
         assert path.is_file()
@@ -208,45 +210,45 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(made: Callable
     flipped, emptied, both, best = map(copied, ("flipped", "emptied", "both", "best"))
     flip(flipped.last)
     with flipped.metrics.open("a") as file:
-        file.write("3,77,val/lo")  # killed in the middle of a row, too
+        file.write("3,77,val/lo")  # and killed in the middle of a row
     emptied.last.write_bytes(b"")
     for path in (both.last, both.previous, best.best):
         flip(path)
-    said = run_killed(
+    lines = run_killed(
         *(word for run in (whole, flipped, emptied, both, best) for word in (run.directory, "never"))
     )
-    assert [line.split()[2] for line in said] == ["0", "0", "0", "1", "1"]
+    assert [line.split()[2] for line in lines] == ["0", "0", "0", "1", "1"]
     for run in (flipped, emptied):
-        assert_the_same(run, whole)
-        told = run.log.read_text()
-        assert f"{run.last} is damaged; resuming from the previous checkpoint previous.ckpt" in told
-        assert "resuming from step" in told
+        assert_equal_outputs(run, whole)
+        log = run.log.read_text()
+        assert f"{run.last} is damaged; resuming from the previous checkpoint previous.ckpt" in log
+        assert "resuming from step" in log
     assert "last.ckpt and previous.ckpt in" in both.read_result()["error"]
     assert "force=true" in both.read_result()["error"]
-    assert both.best.read_bytes() == half.best.read_bytes()  # what there is to keep is kept
+    assert both.best.read_bytes() == half.best.read_bytes()  # the intact checkpoint is kept
     assert f"{best.best} cannot be read" in best.read_result()["error"]
 
 
 def flip(path: Path) -> None:
-    """Change one bit in the middle."""
+    """Flip one bit in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
 @pytest.mark.slow
-def test_the_second_of_two_is_told_who_is_at_work(tmp_path: Path) -> None:
+def test_second_process_is_told_which_process_uses_the_run(tmp_path: Path) -> None:
     words = [*TINY_REVERSE, "trainer.max_epochs=1000", "logger=none"]
     with subprocess.Popen([ATTNLAB, "train", *words], cwd=tmp_path, env=clean_environment()) as first:
         while not list(tmp_path.glob("outputs/reverse/*/metrics.csv")):
             time.sleep(0.1)
             assert first.poll() is None
-        said = [attnlab("train", *words, *more, folder=tmp_path) for more in ([], ["force=true"])]
+        lines = [attnlab("train", *words, *more, folder=tmp_path) for more in ([], ["force=true"])]
         (directory,) = tmp_path.glob("outputs/reverse/*")
         status = Run(directory).read_result()["status"]
         first.send_signal(signal.SIGTERM)
-    assert [second.returncode for second in said] == [1, 1]
-    for second in said:
+    assert [second.returncode for second in lines] == [1, 1]
+    for second in lines:
         line = second.stderr.splitlines()[-1]
         assert re.search(
             r"^attnlab: .* is in use by process \d+ on \S+: wait until it ends, or stop it$", line
@@ -255,30 +257,30 @@ def test_the_second_of_two_is_told_who_is_at_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_run_in_wandb_stays_the_same(made: Callable[..., Run]) -> None:
-    run = made("run", "logger=wandb")
+def test_resumed_run_keeps_its_wandb_id(make_run: Callable[..., Run]) -> None:
+    run = make_run("run", "logger=wandb")
     assert run_killed(run.directory, 30, "never")[1].startswith("ended with 0")
     files = list(run.directory.glob("wandb/offline-run-*/*.wandb"))
     assert len(files) == 2
     assert {path.stem for path in files} == {f"run-{run.hash}"}
-    killed, whole = sorted(map(logged_steps, files), key=len)  # a kill loses what was not written yet
+    killed, whole = sorted(map(logged_steps, files), key=len)  # the killed run had not written its last rows
     assert killed == sorted(killed)
     assert whole == sorted(whole)
     assert len(whole) > 20
 
 
 def logged_steps(path: Path) -> list[int]:
-    """`trainer/global_step` of each row of an offline run that has one, in the order logged."""
+    """Return the logged values of `trainer/global_step` of an offline run, in order."""
     command = [str(Path(sys.executable).parent / "wandb"), "leet", "inspect", "--json", str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, env=clean_environment())
-    records = [json.loads(line) for line in told.stdout.splitlines() if line.startswith("{")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=clean_environment())
+    records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     rows = [record["history"]["item"] for record in records if record.get("type") == "history"]
     return [row["trainer/global_step"] for row in rows if "trainer/global_step" in row]
 
 
 @pytest.mark.slow
-def test_a_run_asked_to_stop_before_it_trains_leaves_in_good_order(made: Callable[..., Run]) -> None:
-    run = made("run")
+def test_interruption_before_training_is_recorded(make_run: Callable[..., Run]) -> None:
+    run = make_run("run")
     worker = start(run)
     while run.read_result().get("status") != "running":
         time.sleep(0.02)

@@ -1,3 +1,5 @@
+"""Averaged weights in validation and in checkpoints."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +27,7 @@ DECAY = 0.7
 
 
 class Recorder(Callback):
-    """The weights after each step, and those that are there when each validation begins and ends."""
+    """Records the weights after each training step and at the start of each validation batch."""
 
     def __init__(self) -> None:
         self.steps: list[torch.Tensor] = []
@@ -42,7 +44,9 @@ def flat(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
-def test_the_average_is_validated_saved_and_kept(composed: Callable[..., DictConfig], tmp_path: Path) -> None:
+def test_averaged_weights_are_validated_saved_and_kept(
+    composed: Callable[..., DictConfig], tmp_path: Path
+) -> None:
     config = composed(*TINY)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
@@ -58,7 +62,7 @@ def test_the_average_is_validated_saved_and_kept(composed: Callable[..., DictCon
         callbacks=[
             recorder,
             WeightAveraging(decay=DECAY),
-            BestCheckpoint(best, monitor="val/loss", mode="max"),  # the first epoch's is the highest
+            BestCheckpoint(best, monitor="val/loss", mode="max"),  # the first epoch has the highest loss
         ],
         enable_progress_bar=False,
         enable_model_summary=False,

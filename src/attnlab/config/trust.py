@@ -29,7 +29,6 @@ COMPONENTS = (
     "attnlab.nn.attention.normalisers",
     "attnlab.training.learning_rate",
     "attnlab.training.loggers",
-    "attnlab.training.schedules",
     "attnlab.training.teacher_forcing",
 )
 """Modules and packages of attnlab whose public functions and classes a configuration may name."""
