@@ -36,7 +36,7 @@ class Sums(Attention):
 
 
 class Scaled(Attention):
-    """A parameter and an argument of its own."""
+    """Mechanism with an additional parameter and constructor argument."""
 
     def __init__(self, *, scale: float, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
