@@ -24,7 +24,7 @@ SOURCE_WIDTH, TARGET_WIDTH, UNITS, STATE, ENERGY = 3, 5, 2, 7, 13
 
 
 class Coverage(Attention):
-    """A variant with state, whether or not the package has one: e_j = sᵀ W h_j - Σ of α_j so far."""
+    """A mechanism with state: e_j = sᵀ W h_j minus the sum of the previous α_j."""
 
     stateful = True
 
@@ -65,10 +65,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Monotonic": {"size": ENERGY, "noise": 0.0},
     "MultiHead": {"size": 6, "heads": 3, "score": partial(variants.Additive, size=ENERGY)},
 }
-"""What a variant's constructor asks for beside the two sizes."""
+"""Constructor arguments of each mechanism besides the two sizes."""
 
 DECIDING = {"Hard", "MoChA", "Monotonic"}
-"""In evaluation these choose a position outright, and no gradient reaches their scores."""
+"""In evaluation these select one position, and no gradient reaches their scores."""
 
 ORDERS = ("bahdanau", "luong", "luong with input feeding", "gnmt")
 
@@ -78,12 +78,12 @@ def make_attention(name: str, query_size: int, memory_size: int) -> Attention:
 
 
 def same_sizes(name: str) -> bool:
-    """Whether a variant asks for queries as wide as the memory."""
+    """Return whether a mechanism needs queries of the size of the memory."""
     return issubclass(ATTENTIONS[name], variants.Dot)
 
 
 def walk(attention: Attention, queries: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """Contexts [B, T, D] and weights [B, T, S] of target positions [B, T, H], one after the other."""
+    """Attend step by step: contexts [B, T, D] and weights [B, T, S] of queries [B, T, H]."""
     keys, state = attention.project(memory), attention.begin(memory)
     contexts, weights = [], []
     for query in queries.split(1, dim=1):
@@ -94,7 +94,7 @@ def walk(attention: Attention, queries: Tensor, memory: Memory) -> tuple[Tensor,
 
 
 def randomise(module: nn.Module, spread: float = 1.0) -> None:
-    """Large weights, so that attention and outputs are far from uniform; PAD's embedding stays zero."""
+    """Set large weights, so that attention and outputs are far from uniform; PAD's embedding stays zero."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.uniform_(-spread, spread)
@@ -115,9 +115,9 @@ def make_network(
     spread: float = 1.0,
     **recurrence: Any,
 ) -> Seq2Seq:
-    """A network in evaluation mode, with random weights; of a layer more in GNMT's order, which needs two.
+    """Build a network in evaluation mode with random weights; GNMT's order gets one more layer.
 
-    `recurrence` is what encoder and decoder are both told of their cells.
+    `recurrence` holds cell settings of both encoder and decoder.
     """
     torch.manual_seed(seed)
     layers += order == "gnmt"
@@ -165,7 +165,7 @@ def make_network(
 def make_batch(
     sources: list[list[int]], targets: list[list[int]] | None = None, *, padding: int = 0
 ) -> Batch:
-    """Sentences as token ids, padded to the longest and `padding` further; targets get SOS and EOS."""
+    """Build a batch from token ids, padded to the longest plus `padding`; targets get SOS and EOS."""
     marked = [[SOS, *target, EOS] for target in targets or [[]] * len(sources)]
     return Batch(
         source=padded(sources, padding),
@@ -181,17 +181,17 @@ def padded(rows: list[list[int]], padding: int = 0) -> Tensor:
 
 
 def random_rows(lengths: list[int], words: int) -> list[list[int]]:
-    """Rows of ordinary tokens."""
+    """Draw rows of ordinary tokens."""
     return [torch.randint(UNK + 1, words, (length,)).tolist() for length in lengths]
 
 
 def random_batch(source_lengths: list[int], target_lengths: list[int] | None = None) -> Batch:
-    """A batch of ordinary tokens; without targets when no lengths are given for them."""
+    """Draw a batch of ordinary tokens; without target lengths, targets are empty."""
     targets = None if target_lengths is None else random_rows(target_lengths, TARGET_WORDS)
     return make_batch(random_rows(source_lengths, SOURCE_WORDS), targets)
 
 
 def forced_logits(network: Seq2Seq, batch: Batch) -> Tensor:
-    """The logits of a teacher-forced pass: [B, T, V]."""
+    """Return the logits of a teacher-forced pass, [B, T, V]."""
     decoded = network(batch)
     return network.readout(decoded.features)

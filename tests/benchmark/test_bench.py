@@ -31,7 +31,7 @@ def make_module(
     return build.build_module(config, network, vocabularies, corpus), batches, config
 
 
-def test_random_sentences_have_the_lengths_asked_for(composed: Callable[..., DictConfig]) -> None:
+def test_random_sentences_have_the_requested_lengths(composed: Callable[..., DictConfig]) -> None:
     _, batches, _ = make_module(composed, lengths=(6, 2))
     assert [tuple(batch.source.shape) for batch in batches] == [(4, 6), (4, 6)]
     assert all(batch.labels.shape == (4, 3) for batch in batches)  # EOS
@@ -41,7 +41,7 @@ def test_random_sentences_have_the_lengths_asked_for(composed: Callable[..., Dic
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_plain_loss_is_the_loss(composed: Callable[..., DictConfig], smoothing: float) -> None:
+def test_plain_loss_equals_the_training_loss(composed: Callable[..., DictConfig], smoothing: float) -> None:
     module, _, _ = make_module(composed, f"loss.label_smoothing={smoothing}")
     module.network = make_network(layers=2).double()
     batch = random_batch([3, 7, 5], [4, 2, 6])
@@ -51,7 +51,7 @@ def test_the_plain_loss_is_the_loss(composed: Callable[..., DictConfig], smoothi
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-7)
 
 
-def test_a_training_step_trains_a_copy(composed: Callable[..., DictConfig]) -> None:
+def test_training_step_trains_a_copy(composed: Callable[..., DictConfig]) -> None:
     module, batches, config = make_module(composed, "optimizer=sgd", "optimizer.lr=0.5")
     before = {name: weight.clone() for name, weight in module.state_dict().items()}
     seen: list[float] = []
@@ -68,7 +68,7 @@ def test_a_training_step_trains_a_copy(composed: Callable[..., DictConfig]) -> N
     torch.testing.assert_close(dict(module.state_dict()), before, rtol=0, atol=0)
 
 
-def test_works_take_turns_and_the_first_round_does_not_count() -> None:
+def test_interleaved_rounds_skip_the_warm_up() -> None:
     turns: list[tuple[str, Any]] = []
     works = {name: lambda batch, name=name: turns.append((name, batch)) for name in ("a", "b")}
     batches: list[Any] = [1, 2]
@@ -77,7 +77,7 @@ def test_works_take_turns_and_the_first_round_does_not_count() -> None:
     assert {name: len(seconds) for name, seconds in times.items()} == {"a": 2, "b": 2}
 
 
-def test_peak_memory_is_the_most_held_at_once() -> None:
+def test_peak_memory_is_the_largest_simultaneous_allocation() -> None:
     def work(_: Batch) -> None:
         first = torch.empty(1000)
         second = torch.empty(500)
@@ -88,7 +88,7 @@ def test_peak_memory_is_the_most_held_at_once() -> None:
     assert timing.profile_once(work, random_batch([1]), CPU) == (6000, None)
 
 
-def test_in_bf16_the_products_are_bf16(composed: Callable[..., DictConfig]) -> None:
+def test_bf16_matrix_products(composed: Callable[..., DictConfig]) -> None:
     settings = timing.Settings.of(composed("trainer.precision=bf16-mixed", "trainer.accelerator=cpu"))
     with settings.arithmetic():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == settings.dtype == torch.bfloat16
@@ -98,15 +98,17 @@ def test_in_bf16_the_products_are_bf16(composed: Callable[..., DictConfig]) -> N
     ("word", "message"),
     [
         ("trainer.precision=16-mixed", "32-true and bf16-mixed"),
-        ("trainer.gradient_clip_algorithm=value", "clips by norm"),
+        ("trainer.gradient_clip_algorithm=value", "clips gradients by norm"),
     ],
 )
-def test_what_cannot_be_measured(composed: Callable[..., DictConfig], word: str, message: str) -> None:
+def test_unsupported_settings_are_rejected(
+    composed: Callable[..., DictConfig], word: str, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         timing.Settings.of(composed(word))
 
 
-def test_rows_say_what_follows_from_their_times(composed: Callable[..., DictConfig]) -> None:
+def test_rows_of_measurements(composed: Callable[..., DictConfig]) -> None:
     module, batches, config = make_module(composed, "search.max_length=3")
     settings = timing.Settings.of(config)
     losses = {"train": timing.fast_loss, "train, plain": timing.plain_loss}
@@ -114,7 +116,7 @@ def test_rows_say_what_follows_from_their_times(composed: Callable[..., DictConf
     assert (fast.work, plain.work, product.work) == ("train", "train, plain", "matrix product")
     assert fast.tokens == plain.tokens == 4 * (3 + 5)
     assert fast.flops == plain.flops
-    assert (fast.peak_memory or 0) > 4 * 5 * 11 * 4  # the logits are held at least
+    assert (fast.peak_memory or 0) > 4 * 5 * 11 * 4  # at least the logits are allocated
     assert product.flops == 2 * 1024**3
     greedy, beam = timing.measure_search(module, batches, settings, rounds=1)
     assert (greedy.work, beam.work) == ("greedy", "beam 5")
@@ -122,7 +124,7 @@ def test_rows_say_what_follows_from_their_times(composed: Callable[..., DictConf
 
 
 @pytest.mark.slow
-def test_the_command_prints_a_table_and_writes_it(tmp_path: Path) -> None:
+def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
     words = ["--rounds", "1", "--batches", "2", "--against", "plain", "--json", "speed.json"]
     done = attnlab("bench", "trainer.precision=bf16-mixed", *words, *TINY_REVERSE, folder=tmp_path)
     assert done.returncode == 0, done.stderr

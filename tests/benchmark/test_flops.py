@@ -16,7 +16,7 @@ from networks import (
 )
 
 
-def test_attention_costs_what_its_equations_say() -> None:
+def test_attention_flops_equal_its_equations() -> None:
     memory = 2 * UNITS
     additive = attention_flops(make_network(attention="Additive"))
     # U h_j · W s · vᵀ tanh(·) and α_j h_j
@@ -27,7 +27,7 @@ def test_attention_costs_what_its_equations_say() -> None:
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_a_network_costs_what_the_formulas_of_its_layers_say(cell: str) -> None:
+def test_network_flops_equal_the_sum_over_layers(cell: str) -> None:
     network = make_network(cell=cell, layers=2, parts=("state",))
     batch = random_batch([7, 3], [4, 11])
     gates = {"lstm": 4, "gru": 3}[cell]
@@ -48,7 +48,7 @@ def test_a_network_costs_what_the_formulas_of_its_layers_say(cell: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_padding_is_not_useful(order: str) -> None:
+def test_padding_is_not_counted(order: str) -> None:
     network = make_network(order=order)
     batch = random_batch([7, 3], [4, 11])
     alone = [random_batch([7], [4]), random_batch([3], [11])]

@@ -16,7 +16,7 @@ B, S, D, L, H = 2, 3, 4, 2, 7
 
 
 def make_memory(*, with_cell: bool = True, layers: int = L) -> Memory:
-    """Hidden states of 0, 1, 2 … and cells 100 above."""
+    """Memory with hidden states 0, 1, 2 … and cell states 100 higher."""
     hidden = torch.arange(float(B * layers * D)).view(B, layers, D)
     return Memory(
         torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool), hidden, hidden + 100 if with_cell else None
@@ -29,14 +29,14 @@ def make_linear(*, layers: int = L, states_per_layer: int = 2, size: int = H, **
 
 
 @pytest.mark.parametrize("states_per_layer", [1, 2])
-def test_zero(states_per_layer: int) -> None:
+def test_zero_bridge(states_per_layer: int) -> None:
     bridge = ZeroBridge(memory_size=D, encoder_layers=L, size=H, layers=3, states_per_layer=states_per_layer)
     state = bridge(Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool)))  # needs no final states
     assert [len(layer) for layer in state] == [states_per_layer] * 3
     assert all(part.shape == (B, 1, H) and not part.any() for layer in state for part in layer)
 
 
-def test_copy_by_hand() -> None:
+def test_copy_bridge_on_a_small_example() -> None:
     bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=2)
     (h_1, c_1), (h_2, c_2) = bridge(make_memory())
     assert h_1.tolist() == [[[0, 1, 2, 3]], [[8, 9, 10, 11]]]
@@ -45,27 +45,27 @@ def test_copy_by_hand() -> None:
     assert torch.equal(c_2, h_2 + 100)
 
 
-def test_copy_to_a_gru_hands_over_h_alone() -> None:
+def test_copy_bridge_to_gru_copies_h_alone() -> None:
     bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=1)
     (h_1,), (h_2,) = bridge(make_memory(with_cell=False))
     assert h_1.tolist() == [[[0, 1, 2, 3]], [[8, 9, 10, 11]]]
     assert h_2.tolist() == [[[4, 5, 6, 7]], [[12, 13, 14, 15]]]
 
 
-def test_copy_from_a_gru_to_an_lstm_starts_h_and_c_alike() -> None:
+def test_copy_bridge_from_gru_to_lstm_copies_h_to_both_states() -> None:
     bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=2)
     for h, c in bridge(make_memory(with_cell=False)):
         assert torch.equal(h, c)
 
 
 @pytest.mark.parametrize(("size", "layers"), [(D + 1, L), (D, L + 1)])
-def test_copy_refuses_what_does_not_fit(size: int, layers: int) -> None:
+def test_copy_bridge_rejects_unequal_sizes(size: int, layers: int) -> None:
     with pytest.raises(ValueError, match=r"make them equal or use bridge=linear"):
         CopyBridge(memory_size=D, encoder_layers=L, size=size, layers=layers, states_per_layer=2)
 
 
 @torch.no_grad()
-def test_linear_by_hand() -> None:
+def test_linear_bridge_on_a_small_example() -> None:
     """H = 1; h: the sum of the top layer's state, plus 1; c: twice its first number."""
     bridge = make_linear(size=1, layers=3)
     for_h, for_c = bridge.maps[0]
@@ -79,7 +79,7 @@ def test_linear_by_hand() -> None:
 
 
 @torch.no_grad()
-def test_linear_with_tanh_by_hand() -> None:
+def test_linear_bridge_with_tanh_on_a_small_example() -> None:
     bridge = make_linear(size=1, layers=1, states_per_layer=1, activation="tanh")
     bridge.maps[0][0].weight.copy_(torch.tensor([[0.25, 0, 0, 0]])), bridge.maps[0][0].bias.zero_()
     ((h,),) = bridge(make_memory())
@@ -87,8 +87,8 @@ def test_linear_with_tanh_by_hand() -> None:
 
 
 @torch.no_grad()
-def test_linear_from_each_layer_by_hand() -> None:
-    """Layer l of the decoder starts from layer l of the encoder, each by maps of its own."""
+def test_linear_bridge_from_each_layer_on_a_small_example() -> None:
+    """Layer l of the decoder starts from layer l of the encoder, with separate maps."""
     bridge = make_linear(size=1, layers_from="each")
     assert len(bridge.maps) == L
     for layer, maps in enumerate(bridge.maps):
@@ -100,14 +100,14 @@ def test_linear_from_each_layer_by_hand() -> None:
     assert c_2.flatten().tolist() == [2 * (422), 2 * (454)]
 
 
-def test_linear_from_each_refuses_unequal_layers() -> None:
+def test_linear_bridge_from_each_layer_rejects_unequal_layers() -> None:
     with pytest.raises(ValueError, match=r"encoder \(2\) as in the decoder \(3\)"):
         make_linear(layers=3, layers_from="each")
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("layers", [1, 2])
-def test_backward_half_is_the_backward_direction_at_the_first_word(layers: int) -> None:
+def test_backward_half_is_the_backward_state_at_the_first_word(layers: int) -> None:
     units = 3
     encoder = RecurrentEncoder(input_size=5, cell="gru", size=units, layers=layers)
     batch = make_batch([[4, 5, 6, 7], [8, 9]], padding=2)
@@ -127,7 +127,7 @@ def test_backward_half_is_the_backward_direction_at_the_first_word(layers: int) 
 
 
 @pytest.mark.parametrize("kind", [CopyBridge, LinearBridge])
-def test_a_memory_without_final_states(kind: type[Any]) -> None:
+def test_memory_without_final_states_is_rejected(kind: type[Any]) -> None:
     bridge = kind(memory_size=D, encoder_layers=1, size=D, layers=1, states_per_layer=1)
     with pytest.raises(ValueError, match="use bridge=zero"):
         bridge(Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool)))

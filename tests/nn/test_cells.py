@@ -57,7 +57,7 @@ def test_step_equals_torch_cell(cell: str, fused: bool, gradients: bool) -> None
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("feed_size", [0, U])
 @torch.no_grad()
-def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, feed_size: int) -> None:
+def test_stack_equals_torch_layers(cell: str, layers: int, feed_size: int) -> None:
     T = 4
     stack = make(cell, layers, feed_size)
     assert stack.cells.states_per_layer == STATES[cell]
@@ -84,8 +84,8 @@ def test_a_stack_is_torch_s_own_layers(cell: str, layers: int, feed_size: int) -
 
 
 @torch.no_grad()
-def test_lstm_by_hand() -> None:
-    """All weights and offsets 0: the gates are ½ and g is 0, so c' = c / 2 and h' = tanh(c / 2) / 2."""
+def test_lstm_step_on_a_small_example() -> None:
+    """All weights and biases 0: the gates are ½ and g is 0, so c' = c / 2 and h' = tanh(c / 2) / 2."""
     cell = one_cell("lstm", 1, 1)
     for parameter in cell.parameters():
         parameter.zero_()
@@ -97,8 +97,8 @@ def test_lstm_by_hand() -> None:
 
 
 @torch.no_grad()
-def test_gru_by_hand() -> None:
-    """All weights and offsets 0: z = ½ and n = 0, so h' = h / 2."""
+def test_gru_step_on_a_small_example() -> None:
+    """All weights and biases 0: z = ½ and n = 0, so h' = h / 2."""
     cell = one_cell("gru", 1, 1)
     for parameter in cell.parameters():
         parameter.zero_()
@@ -108,7 +108,7 @@ def test_gru_by_hand() -> None:
 
 @cells
 @torch.no_grad()
-def test_dropout_goes_between_layers_and_only_in_training(cell: str) -> None:
+def test_dropout_is_between_layers_and_only_in_training(cell: str) -> None:
     stack = make(cell, layers=2, dropout=0.5)
     gates, u = stack.project_input(torch.randn(B, Q, E)), torch.randn(B, Q, U)
     state = tuple(random_state(cell, B, Q, H) for _ in range(2))
@@ -120,8 +120,8 @@ def test_dropout_goes_between_layers_and_only_in_training(cell: str) -> None:
 
 
 @torch.no_grad()
-def test_layer_norm_by_hand() -> None:
-    """U, its offset and LN's own offsets 0, gains 1: what is left is LN(W x + b), and LN(c') in tanh."""
+def test_layer_norm_on_a_small_example() -> None:
+    """U and all biases 0, gains 1: the gates are LN(W x + b), and LN(c') in tanh."""
     cell = one_cell("lstm", 1, 2, layer_norm=True)
     for name, parameter in cell.named_parameters():
         parameter.fill_(float(name.endswith(("input.weight", "state.weight", "cell.weight"))))
@@ -136,8 +136,8 @@ def test_layer_norm_by_hand() -> None:
 
 @cells
 @torch.no_grad()
-def test_layer_norm_forgets_the_scale_of_its_weights(cell: str) -> None:
-    """What is summed is normalised before it is summed, so that ten times the weights change nothing."""
+def test_layer_norm_is_invariant_to_the_scale_of_the_weights(cell: str) -> None:
+    """Both terms are normalised before they are added, so that ten times the weights change nothing."""
     stack = CellStack(
         cell=cell,  # type: ignore[arg-type]
         input_size=E,
@@ -160,8 +160,8 @@ def test_layer_norm_forgets_the_scale_of_its_weights(cell: str) -> None:
 
 @cells
 @torch.no_grad()
-def test_recurrent_dropout_silences_the_same_units_at_every_step(cell: str) -> None:
-    """For one sentence that is torch's own network without those columns of U."""
+def test_recurrent_dropout_zeroes_the_same_units_at_every_step(cell: str) -> None:
+    """For one sentence this equals torch's network without those columns of U."""
     T = 5
     ours = one_cell(cell, recurrent_dropout=0.5)
     x, state = torch.randn(1, T, E), random_state(cell, 1, 1, H)
@@ -173,7 +173,7 @@ def test_recurrent_dropout_silences_the_same_units_at_every_step(cell: str) -> N
     for name, parameter in ours[0].named_parameters():
         getattr(theirs, f"{name}_l0").copy_(parameter * mask[0] if name == "weight_hh" else parameter)
     if cell == "gru":  # whose state is carried on whole
-        expected = gru_by_hand(theirs, x, state[0][:, 0])
+        expected = reference_gru(theirs, x, state[0][:, 0])
     else:
         expected, _ = theirs(x, tuple(part.transpose(0, 1) for part in state))
     gates = F.linear(x, ours[0].weight_ih, ours[0].bias_ih)  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ def test_recurrent_dropout_silences_the_same_units_at_every_step(cell: str) -> N
     assert ours.draw_dropout((state,)) == ()
 
 
-def gru_by_hand(network: Any, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+def reference_gru(network: Any, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     outputs = []
     for token in x.unbind(1):
         of_input = F.linear(token, network.weight_ih_l0, network.bias_ih_l0).chunk(3, dim=-1)

@@ -1,4 +1,4 @@
-"""Copying: the pointer-generator's mixture, its batches, its search, and what it prints."""
+"""Copying with the pointer-generator: mixture, batches, search and decoded text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def encoded(*pairs: Pair):  # type: ignore[no-untyped-def]
     )
 
 
-def test_oov_tokens_are_counted_from_v_in_each_sentence() -> None:
+def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
     batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b q y"))[[0, 1]]
     assert batch.copy_ids is not None
     assert batch.copy_ids.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
@@ -40,7 +40,7 @@ def test_oov_tokens_are_counted_from_v_in_each_sentence() -> None:
     assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
 
 
-def test_subwords_spelt_alike_are_copied() -> None:
+def test_equal_subwords_are_copied() -> None:
     source = words(["low lows"] * 5, max_size=9, split=["signs"], subwords=True)
     target = python(["low.lows()"] * 5, max_size=20, subwords=True)
     vocabularies = Vocabularies(source, target)
@@ -58,8 +58,8 @@ def test_subwords_spelt_alike_are_copied() -> None:
     assert target.tokens(batch.target[0].tolist()) == ["<sos>", "lows", "(", "low", ")", "<eos>"]
 
 
-def test_what_is_cut_off_a_source_cannot_be_copied() -> None:
-    """x is left and y is not; of the other words a is in the vocabulary."""
+def test_truncated_source_tokens_cannot_be_copied() -> None:
+    """x remains and y is cut off; a is in the vocabulary."""
     batch = encode(
         [Pair("x a y", "y x a")],
         VOCABULARIES,
@@ -73,14 +73,14 @@ def test_what_is_cut_off_a_source_cannot_be_copied() -> None:
     assert batch.target.tolist() == [[SOS, UNK, V, A, EOS]]
 
 
-def test_copied_words_are_printed() -> None:
+def test_copied_words_are_decoded() -> None:
     assert VOCABULARIES.oov_tokens("a x c x") == ["x", "c"]
     assert VOCABULARIES.decode([V + 1, A, V], "a x c x") == "c a x"
     assert VOCABULARIES.tokens([V, B], "y b") == ["y", "b"]
 
 
-def test_the_mixture_by_hand() -> None:
-    """V = 3, two source positions, of which the first is a stranger (id 3) and the second token 1."""
+def test_mixture_on_a_small_example() -> None:
+    """V = 3, two source positions: an out-of-vocabulary token (id 3) and token 1."""
     readout = PointerGenerator(
         state_size=2, context_size=1, input_size=1, vocabulary_size=3, parts=["state"], tied=None
     )
@@ -96,7 +96,7 @@ def test_the_mixture_by_hand() -> None:
     torch.testing.assert_close(p[0, 0], torch.tensor([0.4, 0.2 + 0.06, 0.2, 0.14, 0.0]))
 
 
-def test_copying_needs_batches_made_for_it() -> None:
+def test_pointer_generator_rejects_batches_without_copy_ids() -> None:
     readout = PointerGenerator(
         state_size=2, context_size=1, input_size=1, vocabulary_size=3, parts=["state"], tied=None
     )
@@ -105,7 +105,7 @@ def test_copying_needs_batches_made_for_it() -> None:
 
 
 def pointing_network():  # type: ignore[no-untyped-def]
-    """A network whose switch copies always, so that it can only say words of the source."""
+    """Return a network that always copies, so that its output consists of source words."""
     network = make_network()
     sizes = network.decoder.output_size, network.decoder.attention.context_size, network.target_embedding.size
     network.readout = PointerGenerator(
@@ -128,16 +128,16 @@ def copying_batch(network):  # type: ignore[no-untyped-def]
     return batch._replace(copy_ids=copy_ids, target=target)
 
 
-def test_search_says_words_outside_the_vocabulary() -> None:
+def test_search_outputs_out_of_vocabulary_words() -> None:
     network = pointing_network()
     batch = copying_batch(network)
-    sayable = [set(row[row != 0].tolist()) for row in batch.copy_ids]
+    copyable = [set(row[row != 0].tolist()) for row in batch.copy_ids]
     for found in (greedy(network, batch, max_length=5), beam(network, batch, size=3, max_length=5)):
         for row, hypotheses in enumerate(found.tokens):
-            assert set(hypotheses[0]) <= sayable[row]
+            assert set(hypotheses[0]) <= copyable[row]
 
 
-def test_beam_of_one_is_greedy_with_copying() -> None:
+def test_beam_size_one_equals_greedy_with_copying() -> None:
     network = pointing_network()
     batch = copying_batch(network)
     one, two = greedy(network, batch, max_length=5), beam(network, batch, size=1, max_length=5)
@@ -146,7 +146,7 @@ def test_beam_of_one_is_greedy_with_copying() -> None:
 
 
 @torch.no_grad()
-def test_forced_is_stepwise_with_copying() -> None:
+def test_teacher_forcing_equals_steps_with_copying() -> None:
     network = pointing_network()
     torch.nn.init.constant_(network.readout.switch.bias, 0.0)
     batch = copying_batch(network)
@@ -158,7 +158,7 @@ def test_forced_is_stepwise_with_copying() -> None:
     torch.testing.assert_close(forced.exp().sum(dim=-1), torch.ones(forced.shape[:2]))
 
 
-def test_a_copied_word_is_read_as_unknown() -> None:
+def test_copied_words_are_embedded_as_unk() -> None:
     network = pointing_network()
     embedding = network.target_embedding
     vocabulary = embedding.table.num_embeddings

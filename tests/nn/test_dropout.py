@@ -7,7 +7,7 @@ from attnlab.nn.dropout import Dropout
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_numbers_are_dropped_at_the_rate_and_the_others_scaled_up(dtype: torch.dtype) -> None:
+def test_dropout_rate_and_scale(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x = torch.ones(200, 500, dtype=dtype, requires_grad=True)
     dropped = Dropout(0.2).train()(x)
@@ -20,17 +20,17 @@ def test_numbers_are_dropped_at_the_rate_and_the_others_scaled_up(dtype: torch.d
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0])
-def test_all_or_nothing(p: float) -> None:
+def test_probabilities_zero_and_one(p: float) -> None:
     x = torch.ones(3, 5)
     assert torch.equal(Dropout(p).train()(x), x * (1 - p))
 
 
-def test_nothing_is_dropped_in_evaluation() -> None:
+def test_no_dropout_in_evaluation() -> None:
     x = torch.ones(3, 5)
     assert torch.equal(Dropout(0.5).eval()(x), x)
 
 
-def test_the_same_seed_drops_the_same() -> None:
+def test_same_seed_gives_the_same_dropout() -> None:
     results = []
     for _ in range(2):
         torch.manual_seed(3)

@@ -13,7 +13,7 @@ def tokens() -> torch.Tensor:
     return torch.randint(1, V, (B, T))
 
 
-def test_looks_tokens_up() -> None:
+def test_embedding_lookup() -> None:
     embedding = TokenEmbedding(vocabulary_size=V, size=E)
     assert embedding.size == E
     embedded = embedding(torch.tensor([[4, PAD, 5]]))
@@ -33,7 +33,7 @@ def test_padding_stays_zero_in_training() -> None:
     assert not torch.equal(embedding.table.weight[4], before[4])
 
 
-def test_word_dropout_drops_whole_tokens_and_scales_the_rest() -> None:
+def test_word_dropout_zeroes_whole_tokens_and_scales_the_rest() -> None:
     embedding = TokenEmbedding(vocabulary_size=V, size=E, word_dropout=0.75)
     inputs = tokens()
     ratio = embedding(inputs) / F.embedding(inputs, embedding.table.weight)  # [B, T, E]
@@ -45,7 +45,7 @@ def test_word_dropout_drops_whole_tokens_and_scales_the_rest() -> None:
     assert dropped.std(dim=1).max() > 0  # and positions differ
 
 
-def test_dropout_drops_single_numbers() -> None:
+def test_dropout_zeroes_single_elements() -> None:
     embedded = TokenEmbedding(vocabulary_size=V, size=E, dropout=0.5)(tokens())
     dropped = (embedded == 0).float().mean(dim=-1)
     assert ((dropped > 0) & (dropped < 1)).any()

@@ -16,13 +16,13 @@ MEMBERS = [
 
 
 def mean_probabilities(members, batch):
-    """[B, T, V] of a teacher-forced pass."""
+    """Return the mean probabilities [B, T, V] of teacher-forced passes."""
     with torch.no_grad():
         decoded = [(member, member(batch)) for member in members]
         return torch.stack([member.logits(own, None).softmax(dim=-1) for member, own in decoded]).mean(dim=0)
 
 
-def test_a_teacher_forced_pass_and_steps_give_the_mean_of_the_probabilities() -> None:
+def test_teacher_forcing_and_steps_give_the_mean_probabilities() -> None:
     batch = random_batch([5, 3, 7], [4, 6, 2])
     expected = mean_probabilities(MEMBERS, batch)
     ensemble = Ensemble(MEMBERS)
@@ -42,7 +42,7 @@ def test_a_teacher_forced_pass_and_steps_give_the_mean_of_the_probabilities() ->
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_an_ensemble_of_one_searches_like_it(size: int) -> None:
+def test_ensemble_of_equal_members_equals_the_member(size: int) -> None:
     batch = random_batch([5, 3, 7])
     alone = beam(MEMBERS[1], batch, size=size, max_length=6)
     together = beam(Ensemble([MEMBERS[1]] * 2), batch, size=size, max_length=6)
@@ -51,16 +51,16 @@ def test_an_ensemble_of_one_searches_like_it(size: int) -> None:
         assert ours == pytest.approx(theirs, abs=1e-5)
 
 
-def test_greedy_search_takes_the_likeliest_of_the_mean() -> None:
+def test_greedy_search_takes_the_argmax_of_the_mean() -> None:
     batch = random_batch([5, 3])
     found = greedy(Ensemble(MEMBERS), batch, max_length=6)
     for row, (tokens,) in enumerate(found.tokens):
         source = batch.source[row, : batch.source_lengths[row]].tolist()
-        said = []
-        while len(said) < 6:
-            sentence = make_batch([source])._replace(target=torch.tensor([[SOS, *said, EOS]]))
+        output = []
+        while len(output) < 6:
+            sentence = make_batch([source])._replace(target=torch.tensor([[SOS, *output, EOS]]))
             best = int(mean_probabilities(MEMBERS, sentence)[0, -1].argmax())
             if best == EOS:
                 break
-            said.append(best)
-        assert tokens == said
+            output.append(best)
+        assert tokens == output

@@ -1,4 +1,4 @@
-"""The five published systems: with the same weights, our logits are theirs to 1e-5.
+"""Published systems: with the same weights, our logits equal theirs to 1e-5.
 
 Each reference is written from its equations alone and reads one unpadded sentence, one target token at a
 time; ours reads a padded batch.
@@ -49,7 +49,7 @@ class ReferenceAttention(nn.Module):
 
 
 class Reverse(nn.Module):
-    """R1."""
+    """System of `experiment=reverse_published`: LSTM encoder and decoder with additive attention."""
 
     def __init__(self, initial: str) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Reverse(nn.Module):
 
 
 class Marathi(nn.Module):
-    """R3 with attention."""
+    """System of `experiment=eng_mar`, with attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Marathi(nn.Module):
 
 
 class MarathiBaseline(nn.Module):
-    """R3 without."""
+    """System of `experiment=eng_mar_baseline`, without attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class MarathiBaseline(nn.Module):
 
 
 class CoNaLa(nn.Module):
-    """R4, with and without attention."""
+    """System of `experiment=conala`, with and without attention."""
 
     def __init__(self, attends: bool) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class CoNaLa(nn.Module):
 
 
 class German(nn.Module):
-    """R5, with and without attention."""
+    """System of `experiment=eng_deu`, with and without attention."""
 
     def __init__(self, attends: bool) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ def assemble(
     bridge_options: dict[str, Any] | None = None,
     parts: tuple[str, ...] = ("state",),
 ) -> Seq2Seq:
-    """The network of these parts, its embeddings, encoder, attention and output copied from `theirs`."""
+    """Build a network whose embeddings, encoder, attention and output are copied from `theirs`."""
     width_x, width_y = theirs.embed_x.embedding_dim, theirs.embed_y.embedding_dim
     decoder = BahdanauDecoder(input_size=width_y, attention=attention, cell=cell, size=size, layers=layers)
     ours = Seq2Seq(
@@ -301,14 +301,14 @@ def german(attends: bool) -> tuple[nn.Module, Seq2Seq]:
 
 
 SYSTEMS: dict[str, Callable[[], tuple[nn.Module, Seq2Seq]]] = {
-    "R1 reverse, from zero": lambda: reverse("zero"),
-    "R1 reverse, from the final states": lambda: reverse("final"),
-    "R3 eng_mar": marathi,
-    "R3 eng_mar_baseline": marathi_baseline,
-    "R4 conala": lambda: conala(True),
-    "R4 conala_baseline": lambda: conala(False),
-    "R5 eng_deu": lambda: german(True),
-    "R5 eng_deu_baseline": lambda: german(False),
+    "reverse, from zero": lambda: reverse("zero"),
+    "reverse, from the final states": lambda: reverse("final"),
+    "eng_mar": marathi,
+    "eng_mar_baseline": marathi_baseline,
+    "conala": lambda: conala(True),
+    "conala_baseline": lambda: conala(False),
+    "eng_deu": lambda: german(True),
+    "eng_deu_baseline": lambda: german(False),
 }
 
 # ------------------------------------------------------------------------------------------------ tests
@@ -335,7 +335,7 @@ def test_same_weights_same_logits(system: str) -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_same_number_of_parameters(system: str) -> None:
     theirs, ours = SYSTEMS[system]()
-    # Theirs alone has the offset on v that the softmax cancels, and R1's maps even where it starts from zero.
+    # Theirs has a bias on v, which the softmax cancels, and reverse's bridge even if it starts from zero.
     unused = sum(
         parameter.numel()
         for name, parameter in theirs.named_parameters()
@@ -348,7 +348,7 @@ def test_same_number_of_parameters(system: str) -> None:
 
 
 @torch.no_grad()
-def test_r2_both_forms_of_additive_attention_are_one_function() -> None:
+def test_both_forms_of_additive_attention_are_equal() -> None:
     """v·tanh(W [s; h]) with W = [W_s, W_h] is v·tanh(W_s s + W_h h), on image regions as on a sentence."""
     regions, query = torch.randn(2, 17, H), torch.randn(2, SIZE)
     mask = torch.ones(2, 17, dtype=torch.bool)
@@ -368,8 +368,8 @@ def test_r2_both_forms_of_additive_attention_are_one_function() -> None:
 
 
 @torch.no_grad()
-def test_r2_output_sees_state_context_and_previous_token() -> None:
-    """y_i = g(s_i, c_i, y_{i-1}): R5's network with a linear g of all three."""
+def test_readout_of_state_context_and_previous_token() -> None:
+    """y_i = g(s_i, c_i, y_{i-1}): the eng_deu network with a linear g of all three."""
     theirs, _ = german(True)
     theirs.output = nn.Linear(2 * H + 2 * H + E_Y, V_Y)
     randomise(theirs)

@@ -23,7 +23,7 @@ def decoded() -> tuple[DecoderOutput, torch.Tensor]:
     "parts", [p for n in (1, 2, 3) for p in permutations(["state", "context", "input"], n)]
 )
 @torch.no_grad()
-def test_sees_its_parts_in_their_order(parts: tuple[str, ...]) -> None:
+def test_parts_are_concatenated_in_order(parts: tuple[str, ...]) -> None:
     readout = Readout(**SIZES, parts=parts)
     output, embedded = decoded()
     seen = {"state": output.states, "context": output.contexts, "input": embedded}
@@ -36,7 +36,7 @@ def test_sees_its_parts_in_their_order(parts: tuple[str, ...]) -> None:
 
 
 @torch.no_grad()
-def test_logits_of_chosen_positions() -> None:
+def test_logits_of_selected_positions() -> None:
     readout = Readout(**SIZES)
     features = readout.features(*decoded())
     real = torch.tensor([[True, True, False], [True, False, False]])
@@ -44,19 +44,19 @@ def test_logits_of_chosen_positions() -> None:
 
 
 @pytest.mark.parametrize("parts", [(), ("stat",), ("state", "inputs")])
-def test_refuses_unknown_parts(parts: tuple[str, ...]) -> None:
+def test_unknown_parts_are_rejected(parts: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"readout.parts must name some of"):
         Readout(**SIZES, parts=parts)
 
 
-def test_a_context_of_width_0_adds_nothing() -> None:
+def test_context_of_width_zero_adds_nothing() -> None:
     readout = Readout(**SIZES | {"context_size": 0}, parts=("state", "context"))
     assert readout.output.in_features == H
 
 
 @torch.no_grad()
-def test_maxout_by_hand() -> None:
-    """t = (4, -1), U t + b' = (4, -1, 4 - 1, 1 + 1): the pairs' larger are 4 and 3, and W doubles."""
+def test_maxout_on_a_small_example() -> None:
+    """t = (4, -1), U t + b' = (4, -1, 4 - 1, 1 + 1): the maxima of the pairs are 4 and 3, and W doubles."""
     readout = Readout(state_size=2, context_size=0, input_size=1, vocabulary_size=2, maxout=2)
     assert readout.maxout is not None
     readout.maxout.weight.copy_(torch.tensor([[1.0, 0], [0, 1], [1, 1], [0, -1]]))
@@ -69,7 +69,7 @@ def test_maxout_by_hand() -> None:
     assert readout(features).tolist() == [[[8, 6]]]
 
 
-def test_dropout_is_on_the_parts_and_only_in_training() -> None:
+def test_dropout_of_the_parts_only_in_training() -> None:
     readout = Readout(**SIZES, parts=("context", "state"), dropout=0.5)
     output, embedded = decoded()
     whole = torch.cat([output.contexts, output.states], dim=-1)
@@ -80,7 +80,7 @@ def test_dropout_is_on_the_parts_and_only_in_training() -> None:
     assert torch.equal(readout.eval().features(output, embedded), whole)
 
 
-def test_tied_weights_are_one_parameter() -> None:
+def test_tied_weights_share_one_parameter() -> None:
     table = nn.Embedding(V, E)
     readout = Readout(**SIZES | {"state_size": E}, tied=table)
     assert readout.output.weight is table.weight
@@ -95,7 +95,7 @@ def test_tied_weights_are_one_parameter() -> None:
 
 
 @pytest.mark.parametrize(("maxout", "width"), [(None, H + D), (19, 19)])
-def test_tied_weights_of_another_width_are_reached_by_a_map(maxout: int | None, width: int) -> None:
+def test_tied_weights_of_another_width_need_a_linear_map(maxout: int | None, width: int) -> None:
     table = nn.Embedding(V, E)
     readout = Readout(**SIZES, parts=("state", "context"), maxout=maxout, tied=table)
     randomise(readout)

@@ -39,7 +39,7 @@ def decode(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> Deco
 @given(lengths=SENTENCES, extra=st.integers(0, 3), seed=st.integers(0, 1000))
 @settings(max_examples=10)
 @torch.no_grad()
-def test_padding_and_batch_mates_change_no_logit(
+def test_padding_and_other_sentences_change_no_logit(
     order: str, attention: str, lengths: list[tuple[int, int]], extra: int, seed: int
 ) -> None:
     network = make_network(order=order, attention=attention, seed=seed)
@@ -70,7 +70,7 @@ def test_shapes(order: str) -> None:
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_parameter_learns(order: str, attention: str) -> None:
+def test_every_parameter_gets_a_gradient(order: str, attention: str) -> None:
     network = make_network(order=order, attention=attention, layers=2, spread=0.5).train()
     forced_logits(network, random_batch([3, 7, 5], [4, 2, 5])).square().sum().backward()
     idle = {name for name, parameter in network.named_parameters() if not parameter.grad.any()}
@@ -82,7 +82,7 @@ def test_every_parameter_learns(order: str, attention: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @torch.no_grad()
-def test_sampling_never_is_teacher_forcing(order: str) -> None:
+def test_sampling_probability_zero_equals_teacher_forcing(order: str) -> None:
     network = make_network(order=order)
     batch = random_batch([3, 7], [4, 2])
     sampled = decode(network, batch, torch.ones_like(batch.inputs, dtype=torch.bool))
@@ -93,7 +93,7 @@ def test_sampling_never_is_teacher_forcing(order: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", range(5))
 @torch.no_grad()
-def test_sampling_always_is_greedy_search(order: str, seed: int) -> None:
+def test_sampling_probability_one_equals_greedy_search(order: str, seed: int) -> None:
     network = make_network(order=order, seed=seed)
     batch = random_batch([3, 7, 5], [6, 6, 6])
     sampled = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
@@ -104,17 +104,17 @@ def test_sampling_always_is_greedy_search(order: str, seed: int) -> None:
 
 
 @torch.no_grad()
-def test_sampling_by_hand() -> None:
-    """Forced at steps 0, 2, 3 and not at 1 and 4: those read the best guess of the step before."""
+def test_scheduled_sampling_on_a_small_example() -> None:
+    """Steps 0, 2 and 3 read the reference; steps 1 and 4 read the prediction of the step before."""
     network = make_network()
     batch = random_batch([3, 5], [4, 4])
     forced = torch.tensor([[True, False, True, True, False]] * 2)
     sampled = decode(network, batch, forced)
 
     inputs = batch.inputs.clone()
-    for i in (1, 4):  # a guess depends only on what was read before it
-        guesses = forced_logits(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
-        inputs[:, i] = guesses[:, i - 1].argmax(dim=-1)
+    for i in (1, 4):  # a prediction depends only on the tokens before it
+        predictions = forced_logits(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
+        inputs[:, i] = predictions[:, i - 1].argmax(dim=-1)
     assert not torch.equal(inputs, batch.inputs)
     expected = decode(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
     for one, two in zip(sampled, expected, strict=True):
@@ -122,11 +122,11 @@ def test_sampling_by_hand() -> None:
 
 
 @torch.no_grad()
-def test_sampling_differs_by_sentence_and_always_reads_the_first_token() -> None:
+def test_sampling_is_per_sentence_and_always_reads_the_first_token() -> None:
     network = make_network()
     batch = random_batch([5, 5, 5], [4, 4, 4])
     forced = torch.ones_like(batch.inputs, dtype=torch.bool)
-    forced[:, 0] = False  # there is no guess yet
+    forced[:, 0] = False  # there is no prediction yet
     forced[1] = False
     sampled = decode(network, batch, forced).features
     teacher, free = decode(network, batch).features, decode(network, batch, torch.zeros_like(forced)).features
@@ -144,7 +144,7 @@ def test_gradients_flow_through_sampled_steps() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_guesses_are_read_as_they_were_made_under_dropout(order: str) -> None:
+def test_sampled_tokens_are_read_under_the_same_embedding_dropout(order: str) -> None:
     network = make_network(order=order, layers=2)
     network.target_embedding.dropout.p = 0.5
     batch = random_batch([3, 7, 5], [4, 2, 5])
@@ -158,9 +158,7 @@ def test_guesses_are_read_as_they_were_made_under_dropout(order: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("lengths", [[4, 2, 5], [9] * 3 + [6] * 7 + [2] * 10])
-def test_sampling_is_the_straightforward_loop_gradients_and_all(
-    order: str, cell: str, lengths: list[int]
-) -> None:
+def test_sampling_equals_the_stepwise_loop_with_gradients(order: str, cell: str, lengths: list[int]) -> None:
     network = make_network(order=order, cell=cell, layers=2)
     batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
     forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
@@ -178,7 +176,7 @@ def test_sampling_is_the_straightforward_loop_gradients_and_all(
         torch.testing.assert_close(one, two, rtol=1e-4, atol=max(1e-6, 1e-4 * float(two.abs().max())))
 
 
-def test_guesses_under_mixed_precision_leave_every_gradient() -> None:
+def test_sampling_in_mixed_precision_keeps_every_gradient() -> None:
     network = make_network()
     batch = random_batch([3, 5], [4, 4])
     with torch.autocast("cpu", torch.bfloat16):
@@ -196,7 +194,7 @@ class Pair(NamedTuple):
     right: tuple[Tensor, None]
 
 
-def test_select_keeps_the_shape_of_the_tree() -> None:
+def test_select_keeps_the_structure() -> None:
     tree = Pair(torch.arange(3), (torch.arange(6).view(3, 2), None))
     kept = select(tree, torch.tensor([2, 0]))
     assert isinstance(kept, Pair)

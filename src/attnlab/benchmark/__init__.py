@@ -1,1 +1,1 @@
-"""Timing and FLOP counts."""
+"""Timing and FLOP counts of training and search."""

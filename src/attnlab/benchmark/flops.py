@@ -1,4 +1,4 @@
-"""The arithmetic that a network cannot do without, for measuring how much of a machine is put to use."""
+"""FLOP counts of a network's useful operations, from which hardware utilisation follows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from attnlab.types import PAD, Batch, Memory
 
 
 class AttentionFlops(NamedTuple):
-    """What attention costs in products, a multiply-add counted as two operations."""
+    """Operations of attention in matrix products, a multiply-add counted as two."""
 
-    key: float  # a memory position, once a sentence
-    query: float  # a target position, whatever the source
-    pair: float  # a target position and a memory position
+    key: float  # per memory position, once per sentence
+    query: float  # per target position
+    pair: float  # per pair of a target and a memory position
 
 
 def useful_flops(network: Seq2Seq, batch: Batch) -> float:
-    """Operations of a forward pass over a batch's real tokens, a multiply-add counted as two.
+    """Count the operations of a forward pass over a batch's real tokens, a multiply-add counted as two.
 
-    Every weight matrix is one product for each token that passes it, and attention costs what
-    `attention_flops` finds. What padding, repeated projections or recomputation add is left out, and so is
-    what is no product: the additions and the tanh of additive attention, activations, the softmax. Training
-    is three times as much: a product has two more in its backward pass.
+    Every weight matrix is one product per token, and attention costs `attention_flops`. Padding, repeated
+    projections and recomputation are not counted, nor are operations other than products: the additions and
+    the tanh of additive attention, activations, the softmax. Training is three times as much, because the
+    backward pass of a product has two products.
     """
     source = batch.source_lengths.double()  # [B]
     target = (batch.labels != PAD).sum(dim=1).cpu().double()  # [B]
@@ -46,15 +46,15 @@ def useful_flops(network: Seq2Seq, batch: Batch) -> float:
 
 @torch.no_grad()
 def attention_flops(network: Seq2Seq) -> AttentionFlops:
-    """Counted by torch on one sentence of two lengths, since every mechanism is linear in both.
+    """Count the operations of attention with torch, on sentences of two lengths.
 
-    In fp64, whose products are all torch's own: it does not count those of oneDNN.
+    Every mechanism is linear in the source and the target length.
     """
     network = copy.deepcopy(network).cpu().double().eval()
     decoder = network.decoder
     short, long = 16, 32
     width = network.source_embedding.table.embedding_dim
-    found = []
+    counts = []
     for length in (short, long):
         lengths, mask = torch.tensor([length]), torch.ones(1, length, dtype=torch.bool)
         memory: Memory = network.encoder(torch.zeros(1, length, width).double(), lengths, mask)
@@ -64,12 +64,12 @@ def attention_flops(network: Seq2Seq) -> AttentionFlops:
         state = decoder.attention.begin(memory)
         with FlopCounterMode(display=False) as attending:
             decoder.attention(query, memory, keys, state)
-        found.append((projecting.get_total_flops(), attending.get_total_flops()))
-    (_, less), (projected, more) = found
+        counts.append((projecting.get_total_flops(), attending.get_total_flops()))
+    (_, less), (projected, more) = counts
     pair = (more - less) / (long - short)
     return AttentionFlops(key=projected / long, query=more - pair * long, pair=pair)
 
 
 def _weights(module: nn.Module) -> int:
-    """The numbers in a module's weight matrices."""
+    """Count the elements of a module's weight matrices."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)

@@ -1,4 +1,4 @@
-"""The straightforward loop: what every faster way through a whole target must equal."""
+"""Step-by-step decoding, the reference for every faster way to process a whole target."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from attnlab.types import Batch
 
 
 def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Decode known targets with the network's single step, a token at a time.
+    """Decode known targets with the network's single step, one token at a time.
 
-    The keys are projected once; everything else, the product with the vocabulary among it, is done at each
-    step for every sentence, padding or not.
+    The keys are projected once; everything else, including the product with the vocabulary, is computed at
+    each step for every sentence, padding or not.
 
     Args:
-        network: whose `step` is taken T times.
-        batch: whose sources and `inputs` [B, T] are read.
-        forced: as `Seq2Seq.forward` has it; None for teacher forcing throughout.
+        network: whose `step` is called T times.
+        batch: with sources and `inputs` [B, T].
+        forced: as in `TranslationModel.decode`; None for teacher forcing at every step.
 
     Returns:
         Logits [B, T, V] and weights [B, T, S].
     """
     encoded, state = network.encode(batch)
-    guess = batch.inputs[:, :1]  # [B, 1], so that SOS is read whatever `forced` says
+    prediction = batch.inputs[:, :1]  # [B, 1]; the first token is SOS whatever `forced` is
     logits, weights = [], []
-    for i, tokens in enumerate(torch.split(batch.inputs, 1, dim=1)):
-        read = tokens if forced is None else torch.where(forced[:, i : i + 1], tokens, guess)  # [B, 1]
-        scores, attended, state = network.step(read, state, encoded)
-        guess = scores.detach().argmax(dim=-1)  # [B, 1]
-        logits.append(scores)
-        weights.append(attended)
+    for i, reference in enumerate(torch.split(batch.inputs, 1, dim=1)):
+        tokens = reference if forced is None else torch.where(forced[:, i : i + 1], reference, prediction)
+        step_logits, step_weights, state = network.step(tokens, state, encoded)  # [B, 1, V], [B, 1, S]
+        prediction = step_logits.detach().argmax(dim=-1)  # [B, 1]
+        logits.append(step_logits)
+        weights.append(step_weights)
     return torch.cat(logits, dim=1), torch.cat(weights, dim=1)

@@ -1,7 +1,7 @@
-"""How long training steps and searches take, timed in turns.
+"""Timing of training steps and searches.
 
-Everything that is timed takes turns, batch by batch, and so does the matrix product that says what this
-machine can do: whatever else the machine is busy with falls on all alike.
+The measured functions, and a matrix product that measures the peak of the machine, are interleaved batch by
+batch, so that other load on the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ LAUNCHES = (
     "cuLaunchKernelEx",
     "cudaGraphLaunch",
 )
-"""The calls by which a kernel, or a graph of them, is sent to a GPU."""
+"""CUDA calls that launch a kernel, or a graph of kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What was measured of one kind of work. Times are seconds a batch, a round each."""
+    """Measurements of one kind of work. Times are seconds per batch, one for each round."""
 
     work: str
     seconds: list[float]
-    tokens: float  # source and target tokens a batch, without padding; of a search, those it put out
-    flops: float | None = None  # useful operations a batch
+    tokens: float  # source and target tokens per batch, without padding; of a search, output tokens
+    flops: float | None = None  # useful operations per batch
     utilisation: float | None = None  # of the peak
-    peak_memory: int | None = None  # bytes that the largest batch needs beside weights and optimizer
+    peak_memory: int | None = None  # bytes for the largest batch, without weights and optimizer
     launches: int | None = None  # of kernels, for the largest batch, on a GPU
     launches_per_target_step: float | None = None
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where and how the arithmetic is done."""
+    """Device and precision of the measurements."""
 
     device: torch.device
     precision: str
@@ -77,9 +77,11 @@ class Settings:
 
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
-        """As a trainer of this configuration would have it, on one device."""
+        """Return the settings of a trainer with this configuration, on one device."""
         if config.trainer.gradient_clip_algorithm != "norm":
-            raise UserError("attnlab bench clips by norm: set trainer.gradient_clip_algorithm=norm")
+            raise UserError(
+                "attnlab bench only clips gradients by norm: set trainer.gradient_clip_algorithm=norm"
+            )
         gpu = torch.cuda.is_available() and config.trainer.accelerator in ("auto", "gpu", "cuda")
         precision = str(config.trainer.precision)
         if precision not in ("32-true", "bf16-mixed"):
@@ -93,11 +95,11 @@ class Settings:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the matrix products."""
+        """Data type of the matrix products."""
         return torch.bfloat16 if self.precision == "bf16-mixed" else torch.float32
 
     def arithmetic(self) -> AbstractContextManager[Any]:
-        """What Lightning's trainer computes a loss in."""
+        """Return the precision context in which Lightning computes the loss."""
         mixed = self.precision == "bf16-mixed"
         plugin = MixedPrecision("bf16-mixed", self.device.type) if mixed else Precision()
         return plugin.forward_context()
@@ -109,21 +111,21 @@ class Settings:
 
 
 def fast_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
-    """Cross-entropy as the module trains by it."""
+    """Compute the cross-entropy as in training; a scalar."""
     forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
     _, logits, labels = module.teacher_forced(batch, forced)
     return module.cross_entropy(logits, labels)
 
 
 def plain_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
-    """The same number by the straightforward loop, padding carried along to the end."""
+    """Compute the same cross-entropy step by step, with padding processed to the end; a scalar."""
     forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
     logits, _ = stepwise(module.network, batch, forced)
     return module.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
 
 
 def training_step(module: Seq2SeqModule, loss: Loss, settings: Settings) -> Work:
-    """Forward, loss, backward, clip, optimizer, on a copy of the module."""
+    """Return a function that runs one training step on a copy of the module."""
     module = copy.deepcopy(module).train()
     parameters = list(module.network.parameters())
     optimizer = module.make_optimizer(parameters)
@@ -141,10 +143,10 @@ def training_step(module: Seq2SeqModule, loss: Loss, settings: Settings) -> Work
 
 
 def gemm(settings: Settings) -> tuple[Work, float]:
-    """The product of two large square matrices by `torch.mm`, and its operations: the peak.
+    """Return the product of two large square matrices by `torch.mm`, and its operations: the peak.
 
-    In fp32 on a CPU that is MKL's. Where oneDNN is faster, which `nn.linear` then uses, more than all of this
-    peak can be put to use.
+    In fp32 on a CPU this is MKL's peak. Where oneDNN, which `attnlab.nn.fused` uses, is faster, the
+    utilisation can exceed 100 %.
     """
     size = 1024 if settings.device.type == "cpu" else 8192
     a, b = torch.randn(2, size, size, device=settings.device).to(settings.dtype)
@@ -154,32 +156,32 @@ def gemm(settings: Settings) -> tuple[Work, float]:
 def take_turns(
     works: Mapping[str, Callable[[Item], Any]], batches: Sequence[Item], rounds: int, device: torch.device
 ) -> dict[str, list[float]]:
-    """Mean seconds a batch of each work, for each round; a first round is not counted."""
-    found: dict[str, list[float]] = {name: [] for name in works}
+    """Return the mean seconds per batch of each work in each round, after one warm-up round."""
+    times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds + 1):
         spent: dict[str, list[float]] = {name: [] for name in works}
         for batch in batches:
             for name, work in works.items():
                 _wait(device)
-                began = time.perf_counter()
+                start = time.perf_counter()
                 work(batch)
                 _wait(device)
-                spent[name].append(time.perf_counter() - began)
+                spent[name].append(time.perf_counter() - start)
         for name, seconds in spent.items():
-            found[name].append(fmean(seconds))
-    return {name: seconds[1:] for name, seconds in found.items()}
+            times[name].append(fmean(seconds))
+    return {name: seconds[1:] for name, seconds in times.items()}
 
 
 class Profile(NamedTuple):
-    """What one call took besides time."""
+    """Memory and kernel launches of one call."""
 
-    peak_memory: int  # the most bytes of tensors held at once, over what was held before
-    launches: int | None  # of kernels, on a GPU
+    peak_memory: int  # largest number of bytes allocated at once during the call
+    launches: int | None  # kernel launches, on a GPU
 
 
 def profile_once(work: Work, batch: Batch, device: torch.device) -> Profile:
-    """Call it once under torch's profiler, which sees every allocation and every launch."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it tells the terminal when it starts and stops
+    """Call a function once under torch's profiler, which records allocations and kernel launches."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise it prints to the terminal
     gpu = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
     if gpu:
@@ -207,7 +209,7 @@ def measure_training(
     settings: Settings,
     rounds: int,
 ) -> list[Row]:
-    """Full training steps of each loss, beside the machine's peak."""
+    """Measure training steps with each loss, and the machine's peak."""
     steps = {name: training_step(module, loss, settings) for name, loss in losses.items()}
     product, product_flops = gemm(settings)
     times = take_turns({**steps, "matrix product": product}, batches, rounds, settings.device)
@@ -239,7 +241,7 @@ def measure_training(
 def measure_search(
     module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int
 ) -> list[Row]:
-    """Decoding the batches' sources, greedily and with a beam: of the configured size, or of 5."""
+    """Measure greedy and beam search over the batches, with the configured beam size, or 5."""
     network = module.network.eval()
     translator = module.translator
     size = translator.beam_size if translator.beam_size > 1 else 5
@@ -251,8 +253,8 @@ def measure_search(
 
     def work(name: str, batch: Batch) -> None:
         with settings.arithmetic():
-            found = searches[name](network, batch, max_length=translator.max_length)
-        written[name] += sum(len(best[0]) + 1 for best in found.tokens)
+            hypotheses = searches[name](network, batch, max_length=translator.max_length)
+        written[name] += sum(len(best[0]) + 1 for best in hypotheses.tokens)
 
     works = {name: partial(work, name) for name in searches}
     times = take_turns(works, batches, rounds, settings.device)
@@ -263,11 +265,11 @@ def measure_search(
 def random_corpus(
     source_length: int, target_length: int, vocabulary: int, batches: int, config: DictConfig
 ) -> tuple[Corpus, Vocabularies]:
-    """Sentences of random tokens, all of the same two lengths, enough to fill the batches asked for."""
+    """Generate pairs of random sentences of the given lengths that fill the requested batches."""
     if config.batching.batch_type != "sentences":
         raise UserError("--lengths fills batches of sentences: set batching.batch_type=sentences")
     if source_length < 1 or target_length < 1 or vocabulary < 4:
-        raise UserError("--lengths takes two numbers from 1 on, and --vocabulary one from 4 on")
+        raise UserError("--lengths must be at least 1 and --vocabulary at least 4")
     draw = random.Random(config.seed)
 
     def sentence(length: int) -> str:
@@ -284,30 +286,30 @@ def random_corpus(
 def take_batches(
     config: DictConfig, corpus: Corpus, vocabularies: Vocabularies, count: int, device: torch.device
 ) -> list[Batch]:
-    """The first batches of training, on the device."""
+    """Return the first training batches, on the device."""
     data = build.build_data(config, corpus, vocabularies)
     data.setup("fit")
     return [batch.to(device) for batch in islice(data.train_dataloader(), count)]
 
 
 class Sizes(NamedTuple):
-    """Of a batch."""
+    """Sizes of a batch."""
 
     sentences: int
     source: int  # S
     target: int  # T
     tokens: int  # source and target tokens, without padding
-    padded: int  # with it
+    padded: int  # with padding
 
 
 def sizes_of(batch: Batch) -> Sizes:
-    """Count them."""
+    """Return the sizes of a batch."""
     (sentences, source), target = batch.source.shape, batch.labels.size(1)
     tokens = int(batch.source_lengths.sum()) + int((batch.labels != PAD).sum())
     return Sizes(sentences, source, target, tokens, sentences * (source + target))
 
 
 def _wait(device: torch.device) -> None:
-    """Until a GPU is done with what it was given."""
+    """Wait until a GPU has finished all kernels."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -26,7 +26,7 @@ every_decoder = pytest.mark.parametrize(
 
 @every_decoder
 @torch.no_grad()
-def test_forced_is_stepwise(order: str, cell: str, layers: int, attention: str) -> None:
+def test_teacher_forcing_equals_steps(order: str, cell: str, layers: int, attention: str) -> None:
     network = make_network(order=order, cell=cell, layers=layers, attention=attention)
     batch = random_batch([3, 7, 1], [4, 2, 5])
     decoded = network(batch)
@@ -37,8 +37,8 @@ def test_forced_is_stepwise(order: str, cell: str, layers: int, attention: str) 
 
 @every_decoder
 @torch.no_grad()
-def test_hypotheses_of_a_sentence_do_not_meet(order: str, cell: str, layers: int, attention: str) -> None:
-    """Q hypotheses in one step are Q steps of one, also once their states differ."""
+def test_hypotheses_of_a_sentence_are_independent(order: str, cell: str, layers: int, attention: str) -> None:
+    """One step of Q hypotheses equals Q steps of one, also when their states differ."""
     network = make_network(order=order, cell=cell, layers=layers, attention=attention)
     batch = random_batch([3, 5])
     encoded, first = network.encode(batch)
@@ -59,7 +59,7 @@ def test_hypotheses_of_a_sentence_do_not_meet(order: str, cell: str, layers: int
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
 @torch.no_grad()
-def test_permuting_a_batch_permutes_the_results(order: str, attention: str) -> None:
+def test_permuting_the_batch_permutes_the_results(order: str, attention: str) -> None:
     network = make_network(order=order, attention=attention, layers=2)
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 0])
     permutation = torch.tensor([2, 0, 3, 1])
@@ -69,7 +69,7 @@ def test_permuting_a_batch_permutes_the_results(order: str, attention: str) -> N
     )
 
 
-# ------------------------------------------------------------------ Bahdanau's order, Luong's and GNMT's
+# ------------------------------------------------------------------ orders of attending
 
 
 def first_weights(network: Seq2Seq, token: int) -> Tensor:
@@ -79,21 +79,21 @@ def first_weights(network: Seq2Seq, token: int) -> Tensor:
 
 
 @torch.no_grad()
-def test_bahdanau_attends_before_it_reads_the_token() -> None:
+def test_bahdanau_attends_before_reading_the_token() -> None:
     network = make_network(order="bahdanau")
     assert torch.equal(first_weights(network, 4), first_weights(network, 5))
 
 
 @pytest.mark.parametrize("order", ["luong", "luong with input feeding", "gnmt"])
 @torch.no_grad()
-def test_the_others_attend_after_they_have_read_the_token(order: str) -> None:
+def test_other_orders_attend_after_reading_the_token(order: str) -> None:
     network = make_network(order=order)
     assert not torch.allclose(first_weights(network, 4), first_weights(network, 5))
 
 
 @pytest.mark.parametrize("feeding", [False, True])
 @torch.no_grad()
-def test_luong_from_his_equations(feeding: bool) -> None:
+def test_luong_equals_the_equations_of_the_paper(feeding: bool) -> None:
     """Section 3, "general": h_t = LSTM([y; h̃]), c_t = Σ α h̄, h̃_t = tanh(W_c [c_t; h_t]), W_s h̃_t."""
     network = make_network(
         order="luong with input feeding" if feeding else "luong", attention="General", parts=("state",)
@@ -120,7 +120,7 @@ def test_luong_from_his_equations(feeding: bool) -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("residual", [False, True])
 @torch.no_grad()
-def test_gnmt_is_torch_s_own_layers_over_whole_targets(cell: str, residual: bool) -> None:
+def test_gnmt_equals_torch_layers_over_whole_targets(cell: str, residual: bool) -> None:
     """NVIDIA's loop: x = rnn¹(y), c = attend(x), x = rnnˡ([x; c]), from the third on residual."""
     layers, T = 4, 6
     network = make_network(order="gnmt", cell=cell, layers=layers - 1, parts=("state",))
@@ -147,7 +147,7 @@ def test_gnmt_is_torch_s_own_layers_over_whole_targets(cell: str, residual: bool
 
 @pytest.mark.parametrize(("attention", "calls"), [("Additive", [(2, 5)]), ("Coverage", [(2, 1)] * 5)])
 @torch.no_grad()
-def test_gnmt_attends_once_where_no_state_forbids_it(attention: str, calls: list[tuple[int, int]]) -> None:
+def test_gnmt_calls_a_stateless_attention_once(attention: str, calls: list[tuple[int, int]]) -> None:
     network = make_network(order="gnmt", attention=attention)
     seen: list[tuple[int, ...]] = []
     network.decoder.attention.register_forward_pre_hook(
@@ -164,7 +164,7 @@ def test_gnmt_needs_two_layers() -> None:
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "gnmt"])
-def test_dropout_goes_between_layers_and_only_in_training(order: str) -> None:
+def test_dropout_is_between_layers_and_only_in_training(order: str) -> None:
     network = make_network(layers=2, order=order)
     [dropout] = [part for part in network.decoder.modules() if isinstance(part, nn.Dropout)]
     dropout.p = 0.5
@@ -178,7 +178,9 @@ def test_dropout_goes_between_layers_and_only_in_training(order: str) -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("order", ORDERS)
 @torch.no_grad()
-def test_forced_is_stepwise_with_norms_and_dropout(order: str, cell: str, attention: str) -> None:
+def test_teacher_forcing_equals_steps_with_layer_norm_and_dropout(
+    order: str, cell: str, attention: str
+) -> None:
     network = make_network(
         attention=attention, order=order, cell=cell, layers=2, layer_norm=True, recurrent_dropout=0.5
     ).train()

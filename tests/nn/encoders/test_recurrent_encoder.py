@@ -55,11 +55,11 @@ def test_shapes(cell: str, layers: int, bidirectional: bool) -> None:
 @given(lengths=st.lists(st.integers(1, WIDEST), min_size=1, max_size=4), extra=st.integers(0, 3))
 @settings(max_examples=20)
 @torch.no_grad()
-def test_each_sentence_is_read_as_if_alone(
+def test_padding_and_other_sentences_change_nothing(
     cell: str, layers: int, bidirectional: bool, lengths: list[int], extra: int
 ) -> None:
     encoder = make(cell, layers, bidirectional)
-    embedded = torch.randn(len(lengths), max(lengths) + extra, E)  # rubbish at padding
+    embedded = torch.randn(len(lengths), max(lengths) + extra, E)  # arbitrary values at padding
     together = read(encoder, embedded, lengths)
     assert together.hidden is not None
     for row, length in enumerate(lengths):
@@ -86,7 +86,7 @@ def test_final_state_is_the_last_forward_and_the_first_backward_output() -> None
         assert torch.equal(top[UNITS:], memory.states[row, 0, UNITS:])
 
 
-def test_dropout_goes_between_layers_and_only_in_training() -> None:
+def test_dropout_is_between_layers_and_only_in_training() -> None:
     encoder = RecurrentEncoder(input_size=E, size=UNITS, layers=2, dropout=0.5)
     embedded = torch.randn(2, 4, E)
 
@@ -98,7 +98,7 @@ def test_dropout_goes_between_layers_and_only_in_training() -> None:
     assert torch.equal(states(), states())
 
 
-def test_dropout_with_one_layer_has_nowhere_to_go() -> None:
+def test_dropout_does_nothing_with_one_layer() -> None:
     encoder = RecurrentEncoder(input_size=E, size=UNITS, layers=1, dropout=0.5)  # torch would warn
     embedded = torch.randn(2, 4, E)
     assert torch.equal(read(encoder, embedded, [4, 3]).states, read(encoder, embedded, [4, 3]).states)
@@ -106,7 +106,7 @@ def test_dropout_with_one_layer_has_nowhere_to_go() -> None:
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @torch.no_grad()
-def test_normalised_sentences_are_read_as_if_alone_and_one_after_the_other(cell: Any) -> None:
+def test_layer_norm_is_independent_of_padding_and_other_sentences(cell: Any) -> None:
     encoder = RecurrentEncoder(input_size=E, cell=cell, size=UNITS, layers=2, layer_norm=True)
     randomise(encoder)
     lengths = [2, 4, 1]
