@@ -50,15 +50,15 @@ def attention_flops(network: Seq2Seq) -> AttentionFlops:
 
     Every mechanism is linear in the source and the target length.
     """
-    network = copy.deepcopy(network).cpu().double().eval()
+    network = copy.deepcopy(network).cpu().eval()
     decoder = network.decoder
     short, long = 16, 32
     width = network.source_embedding.table.embedding_dim
     counts = []
     for length in (short, long):
         lengths, mask = torch.tensor([length]), torch.ones(1, length, dtype=torch.bool)
-        memory: Memory = network.encoder(torch.zeros(1, length, width).double(), lengths, mask)
-        query = torch.zeros(1, 1, decoder.attention.query_size).double()
+        memory: Memory = network.encoder(torch.zeros(1, length, width), lengths, mask)
+        query = torch.zeros(1, 1, decoder.attention.query_size)
         with FlopCounterMode(display=False) as projecting:
             keys = decoder.attention.project(memory)
         state = decoder.attention.begin(memory)

@@ -179,7 +179,8 @@ def additive_scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
         [B, Q, S].
     """
     if not active_kernels().fused:
-        return torch.tanh(queries[:, :, None] + keys[:, None]) @ energy
+        hidden = torch.tanh(queries[:, :, None] + keys[:, None])  # [B, Q, S, A]
+        return (hidden @ energy[:, None])[..., 0]
     return _AdditiveScores.apply(queries, keys, energy)  # type: ignore[no-any-return,no-untyped-call]
 
 
