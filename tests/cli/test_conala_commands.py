@@ -123,4 +123,4 @@ def test_two_runs_speak_with_one_voice(trained: Run, averaged: Run, folder: Path
     assert predicted.stdout == "len(mine)\n", predicted.stderr
     refused = attnlab("evaluate", *runs, "attention_override=uniform", folder=folder)
     assert refused.returncode == 1
-    assert "attention_override=uniform changes one network: give one run" in refused.stderr
+    assert "attention_override=uniform needs a single network: give one run" in refused.stderr
