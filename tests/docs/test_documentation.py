@@ -137,7 +137,9 @@ def composed() -> list[tuple[str, str]]:
         for block in blocks(page)
         if block.language == "console"
         for command in block.commands
-        if re.match(r"attnlab (train|tune) ", command) and "--help" not in command
+        if re.match(r"attnlab (train|tune) ", command)
+        and "--help" not in command
+        and "--config-dir" not in command  # such options exist only in the folder of the page
     ]
 
 
