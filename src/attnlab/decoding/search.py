@@ -36,7 +36,7 @@ def greedy(
         batch: sources to decode; targets are ignored.
         max_length: after this many tokens only EOS is allowed.
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty.
-        encoded: what `model.encode(batch)` returned, if it was called already.
+        encoded: result of `model.encode(batch)`, if it was computed before.
 
     Returns:
         One hypothesis per sentence.
@@ -125,7 +125,7 @@ def beam(
         max_length: after this many tokens only EOS is allowed.
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty:
             0 compares sums of log-probabilities, 1 means.
-        encoded: what `model.encode(batch)` returned, if it was called already.
+        encoded: result of `model.encode(batch)`, if it was computed before.
 
     Returns:
         At most K hypotheses per sentence, best first.

@@ -52,7 +52,7 @@ class Translator:
             model: in evaluation mode.
             batch: B sentences. Targets are read only to find out how far gold alignments apply.
             pairs: the B sentences as text, in the same order.
-            encoded: what `model.encode(batch)` returned, if it was called already.
+            encoded: result of `model.encode(batch)`, if it was computed before.
             nbest: number of hypotheses to return for each sentence, at most `beam_size`.
 
         Returns:
@@ -63,10 +63,10 @@ class Translator:
         candidates = self.beam_size if self.reranking else nbest
         results = []
         for row, pair in enumerate(pairs):
-            found = zip(*(part[row] for part in hypotheses), strict=True)
+            hypotheses_of_row = zip(*(part[row] for part in hypotheses), strict=True)
             predictions = [
                 self._prediction(batch, row, pair, tokens, score, weights)
-                for tokens, score, weights in islice(found, candidates)
+                for tokens, score, weights in islice(hypotheses_of_row, candidates)
             ]
             for rerank in self.reranking:
                 predictions = rerank(predictions)

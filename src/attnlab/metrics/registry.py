@@ -33,8 +33,8 @@ class MetricInfo:
 
     Attributes:
         label: name in tables and figures.
-        kind: what it is computed from: decoded "text", the "token" distribution given the reference,
-            "attention" weights, or the "training" loop.
+        kind: source of the values: decoded "text", the "token" distribution given the reference, "attention"
+            weights, or the "training" loop.
         format: range and unit of the values.
         direction: whether higher or lower is better; None if neither is.
         function: import path "module:name" of a text metric, a function of predictions.
@@ -56,92 +56,75 @@ class MetricInfo:
     rank: int | None = None
 
 
+def _text(
+    label: str,
+    format: Format,
+    direction: Direction,
+    function: str,
+    *,
+    signature: str | None = None,
+    counts: str | None = None,
+    default: bool = False,
+    rank: int | None = None,
+) -> MetricInfo:
+    """Describe a text metric by paths relative to `attnlab.metrics` and to its `sentence_counts`."""
+    return MetricInfo(
+        label=label,
+        kind="text",
+        format=format,
+        direction=direction,
+        function=f"attnlab.metrics.{function}",
+        signature=None if signature is None else f"attnlab.metrics.{signature}",
+        counts=None if counts is None else f"attnlab.metrics.sentence_counts:{counts}",
+        default=default,
+        rank=rank,
+    )
+
+
+def _attention(label: str, format: Format = "number", direction: Direction | None = None) -> MetricInfo:
+    return MetricInfo(label=label, kind="attention", format=format, direction=direction)
+
+
 METRICS: dict[str, MetricInfo] = {
     "loss": MetricInfo(label="loss", kind="token", format="nats", direction="lower"),
     "perplexity": MetricInfo(label="perplexity", kind="token", direction="lower"),
     "token_accuracy": MetricInfo(label="token accuracy", kind="token", format="share", direction="higher"),
-    "exact_match": MetricInfo(
-        label="exact match",
-        kind="text",
-        format="share",
-        direction="higher",
-        function="attnlab.metrics.text:exact_match",
-        counts="attnlab.metrics.sentence_counts:EXACT_MATCH",
-        default=True,
-        rank=4,
+    "exact_match": _text(
+        "exact match", "share", "higher", "text:exact_match", counts="EXACT_MATCH", default=True, rank=4
     ),
-    "edit_distance": MetricInfo(
-        label="edit distance",
-        kind="text",
-        direction="lower",
-        function="attnlab.metrics.text:edit_distance",
-        default=True,
-    ),
-    "bleu": MetricInfo(
-        label="BLEU",
-        kind="text",
-        format="points",
-        direction="higher",
-        function="attnlab.metrics.text:bleu",
-        signature="attnlab.metrics.text:bleu_signature",
-        counts="attnlab.metrics.sentence_counts:CORPUS_BLEU",
+    "edit_distance": _text("edit distance", "number", "lower", "text:edit_distance", default=True),
+    "bleu": _text(
+        *("BLEU", "points", "higher", "text:bleu"),
+        signature="text:bleu_signature",
+        counts="CORPUS_BLEU",
         default=True,
         rank=2,
     ),
-    "chrf": MetricInfo(
-        label="chrF",
-        kind="text",
-        format="points",
-        direction="higher",
-        function="attnlab.metrics.text:chrf",
-        signature="attnlab.metrics.text:chrf_signature",
-        counts="attnlab.metrics.sentence_counts:CORPUS_CHRF",
+    "chrf": _text(
+        *("chrF", "points", "higher", "text:chrf"),
+        signature="text:chrf_signature",
+        counts="CORPUS_CHRF",
         default=True,
         rank=3,
     ),
-    "conala_bleu": MetricInfo(
-        label="CoNaLa BLEU",
-        kind="text",
-        format="points",
-        direction="higher",
-        function="attnlab.metrics.conala:conala_bleu",
-        signature="attnlab.metrics.conala:signature",
-        counts="attnlab.metrics.sentence_counts:CONALA_BLEU",
+    "conala_bleu": _text(
+        *("CoNaLa BLEU", "points", "higher", "conala:conala_bleu"),
+        signature="conala:signature",
+        counts="CONALA_BLEU",
         rank=1,
     ),
-    "conala_exact_match": MetricInfo(
-        label="CoNaLa exact match",
-        kind="text",
-        format="share",
-        direction="higher",
-        function="attnlab.metrics.conala:conala_exact_match",
-        counts="attnlab.metrics.sentence_counts:CONALA_EXACT_MATCH",
+    "conala_exact_match": _text(
+        *("CoNaLa exact match", "share", "higher", "conala:conala_exact_match"), counts="CONALA_EXACT_MATCH"
     ),
-    "parses": MetricInfo(
-        label="parses",
-        kind="text",
-        format="share",
-        direction="higher",
-        function="attnlab.metrics.conala:parses",
-    ),
-    "slot_accuracy": MetricInfo(
-        label="slot accuracy",
-        kind="text",
-        format="share",
-        direction="higher",
-        function="attnlab.metrics.conala:slot_accuracy",
-    ),
-    "attention/entropy": MetricInfo(label="attention entropy", kind="attention", format="nats"),
-    "attention/effective_positions": MetricInfo(label="attention effective positions", kind="attention"),
-    "attention/sharpness": MetricInfo(label="attention sharpness", kind="attention", format="fraction"),
-    "attention/monotonicity": MetricInfo(label="attention monotonicity", kind="attention", format="fraction"),
-    "attention/coverage": MetricInfo(label="attention coverage", kind="attention", format="fraction"),
-    "attention/alignment_accuracy": MetricInfo(
-        label="alignment accuracy", kind="attention", format="share", direction="higher"
-    ),
-    "attention/alignment_error": MetricInfo(
-        label="alignment error", kind="attention", format="share", direction="lower"
-    ),
+    "parses": _text("parses", "share", "higher", "conala:parses"),
+    "slot_accuracy": _text("slot accuracy", "share", "higher", "conala:slot_accuracy"),
+    "attention/entropy": _attention("attention entropy", "nats"),
+    "attention/effective_positions": _attention("attention effective positions"),
+    "attention/sharpness": _attention("attention sharpness", "fraction"),
+    "attention/monotonicity": _attention("attention monotonicity", "fraction"),
+    "attention/coverage": _attention("attention coverage", "fraction"),
+    "attention/alignment_accuracy": _attention("alignment accuracy", "share", "higher"),
+    "attention/alignment_error": _attention("alignment error", "share", "lower"),
     "train/loss_epoch": MetricInfo(label="training loss", kind="training", format="nats"),
 }
 """Every metric by its name without the split."""

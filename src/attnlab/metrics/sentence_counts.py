@@ -37,7 +37,7 @@ class SentenceCounts:
 def _sacrebleu(metric: Metric, prepare: Callable[[str], str] = str) -> SentenceCounts:
     """Return the counts of a sacreBLEU metric over prepared texts.
 
-    Uses the two methods that sacreBLEU's own paired tests are made of; it offers no public equivalent.
+    Uses the two methods on which sacreBLEU's own paired tests are built; there is no public equivalent.
     """
 
     def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:

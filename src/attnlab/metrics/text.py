@@ -126,7 +126,7 @@ def mean(values: Iterable[bool]) -> float:
 
 
 def _bleu_metric() -> BLEU:
-    return BLEU(force=True)  # no warning about tokenised text, which is what many corpora consist of
+    return BLEU(force=True)  # no warning about tokenised text, which is common here
 
 
 def _corpus_score(metric: SacreMetric, predictions: Sequence[Prediction]) -> float:

@@ -1,4 +1,4 @@
-"""Training speed."""
+"""Training speed in tokens and steps per second."""
 
 from __future__ import annotations
 
