@@ -1,4 +1,4 @@
-"""Running the commands as a user would."""
+"""Running the commands in subprocesses."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ TINY_REVERSE = (
     "optimizer.lr=0.01",
     "trainer.accelerator=cpu",
 )
-"""A task so small that a few seconds teach it."""
+"""A task that is learned in a few seconds."""
 
 
 def attnlab(
-    *words: str, folder: Path, stdin: str | None = None, **environment: str
+    *arguments: str, folder: Path, stdin: str | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `attnlab WORDS` in a folder, and wait for it."""
+    """Run `attnlab ARGUMENTS` in a folder and wait until it ends."""
     return subprocess.run(
-        [ATTNLAB, *words],
+        [ATTNLAB, *arguments],
         cwd=folder,
         input=stdin,
         capture_output=True,
@@ -46,7 +46,7 @@ def attnlab(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """This process's environment, with one thread to a process, nobody logged in, a cache for tests."""
+    """Return an environment with one thread per process, no W&B account, and a cache for tests."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "HYDRA"))
     }

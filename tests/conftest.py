@@ -27,9 +27,9 @@ def composed(tmp_path: Path) -> Iterator[Callable[..., DictConfig]]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
 
         def compose_with(*overrides: str) -> DictConfig:
-            words = [*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache"]
-            HydraConfig.instance().set_config(compose("train", overrides=words, return_hydra_config=True))
-            return compose("train", overrides=words)
+            overrides = [*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache"]
+            HydraConfig.instance().set_config(compose("train", overrides=overrides, return_hydra_config=True))
+            return compose("train", overrides=overrides)
 
         yield compose_with
     GlobalHydra.instance().clear()

@@ -1,4 +1,4 @@
-"""Run directories written by hand, file by file."""
+"""Run directories without a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run directories with curves, predictions and attention, as training leaves them."""
+"""Run directories with curves, predictions and attention weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_run(
     hypotheses: Sequence[str] | None = None,
     weights: bool = True,
 ) -> Run:
-    """A finished run; without `hypotheses` its outputs are the references with some words left out."""
+    """A finished run; without `hypotheses` its outputs are the references with some overrides left out."""
     chance = random.Random(f"{variant} {seed}")
     outputs = hypotheses or [
         " ".join(word for word in reference.split() if chance.random() < 0.8) or reference
@@ -48,8 +48,8 @@ def make_run(
             writer.writerow((0, step, "throughput/steps_per_second", 10 + chance.random()))
     looks = []
     for index, (source, reference, output) in enumerate(sentences):
-        read, said = source.split(" "), [*output.split(" "), "<eos>"]
-        gold = [[place, place] for place in range(min(len(said) - 1, len(read)))] if weights else None
+        read, output = source.split(" "), [*output.split(" "), "<eos>"]
+        gold = [[place, place] for place in range(min(len(output) - 1, len(read)))] if weights else None
         looks.append(
             Prediction(
                 index=index,
@@ -57,8 +57,8 @@ def make_run(
                 reference=reference,
                 hypothesis=output,
                 source_tokens=read,
-                tokens=said,
-                weights=slanting(len(said), len(read)) if weights else None,
+                tokens=output,
+                weights=slanting(len(output), len(read)) if weights else None,
                 alignment=gold,
             )
         )

@@ -95,6 +95,17 @@ def test_module_imports_without_torch(module: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("command", ["train", "tune", "evaluate", "predict", "report", "bench"])
+def test_help_imports_no_torch(command: str) -> None:
+    code = (
+        "import sys\nfrom attnlab.cli.main import run\n"
+        f"try: run(['{command}', '--help'])\nexcept SystemExit as end: assert end.code in (0, None)\n"
+        "assert 'torch' not in sys.modules and 'lightning' not in sys.modules"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "attnlab " + command in completed.stdout
+
+
 @pytest.mark.slow
 def test_worker_imports_optional_packages_late() -> None:
     code = "import sys, attnlab.cli.recipe; print(*sys.modules)"

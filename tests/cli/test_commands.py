@@ -1,4 +1,4 @@
-"""Whole commands, run as a user would, with what they leave behind read back."""
+"""The commands, run as a user runs them, and the files that they write."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(folder: Path) -> Run:
-    """A run trained by the command itself."""
+    """A run trained by the command."""
     tags = "logger.wandb.tags=[pilot,tiny]"
-    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
-    assert done.returncode == 0, done.stderr
+    completed = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
+    assert completed.returncode == 0, completed.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     return Run(directory)
 
 
-def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
+def test_run_directory_contents(trained: Run) -> None:
     assert trained.directory.name.startswith("additive-seed0-")
     result = trained.read_result()
     assert result["status"] == "finished"
@@ -90,7 +90,7 @@ def test_a_run_leaves_what_the_readme_promises(trained: Run) -> None:
     assert "epoch 12/12" in trained.log.read_text()
 
 
-def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
+def test_metrics_csv_contains_every_curve(trained: Run) -> None:
     series = read_metrics(trained.metrics)
     for name in (
         "val/loss",
@@ -105,20 +105,20 @@ def test_metrics_csv_holds_a_curve_for_everything(trained: Run) -> None:
     assert {"train/loss", "lr-Adam", "throughput/tokens_per_second", "test/exact_match"} <= set(series)
 
 
-def test_wandb_holds_the_same_offline(trained: Run) -> None:
-    told = read_offline(trained.directory)
-    assert told["id"] == trained.hash
-    assert (told["group"], told["job_type"]) == ("reverse", "additive")
-    assert told["tags"] == ["pilot", "tiny"]
-    assert told["exit_code"] == 0
-    assert told["config"].items() >= flatten(trained.read_config()).items()
-    assert told["config"]["encoder/size"] == 16
-    assert told["config"]["attention/_target_"] == "attnlab.nn.attention.Additive"
+def test_offline_wandb_run_equals_metrics_csv(trained: Run) -> None:
+    offline = read_offline(trained.directory)
+    assert offline["id"] == trained.hash
+    assert (offline["group"], offline["job_type"]) == ("reverse", "additive")
+    assert offline["tags"] == ["pilot", "tiny"]
+    assert offline["exit_code"] == 0
+    assert offline["config"].items() >= flatten(trained.read_config()).items()
+    assert offline["config"]["encoder/size"] == 16
+    assert offline["config"]["attention/_target_"] == "attnlab.nn.attention.Additive"
 
-    history = told["history"]
+    history = offline["history"]
     for name, series in read_metrics(trained.metrics).items():
         assert [(row["trainer/global_step"], row[name]) for row in history if name in row] == series, name
-    assert told["step_metrics"]["*"] == "trainer/global_step"
+    assert offline["step_metrics"]["*"] == "trainer/global_step"
     steps = [row["trainer/global_step"] for row in history]
     assert steps == sorted(steps)
     # Pictures are kept as attention/1/filenames, tables as predictions/test/path
@@ -128,7 +128,7 @@ def test_wandb_holds_the_same_offline(trained: Run) -> None:
     assert list(trained.directory.glob("wandb/offline-run-*/files/media/images/attention/*.png"))
 
 
-def test_a_checkpoint_holds_plain_values_alone(trained: Run) -> None:
+def test_checkpoint_loads_with_weights_only(trained: Run) -> None:
     checkpoint = torch.load(trained.best, weights_only=True)
     config, vocabularies = checkpoints.restore(checkpoint, trained.best)
     assert config.data.task == "reverse"
@@ -136,34 +136,34 @@ def test_a_checkpoint_holds_plain_values_alone(trained: Run) -> None:
     assert checkpoint["attnlab"]["wandb_id"] == trained.hash
 
 
-def test_a_finished_run_is_not_run_again(trained: Run, folder: Path) -> None:
+def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
     before = trained.result.stat().st_mtime_ns
-    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
-    assert done.returncode == 0
-    assert "already finished" in done.stdout
-    assert "force=true" in done.stdout
+    completed = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
+    assert completed.returncode == 0
+    assert "already finished" in completed.stdout
+    assert "force=true" in completed.stdout
     assert trained.result.stat().st_mtime_ns == before
 
 
 def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
     samples = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
     sources = "".join(f"{sample['source']}\n" for sample in samples)
-    done = attnlab("predict", str(trained.directory), folder=folder, stdin=sources)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [sample["hypothesis"] for sample in samples]
-    assert done.stderr == ""
+    completed = attnlab("predict", str(trained.directory), folder=folder, stdin=sources)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == [sample["hypothesis"] for sample in samples]
+    assert completed.stderr == ""
 
 
-def test_predict_from_a_lone_checkpoint_file(trained: Run, tmp_path: Path) -> None:
+def test_predict_needs_only_the_checkpoint_file(trained: Run, tmp_path: Path) -> None:
     lone = tmp_path / "model.ckpt"
     lone.write_bytes(trained.best.read_bytes())
     assert attnlab("predict", str(lone), folder=tmp_path, stdin="3 4\n").stdout == "4 3\n"
 
 
 def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
-    words = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
-    done = attnlab("predict", str(trained.directory), *words, folder=tmp_path, stdin="3 4 5\n4 7\n")
-    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    arguments = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
+    completed = attnlab("predict", str(trained.directory), *arguments, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    rows = [line.split("\t") for line in completed.stdout.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2"]
     assert rows[0][2] == "5 4 3"
     assert float(rows[0][1]) >= float(rows[1][1])
@@ -172,40 +172,40 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert records[0]["tokens"] == ["5", "4", "3", "<eos>"]
     assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
 
-    done = attnlab(
+    completed = attnlab(
         "predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n"
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
 
 
 @pytest.mark.slow
-def test_predict_shows_attention_in_the_terminal_and_in_a_page(trained: Run, tmp_path: Path) -> None:
-    words = ["predict", str(trained.directory), "--attention"]
-    done = attnlab(*words, "-", folder=tmp_path, stdin="3 4 5\n")
-    said, head, *rows = done.stdout.splitlines()
-    assert said == "5 4 3"
+def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: Path) -> None:
+    arguments = ["predict", str(trained.directory), "--attention"]
+    completed = attnlab(*arguments, "-", folder=tmp_path, stdin="3 4 5\n")
+    output, head, *rows = completed.stdout.splitlines()
+    assert output == "5 4 3"
     assert head.split() == ["3", "4", "5"]
     assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]
     assert [row[7:].index(max(row[7:], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
-    assert "\x1b" not in done.stdout  # not a terminal: no colours
+    assert "\x1b" not in completed.stdout  # no colours outside a terminal
 
     options = ["--beam", "2", "--nbest", "2"]
-    done = attnlab(*words, "own.html", *options, folder=tmp_path, stdin="3 4 5\n4 7\n")
-    assert done.returncode == 0, done.stderr
-    found = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "own.html").read_text()
+    completed = attnlab(*arguments, "explorer.html", *options, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    assert completed.returncode == 0, completed.stderr
+    match = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "explorer.html").read_text()
     )
-    assert found is not None
-    data = json.loads(found[1])
+    assert match is not None
+    data = json.loads(match[1])
     assert [variant["name"] for variant in data["variants"]] == ["additive · 1", "additive · 2"]
     assert [sentence["source"] for sentence in data["sentences"]] == ["3 4 5", "4 7"]
     assert data["sentences"][0]["outputs"][0]["tokens"] == ["5", "4", "3", "<eos>"]
 
 
 @pytest.mark.slow
-def test_without_a_test_split_the_validation_split_keeps_its_weights(folder: Path) -> None:
-    words = [
+def test_validation_attention_is_kept_without_a_test_split(folder: Path) -> None:
+    arguments = [
         "data=pairs",
         f"data.path={folder / 'pairs.tsv'}",
         "data.test_fraction=0",
@@ -213,19 +213,19 @@ def test_without_a_test_split_the_validation_split_keeps_its_weights(folder: Pat
         "callbacks.attention_figures.count=0",
     ]
     (folder / "pairs.tsv").write_text("".join(f"a b {i}\tb a {i}\n" for i in range(30)))
-    done = attnlab("train", *words, "logger=none", folder=folder)
-    assert done.returncode == 0, done.stderr
+    completed = attnlab("train", *arguments, "logger=none", folder=folder)
+    assert completed.returncode == 0, completed.stderr
     (directory,) = (folder / "outputs" / "pairs").iterdir()
     assert [output.index for output in read_predictions(Run(directory).attention)] == [0, 1, 2]
 
 
 @pytest.mark.slow
-def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -> None:
-    done = attnlab("evaluate", str(trained.directory), folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    told = json.loads((trained.directory / "evaluations" / "test" / "result.json").read_text())
-    assert told["metrics"] == pytest.approx(
+def test_evaluate_with_other_settings(trained: Run, folder: Path) -> None:
+    completed = attnlab("evaluate", str(trained.directory), folder=folder)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr == ""
+    evaluation = json.loads((trained.directory / "evaluations" / "test" / "result.json").read_text())
+    assert evaluation["metrics"] == pytest.approx(
         {name: value for name, value in trained.read_result()["metrics"].items() if name.startswith("test/")}
     )
     longer = attnlab(
@@ -257,32 +257,32 @@ def test_evaluate_scores_again_with_other_settings(trained: Run, folder: Path) -
 
 
 @pytest.mark.slow
-def test_evaluate_without_the_weights_it_learned(trained: Run, folder: Path) -> None:
-    done = attnlab("evaluate", str(trained.directory), "attention_override=all", folder=folder)
-    assert done.returncode == 0, done.stderr
-    told, evaluation = overridden(trained, "attention_override=all")
-    own = trained.read_result()["metrics"]["test/exact_match"]
-    assert told["metrics"]["test/exact_match"] == pytest.approx(own)
-    changed = told["attention_override"]
+def test_evaluate_with_attention_interventions(trained: Run, folder: Path) -> None:
+    completed = attnlab("evaluate", str(trained.directory), "attention_override=all", folder=folder)
+    assert completed.returncode == 0, completed.stderr
+    evaluation, folder_of_all = overridden(trained, "attention_override=all")
+    expected = trained.read_result()["metrics"]["test/exact_match"]
+    assert evaluation["metrics"]["test/exact_match"] == pytest.approx(expected)
+    changed = evaluation["attention_override"]
     assert list(changed) == ["uniform", "shuffled", "argmax", "previous", "none"]
-    assert changed["argmax"]["drops"]["test/exact_match"] < 0.2  # it looks at one position by itself
-    for how in ("uniform", "shuffled", "previous", "none"):
-        scores, drops = changed[how]["metrics"], changed[how]["drops"]
-        assert drops["test/exact_match"] == pytest.approx(own - scores["test/exact_match"])
-        assert drops["test/exact_match"] > 0.3, how
-        assert f" {scores['test/exact_match']:.4f} " in done.stdout
-        assert f" {drops['test/exact_match']:+.4f} " in done.stdout
-        assert len((evaluation / how / "test.jsonl").read_text().splitlines()) == 21
+    assert changed["argmax"]["drops"]["test/exact_match"] < 0.2  # its weights are nearly one-hot already
+    for name in ("uniform", "shuffled", "previous", "none"):
+        scores, drops = changed[name]["metrics"], changed[name]["drops"]
+        assert drops["test/exact_match"] == pytest.approx(expected - scores["test/exact_match"])
+        assert drops["test/exact_match"] > 0.3, name
+        assert f" {scores['test/exact_match']:.4f} " in completed.stdout
+        assert f" {drops['test/exact_match']:+.4f} " in completed.stdout
+        assert len((folder_of_all / name / "test.jsonl").read_text().splitlines()) == 21
 
     alone = attnlab("evaluate", str(trained.directory), "attention_override=shuffled", folder=folder)
     assert alone.returncode == 0, alone.stderr
-    told, _ = overridden(trained, "attention_override=shuffled")
-    assert told["metrics"] == pytest.approx(changed["shuffled"]["metrics"])
-    assert "attention_override" not in told
+    evaluation, _ = overridden(trained, "attention_override=shuffled")
+    assert evaluation["metrics"] == pytest.approx(changed["shuffled"]["metrics"])
+    assert "attention_override" not in evaluation
 
 
 def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
-    """The result of the one evaluation with that override, and its folder."""
+    """Return the result of the evaluation with this override, and its folder."""
     results = [
         (json.loads(path.read_text()), path.parent) for path in run.directory.glob("evaluations/*/*.json")
     ]
@@ -290,12 +290,14 @@ def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
     return result
 
 
-def test_an_evaluation_of_another_checkpoint_has_a_folder_of_its_own(trained: Run, folder: Path) -> None:
-    for word in (str(trained.directory), str(trained.last)):
-        assert attnlab("evaluate", word, "search.max_length=5", folder=folder).returncode == 0
-    found = [json.loads(path.read_text()) for path in trained.directory.glob("evaluations/*/result.json")]
-    told = {result["checkpoint"] for result in found if result["overrides"] == ["search.max_length=5"]}
-    assert told == {str(trained.best), str(trained.last)}
+def test_evaluations_of_two_checkpoints_use_two_folders(trained: Run, folder: Path) -> None:
+    for argument in (str(trained.directory), str(trained.last)):
+        assert attnlab("evaluate", argument, "search.max_length=5", folder=folder).returncode == 0
+    results = [json.loads(path.read_text()) for path in trained.directory.glob("evaluations/*/result.json")]
+    checkpoint_files = {
+        result["checkpoint"] for result in results if result["overrides"] == ["search.max_length=5"]
+    }
+    assert checkpoint_files == {str(trained.best), str(trained.last)}
 
 
 REFUSED = {
@@ -311,48 +313,53 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("word", REFUSED)
-def test_what_an_evaluation_cannot_change_is_refused(
-    trained: Run, word: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("argument", REFUSED)
+def test_evaluate_refuses_settings_fixed_by_training(
+    trained: Run, argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["evaluate", str(trained.directory), word]) == 1
-    told = capsys.readouterr().err
-    assert REFUSED[word] in told
-    assert len(told.splitlines()) == 1
+    assert main.run(["evaluate", str(trained.directory), argument]) == 1
+    error = capsys.readouterr().err
+    assert REFUSED[argument] in error
+    assert len(error.splitlines()) == 1
 
 
 def test_sources_seen_in_training_are_counted(trained: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the 25 + 125 + 625 sequences of 5 symbols training saw some, and of lengths from 5 on none."""
+    """Training saw some of the 25 + 125 + 625 sequences of 5 symbols, and none of length ≥ 5."""
     for lengths, seen in (("[2,4]", True), ("[5,6]", False)):
-        words = [str(trained.directory), f"data.test_lengths={lengths}", "data.test_size=50", "data.seed=1"]
-        assert main.run(["evaluate", *words]) == 0
+        arguments = [
+            str(trained.directory),
+            f"data.test_lengths={lengths}",
+            "data.test_size=50",
+            "data.seed=1",
+        ]
+        assert main.run(["evaluate", *arguments]) == 0
         assert ("of these sources were in the training split" in capsys.readouterr().out) == seen
 
 
 @pytest.mark.slow
-def test_a_head_that_never_stops_has_nothing_to_drop(tmp_path: Path) -> None:
-    done = attnlab(
+def test_zero_attention_weights_have_no_metric_drops(tmp_path: Path) -> None:
+    completed = attnlab(
         "train", *TINY_REVERSE, "attention=monotonic", "attention.offset=-90", "logger=none",
         "trainer.max_epochs=1", folder=tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
-    done = attnlab("evaluate", str(directory), "attention_override=all", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    told, _ = overridden(Run(directory), "attention_override=all")
-    uniform = told["attention_override"]["uniform"]
+    completed = attnlab("evaluate", str(directory), "attention_override=all", folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    evaluation, _ = overridden(Run(directory), "attention_override=all")
+    uniform = evaluation["attention_override"]["uniform"]
     assert "test/attention/entropy" in uniform["metrics"]
     assert "test/attention/entropy" not in uniform["drops"]
 
 
 @pytest.mark.slow
-def test_an_intervention_that_does_not_exist(trained: Run, folder: Path) -> None:
-    done = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
-    assert done.returncode == 1
-    assert "attention_override=unifrom: choose from uniform, shuffled," in done.stderr
+def test_unknown_intervention_is_an_error(trained: Run, folder: Path) -> None:
+    completed = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
+    assert completed.returncode == 1
+    assert "Unknown attention_override 'unifrom'. Did you mean 'uniform'?" in completed.stderr
 
 
-WRONG = {
+USAGE_ERRORS = {
     "an intervention in training": (
         ["train", "attention_override=uniform"],
         1,
@@ -360,7 +367,7 @@ WRONG = {
     ),
     "no such command": (["dance"], 2, "Unknown command 'dance': choose from train"),
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
-    "a setting of what is swept over": (
+    "a setting of only one option of a sweep": (
         ["train", "-m", "experiment=conala,conala_steps", "data.path=x"],
         2,
         "is given as ++key=value",
@@ -378,42 +385,46 @@ WRONG = {
         1,
         "nowhere does not exist: give a run directory or a checkpoint file",
     ),
-    "a folder that is no run": (["predict", "."], 1, "is not a run directory"),
-    "a home that nobody has": (["evaluate", "~search.beam_size"], 1, "~search.beam_size does not exist"),
-    "the same with a value": (["evaluate", "~search.beam_size=3"], 1, "No RUN to evaluate"),
+    "a folder that is not a run": (["predict", "."], 1, "is not a run directory"),
+    "a tilde that is no home folder": (
+        ["evaluate", "~search.beam_size"],
+        1,
+        "~search.beam_size does not exist",
+    ),
+    "a tilde with a value": (["evaluate", "~search.beam_size=3"], 1, "No RUN to evaluate"),
     "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "use its options, such as --beam 5"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
-    "a beam of nothing": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number ≥ 1"),
+    "a beam size of 0": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number ≥ 1"),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_usage_is_said_in_one_line(case: str, tmp_path: Path) -> None:
-    words, code, message = WRONG[case]
-    done = attnlab(*words, folder=tmp_path)
-    assert done.returncode == code
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1 or done.stderr.startswith("usage:")
+@pytest.mark.parametrize("case", USAGE_ERRORS)
+def test_usage_errors_are_one_line(case: str, tmp_path: Path) -> None:
+    arguments, code, message = USAGE_ERRORS[case]
+    completed = attnlab(*arguments, folder=tmp_path)
+    assert completed.returncode == code
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr
+    assert len(completed.stderr.splitlines()) == 1 or completed.stderr.startswith("usage:")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_train_tells_its_groups(tmp_path: Path) -> None:
-    done = attnlab("train", "--help", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "study: attention_variants, bottleneck" in done.stdout
-    assert 'eval "$(attnlab train -sc install=bash)"' in done.stdout
+def test_train_help_lists_the_groups(tmp_path: Path) -> None:
+    completed = attnlab("train", "--help", folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "study: attention_variants, bottleneck" in completed.stdout
+    assert 'eval "$(attnlab train -sc install=bash)"' in completed.stdout
 
 
 @pytest.mark.slow
-def test_data_that_is_missing_or_broken(tmp_path: Path) -> None:
+def test_missing_or_broken_data_fails_the_run(tmp_path: Path) -> None:
     broken = tmp_path / "conala.json"
     broken.write_text('[{"intent": "a", ')
     for path, message in ((tmp_path / "none.json", "does not exist"), (broken, "conala.json")):
-        done = attnlab("train", "data=conala", f"data.path={path}", folder=tmp_path)
-        assert done.returncode == 1
-        assert message in done.stderr.replace("\n", "")
-        assert "Traceback" not in done.stderr
+        completed = attnlab("train", "data=conala", f"data.path={path}", folder=tmp_path)
+        assert completed.returncode == 1
+        assert message in completed.stderr.replace("\n", "")
+        assert "Traceback" not in completed.stderr
     runs = [Run(path) for path in (tmp_path / "outputs" / "conala").iterdir()]
     assert [run.read_result()["status"] for run in runs] == ["failed", "failed"]
     assert all(run.read_result()["error"] for run in runs)
@@ -421,14 +432,14 @@ def test_data_that_is_missing_or_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_stack_trace_is_shown_on_request(tmp_path: Path) -> None:
-    done = attnlab("predict", "nowhere", "--traceback", folder=tmp_path)
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
+def test_traceback_option_shows_the_stack_trace(tmp_path: Path) -> None:
+    completed = attnlab("predict", "nowhere", "--traceback", folder=tmp_path)
+    assert completed.returncode == 1
+    assert "Traceback" in completed.stderr
 
 
 @pytest.mark.slow
-def test_a_token_outside_the_vocabulary_and_an_empty_line(trained: Run, folder: Path) -> None:
+def test_predict_refuses_unknown_symbols_and_empty_lines(trained: Run, folder: Path) -> None:
     strange = attnlab("predict", str(trained.directory), folder=folder, stdin="3 99\n")
     assert strange.returncode == 1
     assert "token '99' is not in the vocabulary 3 … 7" in strange.stderr
@@ -438,30 +449,32 @@ def test_a_token_outside_the_vocabulary_and_an_empty_line(trained: Run, folder: 
 
 
 @pytest.mark.slow
-def test_a_checkpoint_cut_short_is_named(trained: Run, tmp_path: Path) -> None:
+def test_truncated_checkpoint_is_named(trained: Run, tmp_path: Path) -> None:
     short = tmp_path / "short.ckpt"
     short.write_bytes(trained.best.read_bytes()[:5000])
-    done = attnlab("predict", str(short), folder=tmp_path, stdin="3\n")
-    assert done.returncode == 1
-    assert "short.ckpt cannot be read: it is truncated" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = attnlab("predict", str(short), folder=tmp_path, stdin="3\n")
+    assert completed.returncode == 1
+    assert "short.ckpt cannot be read: it is truncated" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd", "logger=none"]
-    done = attnlab("train", *words, "trainer.gradient_clip_val=null", "scheduler=constant", folder=tmp_path)
-    assert done.returncode == 1
-    assert re.search(r"The (loss|gradient norm) is (inf|nan) at step", done.stderr.replace("\n", " "))
+def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd", "logger=none"]
+    completed = attnlab(
+        "train", *arguments, "trainer.gradient_clip_val=null", "scheduler=constant", folder=tmp_path
+    )
+    assert completed.returncode == 1
+    assert re.search(r"The (loss|gradient norm) is (inf|nan) at step", completed.stderr.replace("\n", " "))
     (path,) = tmp_path.glob("outputs/reverse/*/result.json")
     assert json.loads(path.read_text())["status"] == "failed"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Signals, tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.max_epochs=40", "data.train_size=800", "logger=none"]
-    process = subprocess.Popen([ATTNLAB, "train", *words], cwd=tmp_path, env=clean_environment())
+def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=40", "data.train_size=800", "logger=none"]
+    process = subprocess.Popen([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
         time.sleep(0.1)
@@ -473,9 +486,9 @@ def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Sign
     stopped_at = checkpoints.load(run.last)["global_step"]
     assert 0 < stopped_at < 40 * 50
 
-    done = attnlab("train", *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"resuming from step {stopped_at}" in done.stderr.replace("\n", " ")
+    completed = attnlab("train", *arguments, folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert f"resuming from step {stopped_at}" in completed.stderr.replace("\n", " ")
     assert run.read_result()["status"] == "finished"
     series = read_metrics(run.metrics)
     steps = [step for step, _ in series["train/loss"]]
@@ -483,8 +496,8 @@ def test_a_run_that_is_asked_to_stop_saves_and_goes_on_later(number: signal.Sign
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
-    words = [
+def test_two_processes_give_the_metrics_of_one(tmp_path: Path) -> None:
+    arguments = [
         *TINY_REVERSE,
         "trainer.accelerator=cpu",
         "trainer.devices=2",
@@ -492,24 +505,24 @@ def test_two_processes_give_the_scores_of_one(tmp_path: Path) -> None:
         "logger=none",
         "data.test_size=23",
     ]
-    done = attnlab("train", *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    completed = attnlab("train", *arguments, folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
     (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
     run = Run(directory)
     assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
     for split in ("val", "test"):
         alone = attnlab("evaluate", str(directory), "--split", split, folder=tmp_path)
         assert alone.returncode == 0, alone.stderr
-        told = json.loads((directory / "evaluations" / split / "result.json").read_text())["metrics"]
-        own = {"val": ("val/", "attention/"), "test": ("test/",)}[split]
-        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(own)}
-        assert told == pytest.approx(together, abs=1e-5)
+        evaluation = json.loads((directory / "evaluations" / split / "result.json").read_text())["metrics"]
+        expected = {"val": ("val/", "attention/"), "test": ("test/",)}[split]
+        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(expected)}
+        assert evaluation == pytest.approx(together, abs=1e-5)
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_every_combination(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "attention=none,dot", "seed=0,1"]
-    done = attnlab("train", "-m", *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_sweep_trains_every_combination(tmp_path: Path) -> None:
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "attention=none,dot", "seed=0,1"]
+    completed = attnlab("train", "-m", *arguments, folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
     names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs" / "reverse").iterdir())
     assert names == ["dot-seed0", "dot-seed1", "none-seed0", "none-seed1"]

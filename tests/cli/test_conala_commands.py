@@ -1,4 +1,4 @@
-"""CoNaLa with slots, by whole commands: train, score a test file by its path, and predict."""
+"""CoNaLa with slots: train, evaluate on a test file and predict."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train(folder: Path, *words: str) -> Run:
-    done = attnlab(
+def train(folder: Path, *overrides: str) -> Run:
+    completed = attnlab(
         *(
             "train",
             "data=conala_official",
@@ -46,41 +46,41 @@ def train(folder: Path, *words: str) -> Run:
         "data.near_duplicates=null",
         *("embedding.size=16", "encoder.size=16", "decoder.size=32", "batching.batch_size=8"),
         *("optimizer.lr=0.01", "trainer.max_epochs=60", "trainer.accelerator=cpu", "search.max_length=12"),
-        *("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max", *words),
+        *("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max", *overrides),
         folder=folder,
     )
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("run directory")]
+    assert completed.returncode == 0, completed.stderr
+    (line,) = [line for line in completed.stdout.splitlines() if line.startswith("run directory")]
     return Run(Path(line.removeprefix("run directory").strip()))
 
 
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> Run:
-    """A run stopped early by its BLEU."""
+    """A run with early stopping by BLEU."""
     return train(folder, "callbacks=early_stopping")
 
 
 @pytest.fixture(scope="module")
 def averaged(folder: Path) -> Run:
-    """Another one, of averaged weights."""
+    """A run with weight averaging."""
     return train(folder, "callbacks=averaging", "seed=1")
 
 
-def test_it_stops_when_bleu_stops_rising(trained: Run) -> None:
+def test_early_stopping_by_bleu(trained: Run) -> None:
     result = trained.read_result()
     assert result["metrics"]["val/conala_bleu"] == pytest.approx(100)
     assert result["steps"] < 60 * 16
     assert {"val/conala_exact_match", "val/parses", "val/slot_accuracy"} <= set(result["metrics"])
 
 
-def test_a_test_file_is_scored_by_its_path(trained: Run, folder: Path) -> None:
-    done = attnlab("evaluate", str(trained.directory), "data.test_path=test.json", folder=folder)
-    assert done.returncode == 0, done.stderr
+def test_evaluate_on_a_test_file(trained: Run, folder: Path) -> None:
+    completed = attnlab("evaluate", str(trained.directory), "data.test_path=test.json", folder=folder)
+    assert completed.returncode == 0, completed.stderr
     (path,) = trained.directory.glob("evaluations/test-*/result.json")
-    told = json.loads(path.read_text())
-    assert told["sentences"] == 12
+    evaluation = json.loads(path.read_text())
+    assert evaluation["sentences"] == 12
     for score in ("conala_exact_match", "parses", "slot_accuracy"):
-        assert told["metrics"][f"test/{score}"] == 1.0
+        assert evaluation["metrics"][f"test/{score}"] == 1.0
     lines = [json.loads(line) for line in (path.parent / "test.jsonl").read_text().splitlines()]
     assert lines[0] == {
         "index": 0,
@@ -91,34 +91,34 @@ def test_a_test_file_is_scored_by_its_path(trained: Run, folder: Path) -> None:
     }
 
 
-def test_predict_names_and_puts_back(trained: Run, folder: Path) -> None:
+def test_predict_replaces_and_restores_quoted_names(trained: Run, folder: Path) -> None:
     typed = "count  list `my_things`?\nReverse list `a.b`\n"
-    done = attnlab("predict", str(trained.directory), folder=folder, stdin=typed)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["len(my_things)", "a.b[::-1]"]
+    completed = attnlab("predict", str(trained.directory), folder=folder, stdin=typed)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == ["len(my_things)", "a.b[::-1]"]
 
 
-def test_averaged_weights_are_what_is_scored_and_kept(averaged: Run, folder: Path) -> None:
-    told = averaged.read_result()["metrics"]
-    assert told["val/conala_bleu"] > 90
-    done = attnlab("evaluate", str(averaged.directory), folder=folder)
-    assert done.returncode == 0, done.stderr
+def test_averaged_weights_are_evaluated_and_saved(averaged: Run, folder: Path) -> None:
+    evaluation = averaged.read_result()["metrics"]
+    assert evaluation["val/conala_bleu"] > 90
+    completed = attnlab("evaluate", str(averaged.directory), folder=folder)
+    assert completed.returncode == 0, completed.stderr
     again = json.loads((averaged.directory / "evaluations" / "val" / "result.json").read_text())["metrics"]
-    assert {name: again[name] for name in again} == pytest.approx({name: told[name] for name in again})
+    assert {name: again[name] for name in again} == pytest.approx({name: evaluation[name] for name in again})
 
 
-def test_two_runs_speak_with_one_voice(trained: Run, averaged: Run, folder: Path) -> None:
+def test_ensemble_of_two_runs(trained: Run, averaged: Run, folder: Path) -> None:
     runs = [str(trained.directory), str(averaged.directory)]
     search = ["search.beam_size=3", "reranking=python", "reranking.coverage_penalty=0.2"]
-    done = attnlab("evaluate", *runs, *search, folder=folder)
-    assert done.returncode == 0, done.stderr
+    completed = attnlab("evaluate", *runs, *search, folder=folder)
+    assert completed.returncode == 0, completed.stderr
     (path,) = trained.directory.glob("evaluations/val-*/result.json")
-    told = json.loads(path.read_text())
-    assert told["ensemble_with"] == [str(averaged.best)]
-    assert told["metrics"]["val/conala_bleu"] > 90
-    assert told["metrics"]["val/parses"] == 1.0
+    evaluation = json.loads(path.read_text())
+    assert evaluation["ensemble_with"] == [str(averaged.best)]
+    assert evaluation["metrics"]["val/conala_bleu"] > 90
+    assert evaluation["metrics"]["val/parses"] == 1.0
     single = [run.read_result()["metrics"]["val/loss"] for run in (trained, averaged)]
-    assert told["metrics"]["val/loss"] < max(single)  # the mean of two is never worse than both
+    assert evaluation["metrics"]["val/loss"] < max(single)  # averaged probabilities are never worse than both
     predicted = attnlab("predict", *runs, folder=folder, stdin="count list `mine`\n")
     assert predicted.stdout == "len(mine)\n", predicted.stderr
     refused = attnlab("evaluate", *runs, "attention_override=uniform", folder=folder)

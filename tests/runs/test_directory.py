@@ -1,4 +1,4 @@
-"""Who may work in a run directory."""
+"""Locks, identity and files of run directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import os, sys, time
 from pathlib import Path
 from attnlab.runs.directory import Run
 with Run(Path(sys.argv[1])).lock():
-    if os.fork() == 0:  # as a data loader is
+    if os.fork() == 0:  # like a data loader
         time.sleep(30)
     print(os.getpid(), flush=True)
     time.sleep(30)
@@ -31,7 +31,7 @@ with Run(Path(sys.argv[1])).lock():
 
 
 def hold(directory: Path, *before: str) -> subprocess.Popen[str]:
-    """A process that holds a directory and has a child that outlives it, once it does."""
+    """Start a process that holds the lock of a directory and has a child that outlives it."""
     return subprocess.Popen(
         [*before, sys.executable, "-c", HOLD, str(directory)],
         stdout=subprocess.PIPE,
@@ -41,7 +41,7 @@ def hold(directory: Path, *before: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_a_directory_is_held_by_one_process_until_it_is_gone(tmp_path: Path) -> None:
+def test_lock_is_held_until_its_process_ends(tmp_path: Path) -> None:
     holder = hold(tmp_path)
     assert holder.stdout is not None
     try:
@@ -51,7 +51,7 @@ def test_a_directory_is_held_by_one_process_until_it_is_gone(tmp_path: Path) -> 
             pass
         os.kill(pid, signal.SIGKILL)
         holder.wait()
-        with Run(tmp_path).lock():  # though its child still lives
+        with Run(tmp_path).lock():  # although its child process is alive
             assert (tmp_path / "lock").read_text().split()[1] == str(os.getpid())
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
@@ -59,24 +59,24 @@ def test_a_directory_is_held_by_one_process_until_it_is_gone(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_process_whose_starter_is_gone_is_waited_for(tmp_path: Path) -> None:
-    starter = hold(tmp_path, "sh", "-c", '"$@" & wait', "sh")
-    assert starter.stdout is not None
-    pid = int(starter.stdout.readline())
-    os.kill(starter.pid, signal.SIGKILL)
-    starter.wait()
+def test_lock_waits_for_a_process_whose_parent_ended(tmp_path: Path) -> None:
+    parent = hold(tmp_path, "sh", "-c", '"$@" & wait', "sh")
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
     stopping = subprocess.Popen(["sh", "-c", f"sleep 1; kill {pid}"])
     try:
-        asked = time.monotonic()
+        start = time.monotonic()
         with Run(tmp_path).lock():
-            assert time.monotonic() - asked > 0.5
+            assert time.monotonic() - start > 0.5
     finally:
         stopping.wait()
-        os.killpg(starter.pid, signal.SIGKILL)
-        starter.stdout.close()
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.stdout.close()
 
 
-def test_force_clears_all_that_was_left(composed: Callable[..., DictConfig]) -> None:
+def test_force_removes_all_earlier_files(composed: Callable[..., DictConfig]) -> None:
     config = composed()
     run = prepare(config)
     run.write_result("finished")
@@ -88,7 +88,7 @@ def test_force_clears_all_that_was_left(composed: Callable[..., DictConfig]) -> 
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "lock"]
 
 
-def test_how_often_a_run_is_saved_is_not_which_run_it_is(composed: Callable[..., DictConfig]) -> None:
+def test_identity_ignores_the_checkpoint_interval(composed: Callable[..., DictConfig]) -> None:
     config = composed()
     before = identify(config)
     config.checkpoint.every_minutes = 1
@@ -97,7 +97,7 @@ def test_how_often_a_run_is_saved_is_not_which_run_it_is(composed: Callable[...,
     assert identify(config) != before
 
 
-def test_half_written_files_are_removed(tmp_path: Path) -> None:
+def test_temporary_files_are_removed(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.checkpoints.mkdir()
     kept = run.last

@@ -1,4 +1,4 @@
-"""How workers start, end, and are settled."""
+"""Environment and end of worker processes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from attnlab.runs.directory import Run
     ("code", "stopping", "status", "exit_code", "error"),
     [
         (0, False, "finished", 0, None),
-        (-9, False, "finished", 0, None),  # killed when all was done
+        (-9, False, "finished", 0, None),  # killed after it finished
         (75, False, "interrupted", 75, None),
-        (1, False, "failed", 1, "its own reason"),
+        (1, False, "failed", 1, "another error"),
         (3, False, "running", 1, "ended with exit code 3, see "),
         (-9, False, "running", 1, "killed by SIGKILL"),
         (-15, True, "running", 75, None),
         (1, True, "running", 75, None),
-        (1, True, "failed", 1, "its own reason"),
+        (1, True, "failed", 1, "another error"),
     ],
 )
-def test_what_a_worker_could_not_say_is_said_for_it(
+def test_settle_records_the_end_of_a_worker(
     code: int, stopping: bool, status: str, exit_code: int, error: str | None, tmp_path: Path
 ) -> None:
     run = Run(tmp_path)
@@ -39,16 +39,18 @@ def test_what_a_worker_could_not_say_is_said_for_it(
     assert (run.read_result().get("error") or "").startswith(error or "")
 
 
-def test_a_process_whose_parent_went_before_it_could_look_ends() -> None:
+def test_process_ends_if_its_parent_ended_before_the_check() -> None:
     code = "from attnlab.runs.launcher import die_with_parent; die_with_parent(); print('alive')"
     for parent, lives in ((os.getpid(), True), (os.getppid(), False)):
         environment = {**os.environ, "ATTNLAB_PARENT": str(parent)}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-        assert done.stdout == ("alive\n" if lives else "")
-        assert done.returncode == (0 if lives else -signal.SIGTERM)
+        completed = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert completed.stdout == ("alive\n" if lives else "")
+        assert completed.returncode == (0 if lives else -signal.SIGTERM)
 
 
-def test_another_trainings_ranks_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     environment = launcher.worker_environment()
     assert "LOCAL_RANK" not in environment

@@ -1,4 +1,4 @@
-"""Sweeps through other launchers than ours, in the forms of them that need no cluster."""
+"""Sweeps with other launchers, in the forms that need no cluster."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ LAUNCHERS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_sweep_through_another_launcher(launcher: str, tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", f"hydra/launcher={launcher}"]
-    broken = attnlab("train", "-m", *words, "optimizer.lr=-1,0.01", folder=tmp_path)
+def test_sweep_with_another_launcher(launcher: str, tmp_path: Path) -> None:
+    overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", f"hydra/launcher={launcher}"]
+    broken = attnlab("train", "-m", *overrides, "optimizer.lr=-1,0.01", folder=tmp_path)
     assert broken.returncode == 1, broken.stderr
     assert "attnlab: failed " in broken.stderr
     assert "Invalid learning rate: -1" in broken.stderr
     assert "Traceback" not in broken.stderr
-    assert statuses(tmp_path) == {-1: "failed", 0.01: "finished"}  # the other job was not held up
+    assert statuses(tmp_path) == {-1: "failed", 0.01: "finished"}  # the other job continued
 
-    whole = attnlab("train", "-m", *words, "optimizer.lr=0.02,0.01", folder=tmp_path)
+    whole = attnlab("train", "-m", *overrides, "optimizer.lr=0.02,0.01", folder=tmp_path)
     assert whole.returncode == 0, whole.stderr
     assert "UserWarning" not in whole.stderr
     assert statuses(tmp_path) == {-1: "failed", 0.01: "finished", 0.02: "finished"}
@@ -52,9 +52,11 @@ def statuses(folder: Path) -> dict[float, str]:
     return {run.read_config().optimizer.lr: run.read_result()["status"] for run in runs(folder)}
 
 
-def test_a_launcher_that_is_not_installed(tmp_path: Path) -> None:
+def test_launcher_that_is_not_installed(tmp_path: Path) -> None:
     absent = "hydra.launcher._target_=hydra_plugins.absent_launcher.AbsentLauncher"
-    done = attnlab("train", "-m", *TINY_REVERSE, "seed=0,1", absent, folder=tmp_path)
-    assert done.returncode == 1
-    assert "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = attnlab("train", "-m", *TINY_REVERSE, "seed=0,1", absent, folder=tmp_path)
+    assert completed.returncode == 1
+    assert (
+        "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'" in completed.stderr
+    )
+    assert "Traceback" not in completed.stderr

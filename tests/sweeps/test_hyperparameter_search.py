@@ -1,4 +1,4 @@
-"""Searching: what is drawn, what is stopped, and what a search that was killed does next."""
+"""Hyper-parameter search: distributions, pruning and resumption."""
 
 from __future__ import annotations
 
@@ -38,53 +38,55 @@ DRAWN = {
 }
 
 
-def sweep(word: str) -> tuple[str, Override]:
-    (override,) = OverridesParser.create().parse_overrides([word])
+def sweep(override: str) -> tuple[str, Override]:
+    (override,) = OverridesParser.create().parse_overrides([override])
     return override.get_key_element(), override
 
 
-@pytest.mark.parametrize("word", DRAWN)
-def test_what_a_sweep_is_drawn_from(word: str) -> None:
+@pytest.mark.parametrize("override", DRAWN)
+def test_sweep_gives_the_expected_distribution(override: str) -> None:
     trial = optuna.create_study().ask()
-    value = hyperparameter_search.suggest(trial, *sweep(word))
+    value = hyperparameter_search.suggest(trial, *sweep(override))
     (distribution,) = trial.distributions.values()
-    assert distribution == DRAWN[word]
+    assert distribution == DRAWN[override]
     assert value in trial.params.values()
 
 
 @pytest.mark.parametrize(
-    "word", ["encoder.size=interval(64,8)", "encoder.size=range(3,3)", "attention=glob(*)"]
+    "override", ["encoder.size=interval(64,8)", "encoder.size=range(3,3)", "attention=glob(*)"]
 )
-def test_a_sweep_that_nothing_can_be_drawn_from_is_named(word: str) -> None:
-    with pytest.raises(UserError, match=re.escape(word)):
-        hyperparameter_search.suggest(optuna.create_study().ask(), *sweep(word))
+def test_sweep_that_cannot_be_searched_is_named(override: str) -> None:
+    with pytest.raises(UserError, match=re.escape(override)):
+        hyperparameter_search.suggest(optuna.create_study().ask(), *sweep(override))
 
 
-def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Path) -> None:
-    words = [
+def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
+    overrides = [
         "tune=recipe",
         "tune.trials=7",
         "attention=none,dot",
         "embedding.dropout=0.0,0.5",
         "seed=3",
     ]
-    plan = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}"])
+    plan = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}"])
     assert plan.overrides == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
     assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size", "attention"]
-    assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"  # the command's, not the file's
+    assert (
+        plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"
+    )  # from the command line, not from the file
     assert plan.tune.trials == 7
     assert plan.database == tmp_path / "reverse-tune" / "tune.db"
     assert plan.trial_overrides({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
         "optimizer.lr=1e-05",
         "attention=dot",
     ]
-    longer = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}", "tune.trials=9"])
-    other = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}", "optimizer.lr=0.1,0.2"])
+    longer = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}", "tune.trials=9"])
+    other = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}", "optimizer.lr=0.1,0.2"])
     assert longer.identity == plan.identity != other.identity
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("overrides", "code", "message"),
     [
         (["seed=1"], 1, "Nothing to search"),
         (["-m", "seed=1,2"], 1, "has no option -m"),
@@ -93,16 +95,16 @@ def test_the_words_are_parted_into_what_is_searched_and_what_is_not(tmp_path: Pa
         (["seed=1,2", "tune=recipee"], 2, "Did you mean 'recipe'?"),
     ],
 )
-def test_wrong_usage_is_said_in_one_line(
-    words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+def test_usage_errors_are_one_line(
+    overrides: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["tune", *words]) == code
+    assert main.run(["tune", *overrides]) == code
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
 
 
-def test_a_growing_file_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
+def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     assert hyperparameter_search.read_series(path, "val/loss") == []
     path.write_text(
@@ -119,10 +121,10 @@ with open(sys.argv[1], "w") as file:
         print(f"{epoch},{epoch},val/loss,{epoch}.0", file=file, flush=True)
         time.sleep(0.02)
 """
-"""Something that gets worse and worse for 20 seconds."""
+"""A training whose loss rises for 20 seconds."""
 
 
-def test_a_worker_is_stopped_when_the_pruner_says_so(tmp_path: Path) -> None:
+def test_worker_is_stopped_by_the_pruner(tmp_path: Path) -> None:
     pruner = optuna.pruners.ThresholdPruner(upper=2.5)
     trial = optuna.create_study(pruner=pruner).ask()
     run = Run(tmp_path)
@@ -134,8 +136,10 @@ def test_a_worker_is_stopped_when_the_pruner_says_so(tmp_path: Path) -> None:
     assert watch.reported == 4
 
 
-def answers(plan: hyperparameter_search.Plan, *, stop_after: int | None = None) -> list[dict[str, Any]]:
-    """Search a formula instead of training; `stop_after` breaks off in that trial, unanswered."""
+def search_formula(
+    plan: hyperparameter_search.Plan, *, stop_after: int | None = None
+) -> list[dict[str, Any]]:
+    """Search with a formula instead of trainings; interrupt it in the trial `stop_after`."""
     study = hyperparameter_search.open_study(plan)
     for trial in hyperparameter_search.remaining_trials(study, plan):
         parameters = {
@@ -148,27 +152,27 @@ def answers(plan: hyperparameter_search.Plan, *, stop_after: int | None = None) 
 
 
 @pytest.mark.slow
-def test_a_search_that_was_killed_asks_what_it_would_have_asked(tmp_path: Path) -> None:
-    words = [
+def test_resumed_search_suggests_the_same_parameters(tmp_path: Path) -> None:
+    overrides = [
         "optimizer.lr=interval(0.0,1.0)",
         "attention=none,dot",
         "tune.trials=6",
         "+tune.sampler.n_startup_trials=2",
     ]
-    whole = answers(hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}/whole"]))
+    whole = search_formula(hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}/whole"]))
     assert len(whole) == 6
     assert len({tuple(parameters.values()) for parameters in whole}) == 6
-    plan = hyperparameter_search.make_plan([*words, f"paths.output={tmp_path}/killed"])
+    plan = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}/killed"])
     for stop in (0, 3, 3, 5):
-        assert answers(plan, stop_after=stop) == whole[: stop + 1]
-    assert answers(plan) == whole
-    assert answers(plan) == whole  # nothing is left to do
+        assert search_formula(plan, stop_after=stop) == whole[: stop + 1]
+    assert search_formula(plan) == whole
+    assert search_formula(plan) == whole  # no trial is left
     assert {trial.state for trial in hyperparameter_search.open_study(plan).trials} == {TrialState.COMPLETE}
 
 
 @pytest.mark.slow
-def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
-    words = [
+def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
+    overrides = [
         *TINY_REVERSE,
         "logger=none",
         "data.train_size=1600",
@@ -184,14 +188,14 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
     ]
     folder = tmp_path / "outputs" / "reverse-tune"
     search = subprocess.Popen(
-        [ATTNLAB, "tune", *words], cwd=tmp_path, env=clean_environment(), start_new_session=True
+        [ATTNLAB, "tune", *overrides], cwd=tmp_path, env=clean_environment(), start_new_session=True
     )
     wait_for(lambda: list(folder.glob("*/checkpoints/last.ckpt")))
     os.killpg(search.pid, signal.SIGKILL)
     search.wait()
 
-    done = attnlab("tune", *words, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    completed = attnlab("tune", *overrides, folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
     (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/tune.db")
     trials = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/tune.db").trials
     assert len(trials) == 4
@@ -205,18 +209,18 @@ def test_a_search_killed_and_started_again(tmp_path: Path) -> None:
     assert pruned["status"] == "interrupted"
     assert pruned["error"].startswith("pruned after 2 validations")
     assert len(read_metrics(runs[1e-6].metrics)["val/loss"]) < 4
-    # The run that was under way went on, and no run was started from nothing twice
+    # The interrupted run was resumed, and no run was started twice
     logs = [run.log.read_text() for run in runs.values()]
-    went_on = [log.count("resuming from step") for log in logs]
-    assert sum(went_on) >= 1
-    assert [log.count(" training, ") for log in logs] == [1 + times for times in went_on]
+    resumed = [log.count("resuming from step") for log in logs]
+    assert sum(resumed) >= 1
+    assert [log.count(" training, ") for log in logs] == [1 + times for times in resumed]
     for run in runs.values():
         assert run.read_result()["command"].startswith("attnlab train data.symbols=5 ")
         steps = [step for step, _ in read_metrics(run.metrics)["train/loss"]]
         assert steps == sorted(set(steps))
 
     (command,) = [
-        line.strip() for line in done.stdout.splitlines() if line.strip().startswith("attnlab train")
+        line.strip() for line in completed.stdout.splitlines() if line.strip().startswith("attnlab train")
     ]
     again = subprocess.run(
         f"{Path(ATTNLAB).parent}/{command}",
@@ -241,9 +245,9 @@ def wait_for(condition: Any, seconds: float = 240) -> None:
 
 
 @pytest.mark.slow
-def test_a_search_in_which_all_fail(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "logger=none", "optimizer.lr=-1,-2", "tune.trials=1"]
-    done = attnlab("tune", *words, folder=tmp_path)
-    assert done.returncode == 1
-    assert "1 trials: 0 finished, 0 pruned, 1 failed" in done.stderr
-    assert "Invalid learning rate: -" in done.stdout
+def test_search_fails_if_all_trials_fail(tmp_path: Path) -> None:
+    overrides = [*TINY_REVERSE, "logger=none", "optimizer.lr=-1,-2", "tune.trials=1"]
+    completed = attnlab("tune", *overrides, folder=tmp_path)
+    assert completed.returncode == 1
+    assert "1 trials: 0 finished, 0 pruned, 1 failed" in completed.stderr
+    assert "Invalid learning rate: -" in completed.stdout

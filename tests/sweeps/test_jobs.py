@@ -1,4 +1,4 @@
-"""What a sweep tells at its end."""
+"""The table and the exit code of a sweep."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def job(jobs: Jobs, folder: Path, name: str, monitor: str = "val/loss", **result
     return run
 
 
-def told(jobs: Jobs) -> list[str]:
+def printed_lines(jobs: Jobs) -> list[str]:
     console = Console(file=StringIO(), width=160, soft_wrap=True)
     jobs.print_table(console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     return [" ".join(line.replace("│", " ").split()) for line in lines]
 
 
-def test_the_table_has_every_job_and_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     jobs = Jobs()
     study = tmp_path / "outputs" / "a study"
@@ -49,7 +49,7 @@ def test_the_table_has_every_job_and_the_reasons(tmp_path: Path, monkeypatch: py
     job(jobs, study, "dot-seed2", status="running")
     job(jobs, study, "[3]-seed3", status="interrupted")
     (finished.directory / "wandb" / "offline-run-1").mkdir(parents=True)
-    lines = told(jobs)
+    lines = printed_lines(jobs)
     folder = "outputs/a study"
     assert lines[0] == "outputs"
     assert [line for line in lines if line.startswith(("a study/", "another/"))] == [
@@ -73,9 +73,7 @@ def test_the_table_has_every_job_and_the_reasons(tmp_path: Path, monkeypatch: py
         (["finished", None], 75),
     ],
 )
-def test_the_exit_code_is_that_of_the_worst_job(
-    statuses: list[str | None], code: int, tmp_path: Path
-) -> None:
+def test_exit_code_is_that_of_the_worst_job(statuses: list[str | None], code: int, tmp_path: Path) -> None:
     jobs = Jobs()
     for number, status in enumerate(statuses):
         job(jobs, tmp_path, str(number), **({"status": status} if status else {}))

@@ -1,4 +1,4 @@
-"""What can be known of a run before it is started."""
+"""Checks of runs before a sweep starts."""
 
 from __future__ import annotations
 
@@ -23,31 +23,34 @@ IMPOSSIBLE = {
         ["attention=dot", "decoder.size=9"],
         "query of size 9 with a memory of size 256",
     ),
-    "an argument nobody takes": (["+attention.sise=3"], "attnlab.nn.attention.Additive: .*'sise'"),
-    "the same of the data": (["+data.sise=3"], "attnlab.data.datasets.synthetic.generate: .*'sise'"),
-    "the same of the optimizer": (["+optimizer.rho=3"], "torch.optim.Adam.*: .*'rho'"),
-    "the same of a callback": (
+    "an unknown argument": (["+attention.sise=3"], "attnlab.nn.attention.Additive: .*'sise'"),
+    "an unknown argument of the data": (
+        ["+data.sise=3"],
+        "attnlab.data.datasets.synthetic.generate: .*'sise'",
+    ),
+    "an unknown argument of the optimizer": (["+optimizer.rho=3"], "torch.optim.Adam.*: .*'rho'"),
+    "an unknown argument of a callback": (
         ["+callbacks.attention_figures.often=3"],
         "attnlab.training.callbacks.AttentionFigures: .*'often'",
     ),
-    "a value nobody can use": (["optimizer.lr=-1"], "Invalid learning rate: -1"),
-    "settings at odds": (["embedding.shared=true"], "set shared_vocabulary=true"),
+    "an invalid value": (["optimizer.lr=-1"], "Invalid learning rate: -1"),
+    "contradictory settings": (["embedding.shared=true"], "set shared_vocabulary=true"),
 }
 
 
 @pytest.mark.parametrize("case", IMPOSSIBLE)
-def test_what_cannot_be_built_is_named(case: str, composed: Composed) -> None:
-    words, reason = IMPOSSIBLE[case]
-    told = find_error(composed(*words))
-    assert told is not None
-    assert re.search(reason, told), told
+def test_run_that_cannot_be_built_is_named(case: str, composed: Composed) -> None:
+    overrides, reason = IMPOSSIBLE[case]
+    message = find_error(composed(*overrides))
+    assert message is not None
+    assert re.search(reason, message), message
 
 
-def test_nothing_is_read(composed: Composed) -> None:
+def test_preflight_reads_no_data(composed: Composed) -> None:
     assert find_error(composed("experiment=conala", "data.path=nowhere")) is None
 
 
-def test_a_part_that_cannot_be_built_without_its_numbers_is_left_for_the_run(composed: Composed) -> None:
+def test_class_without_meta_device_support_passes_preflight(composed: Composed) -> None:
     assert find_error(composed("optimizer._target_=test_preflight.by_first_weight")) is None
 
 
@@ -57,10 +60,10 @@ def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.O
 
 
 @pytest.mark.slow
-def test_the_command_tells_of_each_directory(composed: Composed) -> None:
+def test_preflight_command_prints_errors_by_directory(composed: Composed) -> None:
     good, bad = prepare(composed()), prepare(composed("attention=dot", "decoder.size=9"))
     command = [sys.executable, "-m", "attnlab.sweeps.preflight", str(good.directory), str(bad.directory)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    (reason,) = json.loads(told.stdout).items()
+    message = subprocess.run(command, capture_output=True, text=True, check=True)
+    (reason,) = json.loads(message.stdout).items()
     assert reason[0] == str(bad.directory)
     assert "query of size 9" in reason[1]

@@ -1,4 +1,4 @@
-"""Jobs over slots, with small processes in the place of workers."""
+"""Scheduling of jobs, with small processes in place of workers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _small_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def job(folder: Path, name: str, *does: str, seconds: float = 0.0, devices: int = 1) -> Run:
-    """A run whose tries do one thing after the other: finish, die, or fail for a reason."""
+    """Create a run whose attempts do the given things in order: finish, die, or fail with this error."""
     run = Run(folder / name)
     run.directory.mkdir()
     (run.directory / "plan.json").write_text(json.dumps({"does": does or ["finish"], "seconds": seconds}))
@@ -75,7 +75,7 @@ def dispatch(
     Scheduler(slots, retries=retries, fail_fast=fail_fast).train(runs)
 
 
-def test_jobs_of_unequal_size_share_no_device_and_leave_none_idle(tmp_path: Path) -> None:
+def test_jobs_of_different_sizes_use_all_devices_without_sharing(tmp_path: Path) -> None:
     sizes = [1, 2, 1, 1, 3, 1]
     runs = [job(tmp_path, str(n), devices=size, seconds=0.2) for n, size in enumerate(sizes)]
     dispatch(runs, devices="abc")
@@ -88,7 +88,7 @@ def test_jobs_of_unequal_size_share_no_device_and_leave_none_idle(tmp_path: Path
     assert used[1][0] < used[0][1]  # the second begins before the first has ended
 
 
-def test_a_job_that_fails_leaves_the_others_alone_and_says_why(tmp_path: Path) -> None:
+def test_failed_job_is_recorded_and_others_continue(tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", "no such file"), job(tmp_path, "b", "die"), job(tmp_path, "c")]
     runs.append(job(tmp_path, "d", devices=9))
     dispatch(runs)
@@ -103,7 +103,7 @@ def test_a_job_that_fails_leaves_the_others_alone_and_says_why(tmp_path: Path) -
     assert tries(runs[3]) == 0
 
 
-def test_only_what_is_not_finished_runs_again(tmp_path: Path) -> None:
+def test_finished_jobs_do_not_run_again(tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", "die", "finish"), job(tmp_path, "b")]
     dispatch(runs)
     dispatch(runs)
@@ -111,14 +111,14 @@ def test_only_what_is_not_finished_runs_again(tmp_path: Path) -> None:
     assert [state(run) for run in runs] == ["finished", "finished"]
 
 
-def test_retries(tmp_path: Path) -> None:
+def test_failed_jobs_are_retried(tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", "die", "bad luck", "finish"), job(tmp_path, "b", "die"), job(tmp_path, "c")]
     dispatch(runs, retries=2)
     assert [state(run) for run in runs] == ["finished", "failed", "finished"]
     assert [tries(run) for run in runs] == [3, 3, 1]
 
 
-def test_the_first_failure_may_end_them_all(tmp_path: Path) -> None:
+def test_fail_fast_stops_all_jobs(tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", "oh", seconds=0.3), job(tmp_path, "b", seconds=30), job(tmp_path, "c")]
     with pytest.raises(UserError, match="fail_fast=true"):
         dispatch(runs, fail_fast=True)
@@ -127,7 +127,7 @@ def test_the_first_failure_may_end_them_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_signal_ends_them_and_is_told_to_the_caller(times: int, tmp_path: Path) -> None:
+def test_signal_stops_all_jobs_and_raises(times: int, tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", seconds=30), job(tmp_path, "b", seconds=30), job(tmp_path, "c")]
 
     def interrupt() -> None:
@@ -138,7 +138,9 @@ def test_a_signal_ends_them_and_is_told_to_the_caller(times: int, tmp_path: Path
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)
 
-    before = signal.getsignal(signal.SIGINT)  # ignored, where the tests run in the background of a shell
+    before = signal.getsignal(
+        signal.SIGINT
+    )  # SIGINT is ignored if the tests run in the background of a shell
     threading.Thread(target=interrupt).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):

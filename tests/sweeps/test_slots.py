@@ -1,4 +1,4 @@
-"""What jobs run on: which devices they get, and what tells a process so."""
+"""Device slots of a sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trainer(devices: object = 1, accelerator: str = "auto") -> DictConfig:
     return OmegaConf.create({"devices": devices, "accelerator": accelerator})
 
 
-def test_a_job_gets_devices_of_its_own_until_it_gives_them_back() -> None:
+def test_taken_devices_are_not_shared() -> None:
     slots = Slots(["a", "b", "c"], gpus=True)
     assert slots.take(2) == ["a", "b"]
     assert slots.take(2) is None
@@ -38,7 +38,7 @@ def test_a_job_gets_devices_of_its_own_until_it_gives_them_back() -> None:
     assert slots.take(2) == ["b", "c"]
 
 
-def test_a_device_that_serves_two_jobs_serves_the_second_last() -> None:
+def test_idle_devices_are_taken_first() -> None:
     slots = Slots(["a", "b"], gpus=True, jobs_per_device=2)
     assert [slots.take(1) for _ in range(5)] == [["a"], ["b"], ["a"], ["b"], None]
 
@@ -49,7 +49,7 @@ def test_a_device_that_serves_two_jobs_serves_the_second_last() -> None:
     counts=st.lists(st.integers(1, 4), max_size=30),
     keep=st.integers(0, 5),
 )
-def test_no_device_serves_more_jobs_than_it_may(
+def test_device_never_exceeds_its_number_of_jobs(
     devices: int, jobs_per_device: int, counts: list[int], keep: int
 ) -> None:
     slots = Slots([str(n) for n in range(devices)], gpus=True, jobs_per_device=jobs_per_device)
@@ -71,7 +71,7 @@ def test_no_device_serves_more_jobs_than_it_may(
     ("devices", "gpus", "needed"),
     [(1, True, 1), (3, True, 3), ("2", False, 2), ("auto", True, 3), ("auto", False, 1), (-1, True, 3)],
 )
-def test_a_job_takes_as_many_devices_as_its_trainer(devices: object, gpus: bool, needed: int) -> None:
+def test_job_needs_the_devices_of_its_trainer(devices: object, gpus: bool, needed: int) -> None:
     assert Slots(["a", "b", "c"], gpus=gpus).needed(trainer(devices)) == needed
 
 
@@ -85,23 +85,23 @@ def test_a_job_takes_as_many_devices_as_its_trainer(devices: object, gpus: bool,
         (4, False, "this sweep has 3 devices; set hydra.launcher.slots=4"),
     ],
 )
-def test_devices_that_cannot_be_had(devices: object, gpus: bool, reason: str) -> None:
+def test_unavailable_devices_are_errors(devices: object, gpus: bool, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         Slots(["a", "b", "c"], gpus=gpus).needed(trainer(devices))
 
 
-def test_gpus_are_those_that_are_visible() -> None:
+def test_gpus_are_the_visible_ones() -> None:
     assert find_gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-aaaa,MIG-b0"}) == ["2", "GPU-aaaa", "MIG-b0"]
     assert find_gpus({"CUDA_VISIBLE_DEVICES": ""}) == []
     assert find_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == []
 
 
-def test_a_gpu_in_parts_is_its_parts() -> None:
+def test_mig_instances_replace_their_gpu() -> None:
     assert parse_gpus(LISTED) == ["GPU-aaaa", "MIG-b0", "MIG-b1", "GPU-cccc"]
     assert parse_gpus("") == []
 
 
-def test_a_sweep_runs_on_gpus_where_there_are_any_to_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_uses_gpus_if_any_job_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     cores = len(os.sched_getaffinity(0))
     slots = find_slots([trainer(accelerator="cpu"), trainer()], slots=None, jobs_per_gpu=2, threads=None)
@@ -119,21 +119,21 @@ def test_a_sweep_runs_on_gpus_where_there_are_any_to_be_used(monkeypatch: pytest
 
 @pytest.mark.parametrize("setting", ["slots", "jobs_per_gpu", "threads"])
 @pytest.mark.parametrize("value", [0, "two"])
-def test_wrong_settings_are_named(setting: str, value: object) -> None:
+def test_invalid_launcher_settings_are_named(setting: str, value: object) -> None:
     settings = {"slots": None, "jobs_per_gpu": 1, "threads": None, setting: value}
     with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: must be a whole number"):
         find_slots([], **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_torch_has_the_threads_of_its_slot() -> None:
+def test_torch_uses_the_threads_of_its_slot() -> None:
     environment = Slots(["0"], gpus=False, threads=1).environment(["0"])
     code = "import torch; print(torch.get_num_threads(), torch.cuda.device_count())"
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "OMP_NUM_THREADS": "7", **environment},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.split() == ["1", "0"]
+    assert output.stdout.split() == ["1", "0"]

@@ -1,4 +1,4 @@
-"""Every study, in both forms, is a grid of jobs that compose and can be built."""
+"""Every study, full and quick, is a grid of jobs that compose and build."""
 
 from __future__ import annotations
 
@@ -19,58 +19,60 @@ STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
 
 def jobs(study: str, *more: str) -> list[list[str]]:
-    """The words of every job of a study, as Hydra's sweeper makes them."""
-    words = [f"study={study}", *more]
-    grid = composed(words)
+    """Return the overrides of every job of a study, as Hydra's sweeper creates them."""
+    overrides = [f"study={study}", *more]
+    grid = composed(overrides)
     assert grid.hydra.mode.name == "MULTIRUN"
     swept = [f"{key}={value}" for key, value in grid.hydra.sweeper.params.items()]
     loader = GlobalHydra.instance().config_loader()
-    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*swept, *words])
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*swept, *overrides])
     (batch,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
     return batch
 
 
-def composed(words: list[str]) -> DictConfig:
-    config = compose("train", overrides=words, return_hydra_config=True)
+def composed(overrides: list[str]) -> DictConfig:
+    config = compose("train", overrides=overrides, return_hydra_config=True)
     HydraConfig.instance().set_config(config)
     return config
 
 
-def run_config(words: list[str]) -> DictConfig:
-    """What a job's run directory would hold."""
-    config = composed(words)
-    own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    OmegaConf.resolve(own)
-    return own
+def run_config(overrides: list[str]) -> DictConfig:
+    """Return the configuration of a job's run directory."""
+    config = composed(overrides)
+    settings = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    OmegaConf.resolve(settings)
+    return settings
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_the_short_form_of_a_study_is_short_and_has_a_name_of_its_own(study: str) -> None:
+def test_quick_study_has_few_jobs_and_another_name(study: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         batch = jobs(study, "quick=true")
         assert 2 <= len(batch) <= 8
         assert run_config(batch[-1]).name == f"{study}_quick"
 
 
-def test_the_words_of_the_command_win_over_the_grid() -> None:
+def test_command_line_overrides_replace_the_grid() -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         batch = jobs("attention_variants", "quick=true", "seed=7", "trainer.max_epochs=1")
-        assert [word for job in batch for word in job if word.startswith("seed=")] == ["seed=7"] * 3
+        assert [override for job in batch for override in job if override.startswith("seed=")] == [
+            "seed=7"
+        ] * 3
         assert composed(batch[0]).trainer.max_epochs == 1
 
 
 def test_attention_variants_has_every_mechanism() -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        swept = {word.split("=")[1] for job in jobs("attention_variants") for word in job[:1]}
+        swept = {override.split("=")[1] for job in jobs("attention_variants") for override in job[:1]}
     assert swept == {path.stem for path in Path(CONF / "attention").glob("*.yaml")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quick", ["true", "false"])
 @pytest.mark.parametrize("study", STUDIES)
-def test_every_job_of_a_study_can_be_built_under_a_name_of_its_own(study: str, quick: str) -> None:
+def test_every_job_of_a_study_builds_under_a_unique_name(study: str, quick: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        configs = [run_config(words) for words in jobs(study, f"quick={quick}", "seed=0")]
+        configs = [run_config(overrides) for overrides in jobs(study, f"quick={quick}", "seed=0")]
         assert [find_error(config) for config in configs] == [None] * len(configs)
         assert len({config.variant for config in configs}) == len(configs)
         assert {config.name for config in configs} == {study + ("_quick" if quick == "true" else "")}

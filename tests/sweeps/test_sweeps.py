@@ -1,4 +1,4 @@
-"""Whole sweeps over slots: broken, killed, interrupted, and with several processes to a job."""
+"""Sweeps by the command: failing, killed, interrupted, and with several processes per job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 DIES = """
 import os, signal
@@ -28,7 +28,7 @@ from attnlab.nn.attention import Additive
 
 class Dies(Additive):
     def score(self, query, keys, state):
-        if not Path("mended").exists():
+        if not Path("repaired").exists():
             os.kill(os.getpid(), signal.SIGKILL)
         return super().score(query, keys, state)
 """
@@ -53,16 +53,16 @@ def states(folder: Path) -> dict[str, str]:
 
 
 def workers_in(folder: Path) -> list[int]:
-    """The processes at work on runs in a folder."""
-    found = []
+    """Return the worker processes of runs in a folder."""
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes()
+            overrides = path.read_bytes()
         except OSError:
             continue
-        if b"attnlab." in words and str(folder).encode() in words:
-            found.append(int(path.parent.name))
-    return found
+        if b"attnlab." in overrides and str(folder).encode() in overrides:
+            pids.append(int(path.parent.name))
+    return pids
 
 
 def wait_until(true: Callable[[], object], seconds: float = 240) -> None:
@@ -72,65 +72,74 @@ def wait_until(true: Callable[[], object], seconds: float = 240) -> None:
         time.sleep(0.05)
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
-    with (folder / "said.txt").open("ab") as said:
+    with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
-            [ATTNLAB, "train", "-m", *words],
+            [ATTNLAB, "train", "-m", *overrides],
             cwd=folder,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             env=clean_environment(),
             start_new_session=True,
         )
 
 
 def validations(folder: Path) -> int:
-    """How often the runs in a folder have been validated, all together."""
+    """Return the total number of validations of the runs in a folder."""
     files = [run.metrics for run in runs_in(folder) if run.metrics.is_file()]
     return sum(path.read_text().count("val/loss,") for path in files)
 
 
-def taken_up(folder: Path) -> list[Run]:
-    """The runs in a folder that went on from a checkpoint."""
+def resumed(folder: Path) -> list[Run]:
+    """Return the runs in a folder that resumed from a checkpoint."""
     logged = [run for run in runs_in(folder) if run.log.is_file()]
     return [run for run in logged if "resuming from step" in run.log.read_text()]
 
 
-def test_a_broken_study_names_what_broke_and_once_mended_runs_just_that(tmp_path: Path) -> None:
+def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
     (tmp_path / "dies.py").write_text(DIES)
-    cases = tmp_path / "own" / "case"
+    cases = tmp_path / "options" / "case"
     cases.mkdir(parents=True)
     for name, content in CASES.items():
         (cases / f"{name}.yaml").write_text(f"# @package _global_\n{content}\n")
-    tiny = [word for word in TINY_REVERSE if not word.startswith(("data.", "decoder."))]
+    tiny = [override for override in TINY_REVERSE if not override.startswith(("data.", "decoder."))]
     limits = [
         f"trainer.{name}=3" for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches")
     ]
-    words = ["--config-dir=own", "+case=glob(*)", *tiny, *limits, "trainer.max_epochs=1", "logger=none"]
-    words += ["name=study", "hydra.launcher.slots=2"]
+    overrides = [
+        "--config-dir=options",
+        "+case=glob(*)",
+        *tiny,
+        *limits,
+        "trainer.max_epochs=1",
+        "logger=none",
+    ]
+    overrides += ["name=study", "hydra.launcher.slots=2"]
 
-    done = attnlab("train", "-m", *words, folder=tmp_path)
-    assert done.returncode == 1, done.stderr
+    completed = attnlab("train", "-m", *overrides, folder=tmp_path)
+    assert completed.returncode == 1, completed.stderr
     expected = {"fine": "finished", "impossible": "failed", "dies": "failed", "lost": "failed"}
     assert states(tmp_path) == expected
-    told = {
-        line.split("/")[-1].split("-seed")[0]: line for line in done.stdout.splitlines() if "failed " in line
+    output = {
+        line.split("/")[-1].split("-seed")[0]: line
+        for line in completed.stdout.splitlines()
+        if "failed " in line
     }
-    assert "query of size 33 with a memory of size 32" in done.stdout
-    assert "killed by SIGKILL" in told["dies"]
-    assert "lost.tsv" in told["lost"]
+    assert "query of size 33 with a memory of size 32" in completed.stdout
+    assert "killed by SIGKILL" in output["dies"]
+    assert "lost.tsv" in output["lost"]
     before = {run.directory: run.result.stat().st_mtime_ns for run in runs_in(tmp_path)}
 
-    (cases / "impossible.yaml").write_text("# @package _global_\nvariant: mended\ndecoder: {size: 32}\n")
-    (tmp_path / "mended").touch()
+    (cases / "impossible.yaml").write_text("# @package _global_\nvariant: repaired\ndecoder: {size: 32}\n")
+    (tmp_path / "repaired").touch()
     (tmp_path / "lost.tsv").write_text("".join(f"a b {n}\tb a {n}\n" for n in range(40)))
-    done = attnlab("train", "-m", *words, folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 of 4 already finished" in done.stderr
+    completed = attnlab("train", "-m", *overrides, folder=tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "1 of 4 already finished" in completed.stderr
     assert states(tmp_path) == {
         "fine": "finished",
-        "mended": "finished",
+        "repaired": "finished",
         "dies": "finished",
         "lost": "finished",
     } | {"impossible": "failed"}
@@ -138,16 +147,22 @@ def test_a_broken_study_names_what_broke_and_once_mended_runs_just_that(tmp_path
     assert fine.result.stat().st_mtime_ns == before[fine.directory]
 
 
-def test_what_is_killed_or_interrupted_leaves_no_process_behind(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.max_epochs=500", "logger=none", "seed=0,1,2", "hydra.launcher.slots=2"]
-    launcher = start(tmp_path, *words)
-    wait_until(lambda: sum(run.last.is_file() for run in runs_in(tmp_path)) == 2)  # both can go on
+def test_killed_or_interrupted_sweep_leaves_no_process(tmp_path: Path) -> None:
+    overrides = [
+        *TINY_REVERSE,
+        "trainer.max_epochs=500",
+        "logger=none",
+        "seed=0,1,2",
+        "hydra.launcher.slots=2",
+    ]
+    launcher = start(tmp_path, *overrides)
+    wait_until(lambda: sum(run.last.is_file() for run in runs_in(tmp_path)) == 2)  # both can be resumed
     launcher.kill()
     launcher.wait()
     wait_until(lambda: not workers_in(tmp_path), 60)
 
-    launcher = start(tmp_path, *words)
-    wait_until(lambda: len(taken_up(tmp_path)) == 2)
+    launcher = start(tmp_path, *overrides)
+    wait_until(lambda: len(resumed(tmp_path)) == 2)
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(120) == 75
     assert workers_in(tmp_path) == []
@@ -156,42 +171,44 @@ def test_what_is_killed_or_interrupted_leaves_no_process_behind(tmp_path: Path) 
         "interrupted",
         "waiting",
     ]
-    assert {run.read_result()["status"] for run in taken_up(tmp_path)} == {"interrupted"}
+    assert {run.read_result()["status"] for run in resumed(tmp_path)} == {"interrupted"}
 
 
-def test_jobs_of_one_and_of_two_processes_in_one_sweep(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.devices=1,2", "variant='devices${trainer.devices}'"]
-    words += ["trainer.max_epochs=1", "logger=none", "data.test_size=23"]
-    done = attnlab("train", "-m", *words, "hydra.launcher.slots=2", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
+    overrides = [*TINY_REVERSE, "trainer.devices=1,2", "variant='devices${trainer.devices}'"]
+    overrides += ["trainer.max_epochs=1", "logger=none", "data.test_size=23"]
+    completed = attnlab("train", "-m", *overrides, "hydra.launcher.slots=2", folder=tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert states(tmp_path) == {"devices1": "finished", "devices2": "finished"}
     (run,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("devices2"))
     assert "distributed_backend=gloo" in run.log.read_text()
     assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
     alone = attnlab("evaluate", str(run.directory), folder=tmp_path)
     assert alone.returncode == 0, alone.stderr
-    told = json.loads((run.directory / "evaluations" / "test" / "result.json").read_text())["metrics"]
+    output = json.loads((run.directory / "evaluations" / "test" / "result.json").read_text())["metrics"]
     together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith("test/")}
-    assert told == pytest.approx(together, abs=1e-4)
+    assert output == pytest.approx(together, abs=1e-4)
 
-    done = attnlab("train", "-m", *words, "hydra/launcher=basic", folder=tmp_path)  # nothing left to train
-    assert done.returncode == 0
-    assert done.stdout.count("already finished") == 2
-    assert f"{run.directory.name} │ finished" in done.stdout
+    completed = attnlab(
+        "train", "-m", *overrides, "hydra/launcher=basic", folder=tmp_path
+    )  # all runs are finished
+    assert completed.returncode == 0
+    assert completed.stdout.count("already finished") == 2
+    assert f"{run.directory.name} │ finished" in completed.stdout
 
 
-def test_a_study_killed_three_times_ends_as_one_left_alone(tmp_path: Path) -> None:
+def test_study_killed_three_times_gives_the_same_results(tmp_path: Path) -> None:
     small = ["data.train_size=320", "data.val_size=20", "data.test_size=20", "batching.batch_size=16"]
-    words = ["study=attention_variants", "quick=true", "hydra/launcher=slots", *small, "seed=0"]
-    words += ["attention=none,additive", "trainer.max_epochs=6", "logger=none", "trainer.accelerator=cpu"]
+    overrides = ["study=attention_variants", "quick=true", "hydra/launcher=slots", *small, "seed=0"]
+    overrides += ["attention=none,additive", "trainer.max_epochs=6", "logger=none", "trainer.accelerator=cpu"]
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    assert start(alone, *words).wait(300) == 0
+    assert start(alone, *overrides).wait(300) == 0
 
     draw = random.Random(0)
     finished: dict[Path, int] = {}
     for _ in range(3):
         moment = validations(killed) + draw.randint(1, 3)
-        launcher = start(killed, *words)
+        launcher = start(killed, *overrides)
         wait_until(partial(lambda moment: validations(killed) >= moment, moment))
         time.sleep(draw.random() / 2)
         group = workers_in(killed)
@@ -200,9 +217,9 @@ def test_a_study_killed_three_times_ends_as_one_left_alone(tmp_path: Path) -> No
             os.kill(process, signal.SIGKILL)
         launcher.wait()
         wait_until(lambda: not workers_in(killed), 60)
-        done = {run.result: run for run in runs_in(killed) if run.read_result()["status"] == "finished"}
-        finished |= {path: path.stat().st_mtime_ns for path in done if path not in finished}
-    assert start(killed, *words).wait(300) == 0
+        completed = {run.result: run for run in runs_in(killed) if run.read_result()["status"] == "finished"}
+        finished |= {path: path.stat().st_mtime_ns for path in completed if path not in finished}
+    assert start(killed, *overrides).wait(300) == 0
 
     assert len(runs_in(alone)) == 2
     for run in runs_in(alone):
