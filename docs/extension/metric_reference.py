@@ -8,7 +8,13 @@ from sphinx.util.docutils import SphinxDirective
 
 from attnlab.metrics.registry import METRICS
 
-RANGES = {"share": "0 to 1, shown in %", "points": "0 to 100", "nats": "nats", "number": ""}
+RANGES = {
+    "share": "0 to 1, shown in %",
+    "points": "0 to 100",
+    "fraction": "0 to 1",
+    "nats": "nats",
+    "number": "",
+}
 KINDS = {
     "text": "decoded text",
     "token": "predicted distribution",
