@@ -65,9 +65,9 @@ def replace_in_intent(intent: str) -> tuple[str, Placeholders]:
 def replace_in_code(code: str, placeholders: Placeholders) -> str:
     """Replace the texts of the placeholders in Python code.
 
-    Valid Python stays valid: an occurrence is kept if the result would not parse, such as `(1, 2)` in `f(1,
-    2)`. The code is returned unchanged if it contains a placeholder name itself (none of CoNaLa's training
-    snippets does).
+    Valid Python stays valid: an occurrence such as `(1, 2)` in `f(1, 2)` is kept, because the result would
+    not parse. The code is returned unchanged if it contains a placeholder name itself (none of CoNaLa's
+    training snippets does).
     """
     parts = units(code)
     for name, text in sorted(placeholders, key=lambda item: -len(item[1])):  # `a.b` before `a`
