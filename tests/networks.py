@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.encoders import Encoder, RecurrentEncoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
@@ -103,6 +104,52 @@ def randomise(module: nn.Module, spread: float = 1.0) -> None:
                 part.weight[part.padding_idx] = 0.0
 
 
+def assemble(
+    encoder: Encoder,
+    decoder: Decoder,
+    *,
+    bridge: Callable[..., nn.Module] = LinearBridge,
+    source_words: int = SOURCE_WORDS,
+    source_width: int = SOURCE_WIDTH,
+    words: int = TARGET_WORDS,
+    width: int = TARGET_WIDTH,
+    fused: bool = True,
+    **readout: Any,
+) -> Seq2Seq:
+    """Build a network from an encoder and a decoder, by their contracts alone.
+
+    Args:
+        encoder: for embeddings of `source_width`.
+        decoder: for embeddings of `width`.
+        bridge: its class.
+        source_words: size of the source vocabulary.
+        source_width: size of the source embedding.
+        words: size of the target vocabulary.
+        width: size of the target embedding.
+        fused: as of `Seq2Seq`.
+        readout: settings of `Readout`.
+    """
+    return Seq2Seq(
+        source_embedding=TokenEmbedding(vocabulary_size=source_words, size=source_width),
+        encoder=encoder,
+        bridge=bridge(
+            memory_size=encoder.memory_size,
+            encoder_layers=encoder.layers,
+            **decoder.state_shape._asdict(),
+        ),
+        target_embedding=TokenEmbedding(vocabulary_size=words, size=width),
+        decoder=decoder,
+        readout=Readout(
+            state_size=decoder.output_size,
+            context_size=decoder.attention.context_size,
+            input_size=width,
+            vocabulary_size=words,
+            **readout,
+        ),
+        fused=fused,
+    )
+
+
 def make_network(
     *,
     attention: str = "Additive",
@@ -138,26 +185,7 @@ def make_network(
         decoder = GNMTDecoder(**options)
     else:
         decoder = LuongDecoder(**options, input_feeding=order != "luong")
-    network = Seq2Seq(
-        source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
-        encoder=encoder,
-        bridge=LinearBridge(
-            memory_size=encoder.memory_size,
-            encoder_layers=encoder.layers,
-            size=state,
-            layers=layers,
-            states_per_layer=decoder.state_shape.states_per_layer,
-        ),
-        target_embedding=TokenEmbedding(vocabulary_size=words, size=TARGET_WIDTH),
-        decoder=decoder,
-        readout=Readout(
-            state_size=state,
-            context_size=decoder.attention.context_size,
-            input_size=TARGET_WIDTH,
-            vocabulary_size=words,
-            parts=parts,
-        ),
-    )
+    network = assemble(encoder, decoder, words=words, parts=parts)
     randomise(network, spread)
     return network.eval()
 

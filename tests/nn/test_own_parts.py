@@ -11,9 +11,6 @@ import torch
 
 import own_parts
 from attnlab.decoding.search import beam, greedy
-from attnlab.nn.bridge import LinearBridge
-from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from commands import TINY_REVERSE, attnlab
 from networks import (
@@ -22,6 +19,7 @@ from networks import (
     STATE,
     TARGET_WIDTH,
     TARGET_WORDS,
+    assemble,
     forced_logits,
     make_attention,
     make_batch,
@@ -37,24 +35,7 @@ def make_network(attention: str, *, fused: bool = True) -> Seq2Seq:
     encoder = ConvolutionalEncoder(input_size=SOURCE_WIDTH, size=11)
     mechanism = make_attention(attention, STATE, encoder.memory_size)
     decoder = ElmanDecoder(input_size=TARGET_WIDTH, attention=mechanism, size=STATE)
-    network = Seq2Seq(
-        source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
-        encoder=encoder,
-        bridge=LinearBridge(
-            memory_size=encoder.memory_size,
-            encoder_layers=encoder.layers,
-            **decoder.state_shape._asdict(),
-        ),
-        target_embedding=TokenEmbedding(vocabulary_size=TARGET_WORDS, size=TARGET_WIDTH),
-        decoder=decoder,
-        readout=Readout(
-            state_size=decoder.output_size,
-            context_size=mechanism.context_size,
-            input_size=TARGET_WIDTH,
-            vocabulary_size=TARGET_WORDS,
-        ),
-        fused=fused,
-    )
+    network = assemble(encoder, decoder, fused=fused)
     randomise(network)
     return network.eval()
 

@@ -7,6 +7,7 @@ time; ours reads a padded batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,12 +18,10 @@ from torch.nn.utils import parameters_to_vector
 from attnlab.nn.attention import Additive, Attention, NoAttention
 from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
 from attnlab.nn.decoders import BahdanauDecoder
-from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import RecurrentEncoder
-from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Memory
-from networks import forced_logits, random_batch, randomise, stepwise
+from networks import assemble, forced_logits, random_batch, randomise, stepwise
 
 V_X, V_Y = 23, 19  # vocabularies
 E_X, E_Y = 3, 5  # embeddings
@@ -165,7 +164,7 @@ class German(nn.Module):
 # ------------------------------------------------------------------------- ours, with the same weights
 
 
-def assemble(
+def copy_weights(
     theirs: Any,
     *,
     encoder: RecurrentEncoder,
@@ -180,27 +179,16 @@ def assemble(
     """Build a network whose embeddings, encoder, attention and output are copied from `theirs`."""
     width_x, width_y = theirs.embed_x.embedding_dim, theirs.embed_y.embedding_dim
     decoder = BahdanauDecoder(input_size=width_y, attention=attention, cell=cell, size=size, layers=layers)
-    ours = Seq2Seq(
-        source_embedding=TokenEmbedding(vocabulary_size=V_X, size=width_x),
-        encoder=encoder,
-        bridge=bridge(
-            memory_size=encoder.memory_size,
-            encoder_layers=encoder.layers,
-            size=size,
-            layers=layers,
-            states_per_layer=decoder.state_shape.states_per_layer,
-            **(bridge_options or {}),
-        ),
-        target_embedding=TokenEmbedding(vocabulary_size=V_Y, size=width_y),
-        decoder=decoder,
-        readout=Readout(
-            state_size=size,
-            context_size=attention.context_size,
-            input_size=width_y,
-            vocabulary_size=V_Y,
-            parts=parts,
-            dropout=0.4,
-        ),
+    ours = assemble(
+        encoder,
+        decoder,
+        bridge=partial(bridge, **(bridge_options or {})),
+        source_words=V_X,
+        source_width=width_x,
+        words=V_Y,
+        width=width_y,
+        parts=parts,
+        dropout=0.4,
     )
     ours.source_embedding.table.load_state_dict(theirs.embed_x.state_dict())
     ours.target_embedding.table.load_state_dict(theirs.embed_y.state_dict())
@@ -217,7 +205,7 @@ def reverse(initial: str) -> tuple[nn.Module, Seq2Seq]:
     theirs = Reverse(initial)
     randomise(theirs)
     encoder = RecurrentEncoder(input_size=E_X, size=H)
-    ours = assemble(
+    ours = copy_weights(
         theirs,
         encoder=encoder,
         attention=Additive(query_size=SIZE, memory_size=2 * H, size=A, bias=True),
@@ -237,7 +225,7 @@ def reverse(initial: str) -> tuple[nn.Module, Seq2Seq]:
 def marathi() -> tuple[nn.Module, Seq2Seq]:
     theirs = Marathi()
     randomise(theirs)
-    ours = assemble(
+    ours = copy_weights(
         theirs,
         encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H, bidirectional=False),
         attention=Additive(query_size=H, memory_size=H, size=A, bias=True),
@@ -253,7 +241,7 @@ def marathi() -> tuple[nn.Module, Seq2Seq]:
 def marathi_baseline() -> tuple[nn.Module, Seq2Seq]:
     theirs = MarathiBaseline()
     randomise(theirs)
-    ours = assemble(
+    ours = copy_weights(
         theirs,
         encoder=RecurrentEncoder(input_size=H, size=H, bidirectional=False),
         attention=NoAttention(query_size=H, memory_size=H),
@@ -268,7 +256,7 @@ def conala(attends: bool) -> tuple[nn.Module, Seq2Seq]:
     theirs = CoNaLa(attends)
     randomise(theirs)
     sizes = {"query_size": SIZE, "memory_size": 2 * H}
-    ours = assemble(
+    ours = copy_weights(
         theirs,
         encoder=RecurrentEncoder(input_size=E_X, size=H, layers=2),
         attention=Additive(**sizes, size=A) if attends else NoAttention(**sizes),
@@ -289,7 +277,7 @@ def german(attends: bool) -> tuple[nn.Module, Seq2Seq]:
     theirs = German(attends)
     randomise(theirs)
     sizes = {"query_size": 2 * H, "memory_size": 2 * H}
-    ours = assemble(
+    ours = copy_weights(
         theirs,
         encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H),
         attention=Additive(**sizes, size=A) if attends else NoAttention(**sizes),
@@ -373,7 +361,7 @@ def test_readout_of_state_context_and_previous_token() -> None:
     theirs, _ = german(True)
     theirs.output = nn.Linear(2 * H + 2 * H + E_Y, V_Y)
     randomise(theirs)
-    ours = assemble(
+    ours = copy_weights(
         theirs,
         encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H),
         attention=Additive(query_size=2 * H, memory_size=2 * H, size=A),

@@ -29,6 +29,21 @@ class CellSettings(TypedDict, total=False):
     recurrent_dropout: float
 
 
+class StackSettings(CellSettings, total=False):
+    """Settings that a decoder passes to its `CellStack`."""
+
+    layers: int
+    dropout: float
+
+
+class StateShape(NamedTuple):
+    """Shape of a decoder's initial state, which the bridge makes: L layers of tensors [B, 1, H]."""
+
+    size: int  # H
+    layers: int  # L
+    states_per_layer: int  # 2 for LSTM (h and c), 1 for GRU
+
+
 class Norms(nn.Module):
     """Layer normalisation inside a cell: LN(W x + b) + LN(U h + b), and o tanh(LN(c')) in an LSTM.
 
@@ -204,7 +219,7 @@ class CellStack(nn.Module):
         size: H.
         layers: L.
         dropout: on the output of each layer below the top.
-        cell: settings of the cells.
+        **cell: settings of the cells: see `Cells`.
     """
 
     def __init__(
@@ -213,8 +228,8 @@ class CellStack(nn.Module):
         input_size: int,
         feed_size: int,
         size: int,
-        layers: int,
-        dropout: float,
+        layers: int = 1,
+        dropout: float = 0.0,
         **cell: Unpack[CellSettings],
     ) -> None:
         super().__init__()
@@ -222,6 +237,11 @@ class CellStack(nn.Module):
         self.size = size
         self.cells = Cells(widths=[input_size + feed_size, *[size] * (layers - 1)], size=size, **cell)
         self.dropout = nn.Dropout(dropout)
+
+    @property
+    def state_shape(self) -> StateShape:
+        """Shape of the states, for the bridge."""
+        return StateShape(self.size, len(self.cells), self.cells.states_per_layer)
 
     @property
     def is_plain(self) -> bool:

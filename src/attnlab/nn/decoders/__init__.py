@@ -1,7 +1,8 @@
 """Decoders, one module for each order of attending and updating the state."""
 
+from attnlab.nn.cells import StateShape
 from attnlab.nn.decoders.bahdanau import BahdanauDecoder
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, StateShape
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
 from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.unroll import Unroll

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.baselines import is_constant
-from attnlab.nn.cells import CellSettings, CellStack, CellState
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, StateShape, unroll
+from attnlab.nn.cells import CellStack, CellState, StackSettings
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, unroll
 from attnlab.types import Memory
 
 
@@ -28,9 +28,8 @@ class BahdanauDecoder(Decoder):
         input_size: E.
         attention: made for queries of size H.
         size: H.
-        layers: L.
-        dropout: on the output of each layer below the top.
-        cell: settings of the cells: see `attnlab.nn.cells.Cells`.
+        **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
+            `attnlab.nn.cells.CellStack`.
     """
 
     def __init__(
@@ -39,21 +38,16 @@ class BahdanauDecoder(Decoder):
         input_size: int,
         attention: Attention,
         size: int,
-        layers: int = 1,
-        dropout: float = 0.0,
-        **cell: Unpack[CellSettings],
+        **cells: Unpack[StackSettings],
     ) -> None:
-        cells = CellStack(
+        stack = CellStack(
             input_size=input_size,
             feed_size=attention.context_size,
             size=size,
-            layers=layers,
-            dropout=dropout,
-            **cell,
+            **cells,
         )
-        shape = StateShape(size, layers, cells.cells.states_per_layer)
-        super().__init__(attention=attention, output_size=size, state_shape=shape)
-        self.cells = cells
+        super().__init__(attention=attention, output_size=size, state_shape=stack.state_shape)
+        self.cells = stack
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
         """Return the state before the first token, from each layer's initial state [B, 1, H]."""

@@ -10,16 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import CellState
+from attnlab.nn.cells import CellState, StateShape
 from attnlab.types import Memory
-
-
-class StateShape(NamedTuple):
-    """Shape of a decoder's initial state, which the bridge makes: L layers of tensors [B, 1, H]."""
-
-    size: int  # H
-    layers: int  # L
-    states_per_layer: int  # 2 for LSTM (h and c), 1 for GRU
 
 
 class DecoderState(NamedTuple):

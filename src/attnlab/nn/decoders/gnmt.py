@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import Cells, CellSettings, CellState, unroll_padded
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, StateShape, attend_positions
+from attnlab.nn.cells import Cells, CellSettings, CellState, StateShape, unroll_padded
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
 from attnlab.nn.fused import linear
 from attnlab.types import Memory
 
@@ -35,7 +35,7 @@ class GNMTDecoder(Decoder):
         layers: L, at least 2.
         dropout: on the input [sˡ⁻¹_i; c_i] of each layer above the first.
         residual: add sˡ⁻¹_i to the output of layers l = 3 … L.
-        cell: settings of the cells: see `attnlab.nn.cells.Cells`.
+        **cell: settings of the cells: see `attnlab.nn.cells.Cells`.
 
     Raises:
         ValueError: if L < 2, because no layer would read the context.

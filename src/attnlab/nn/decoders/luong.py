@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import CellSettings, CellStack, CellState
+from attnlab.nn.cells import CellStack, CellState, StackSettings
 from attnlab.nn.decoders.base import (
     Decoder,
     DecoderOutput,
     DecoderState,
-    StateShape,
     attend_positions,
     unroll,
 )
@@ -37,10 +36,9 @@ class LuongDecoder(Decoder):
         input_size: E.
         attention: made for queries of size H.
         size: H.
-        layers: L.
-        dropout: on the output of each layer below the top.
         input_feeding: feed h̃_{i-1} back.
-        cell: settings of the cells: see `attnlab.nn.cells.Cells`.
+        **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
+            `attnlab.nn.cells.CellStack`.
     """
 
     def __init__(
@@ -49,25 +47,20 @@ class LuongDecoder(Decoder):
         input_size: int,
         attention: Attention,
         size: int,
-        layers: int = 1,
-        dropout: float = 0.0,
         input_feeding: bool = True,
-        **cell: Unpack[CellSettings],
+        **cells: Unpack[StackSettings],
     ) -> None:
         combine = Linear(attention.context_size + size, size, bias=False)
-        cells = CellStack(
+        stack = CellStack(
             input_size=input_size,
             feed_size=size if input_feeding else 0,
             size=size,
-            layers=layers,
-            dropout=dropout,
-            **cell,
+            **cells,
         )
-        shape = StateShape(size, layers, cells.cells.states_per_layer)
-        super().__init__(attention=attention, output_size=size, state_shape=shape)
+        super().__init__(attention=attention, output_size=size, state_shape=stack.state_shape)
         self.input_feeding = input_feeding
         self.combine = combine
-        self.cells = cells
+        self.cells = stack
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
         """Return the state before the first token, from each layer's initial state [B, 1, H]; h̃_0 = 0."""
