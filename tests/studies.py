@@ -1,4 +1,4 @@
-"""Run directories with curves, predictions and attention weights."""
+"""Run directories with metrics, predictions and attention weights, for tests of reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_run(
     hypotheses: Sequence[str] | None = None,
     weights: bool = True,
 ) -> Run:
-    """A finished run; without `hypotheses` its outputs are the references with some overrides left out."""
+    """Write a finished run; by default the outputs are the references with some words deleted."""
     chance = random.Random(f"{variant} {seed}")
     outputs = hypotheses or [
         " ".join(word for word in reference.split() if chance.random() < 0.8) or reference
@@ -46,28 +46,28 @@ def make_run(
             writer.writerow((0, step, "attention/entropy", 2 - step / 300 + 0.1 * chance.random()))
             writer.writerow((0, step, "lr-Adam", 0.001 * (1 - step / 300)))
             writer.writerow((0, step, "throughput/steps_per_second", 10 + chance.random()))
-    looks = []
+    predictions = []
     for index, (source, reference, output) in enumerate(sentences):
-        read, output = source.split(" "), [*output.split(" "), "<eos>"]
-        gold = [[place, place] for place in range(min(len(output) - 1, len(read)))] if weights else None
-        looks.append(
+        source_tokens, tokens = source.split(" "), [*output.split(" "), "<eos>"]
+        gold = [[i, i] for i in range(min(len(tokens) - 1, len(source_tokens)))] if weights else None
+        predictions.append(
             Prediction(
                 index=index,
                 source=source,
                 reference=reference,
                 hypothesis=output,
-                source_tokens=read,
-                tokens=output,
-                weights=slanting(len(output), len(read)) if weights else None,
+                source_tokens=source_tokens,
+                tokens=tokens,
+                weights=diagonal(len(tokens), len(source_tokens)) if weights else None,
                 alignment=gold,
             )
         )
-    write_predictions(run.attention, looks, weights="pack")
+    write_predictions(run.attention, predictions, weights="pack")
     return run
 
 
-def slanting(rows: int, columns: int) -> np.ndarray:
-    """Weights [rows, columns] about the diagonal; every row sums to 1."""
+def diagonal(rows: int, columns: int) -> np.ndarray:
+    """Return weights [rows, columns] around the diagonal; every row sums to 1."""
     places = np.arange(columns)[None] - np.linspace(0, columns - 1, rows)[:, None]
     weights = np.exp(-(places**2) / 2)
     return weights / weights.sum(axis=1, keepdims=True)

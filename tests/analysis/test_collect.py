@@ -87,7 +87,12 @@ def test_run_without_a_result_is_running(tmp_path: Path) -> None:
         ("config.yaml", "a: 1", "lacks name, variant, seed"),
         ("config.yaml", "- a", "it is not a mapping"),
         ("metrics.csv", "epoch,step,metric,value\n0,x,loss,1\n", "ValueError"),
-        ("predictions/test.jsonl", '{"index": 0}\n', "TypeError"),
+        ("predictions/test.jsonl", '{"index": 0}\n', "test.jsonl is not a valid file of predictions"),
+        (
+            "predictions/test.jsonl",
+            '{"index": 0, "source": "a", "reference": "b", "hypothesis": 1}\n',
+            "text or token that is not a string",
+        ),
     ],
 )
 def test_unreadable_run_is_kept_as_broken(tmp_path: Path, file: str, text: str, error: str) -> None:

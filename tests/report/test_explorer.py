@@ -44,6 +44,21 @@ def test_different_sources_are_separate_sentences(tmp_path: Path) -> None:
     assert all(None in sentence.outputs for sentence in sentences)
 
 
+@pytest.mark.parametrize(
+    "line", ["{", "{}", "[]", '{"tokens": ["x"], "source_tokens": ["a"], "weights": "AA=="}']
+)
+def test_unreadable_attention_file_is_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
+    damaged = make_run(tmp_path / "study", "dot", 0, TEXTS)
+    damaged.attention.write_text(f"{line}\n")
+    make_run(tmp_path / "study", "dot", 1, TEXTS)
+    runs, sentences = gather(collect([tmp_path]))
+    assert runs == [("dot", 1)]
+    assert len(sentences) == 2
+    assert "the attention explorer omits" in caplog.text
+
+
 def test_disagreement_is_the_mean_over_pairs_of_outputs() -> None:
     assert disagreement(["abcdef"]) is None
     assert disagreement(["abcdef", "abcdef"]) == 0

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from attnlab.analysis.collect import collect
 from attnlab.analysis.comparison import compare
 from attnlab.analysis.study import Study
+from attnlab.cli.main import run as run_command
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
 from attnlab.report.explorer import Sentence
 from attnlab.runs.predictions import Prediction
 from browser import Page, browser
-from studies import make_run, slanting
+from studies import diagonal, make_run
 
 HOSTILE = [
     "<script>window.harmed=1</script>",
@@ -82,7 +84,7 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
             score=-1.5,
             source_tokens=source,
             tokens=[*source, "<eos>"],
-            weights=slanting(len(source) + 1, len(source)),
+            weights=diagonal(len(source) + 1, len(source)),
         )
         sentences.append(Sentence(output.source, "", [output]))
     page.write_explorer(sentences, ["additive"], "Attention", path)
@@ -96,6 +98,28 @@ def test_data_is_escaped_in_the_file(tmp_path: Path) -> None:
     assert html.count("<script") == html.count("</script>") == 3  # data, tables.js and explorer.js
     assert "default-src 'none'" in html
     assert "unsafe-inline'; script-src 'sha256-" in html
+
+
+def test_report_of_a_malicious_run_directory_neither_runs_nor_resolves_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNLAB_SECRET", "hunter2")
+    for variant in ("none", "dot"):
+        make_run(tmp_path / "study", variant, 0, TEXTS)
+    run = make_run(tmp_path / "study", "additive", 0, TEXTS)
+    config = OmegaConf.load(run.config)
+    config.variant = f"{HARM} ${{oc.env:ATTNLAB_SECRET}}"
+    config.encoder = {"_target_": "os.system", "command": f"touch {tmp_path / 'harmed'}"}
+    run.config.write_text(OmegaConf.to_yaml(config))
+    with run.metrics.open("a") as file:
+        file.write(f'0,1,"{HARM}",1\n')
+    output = tmp_path / "out" / "report.html"
+    assert run_command(["report", str(tmp_path / "study"), "-o", str(output)]) == 0
+    written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert "${oc.env:ATTNLAB_SECRET}" in written
+    assert "hunter2" not in written
+    assert HARM not in output.read_text()
+    assert not (tmp_path / "harmed").exists()
 
 
 def test_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
@@ -205,7 +229,7 @@ def test_hovering_over_a_token_highlights_its_source_tokens(tab: Page, report: P
     assert names == study.variants
     card = f".card:nth-child({names.index('dot') + 1})"
     rows = len(tab.each(f"{card} .output .token", "0"))
-    weights = np.rint(slanting(rows, 5) * 255) / 255
+    weights = np.rint(diagonal(rows, 5) * 255) / 255
     lit = "Number(e.style.getPropertyValue('--w'))"
     for row in range(rows):
         tab.point_at(f"{card} .output .token", row)
@@ -237,7 +261,7 @@ def test_maps_of_right_to_left_sources_are_mirrored(tab: Page, tmp_path: Path) -
         x, y = box["left"] + box["width"] / 6, box["top"] + box["height"] / 8
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         column = 2 if direction == "rtl" else 0
-        weight = round(slanting(4, 3)[0, column] * 255) / 255
+        weight = round(diagonal(4, 3)[0, column] * 255) / 255
         readout = f"{sources[place][0]} ← {sources[place][column]} {weight:.2f}"
         assert tab.each(".readout", "e.textContent") == [readout]
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from attnlab.cli import report
-from attnlab.errors import UserError
+from attnlab.cli.main import run
 from commands import attnlab
 from run_files import write_run
 
@@ -38,38 +38,42 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
 
 def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
     write_study(tmp_path)
-    assert report.main([str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
+    assert run(["report", str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
     assert (tmp_path / "reverse" / "results.csv").is_file()
     assert (tmp_path / "reverse" / "tables" / "scores.md").read_text().startswith("| variant | seeds | loss")
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("options", "error"),
     [
         (
             ["--metric", "test/blue"],
-            "no finished run has the metric 'test/blue': choose from test/bleu, test/loss",
+            "No finished run has the metric 'test/blue': choose from test/bleu, test/loss",
         ),
         (["--reference", "x"], "'x' has no finished run. Choose the reference from dot, none"),
-        (["-o", "report.pdf"], "-o report.pdf: end the name in .html"),
+        (["-o", "report.pdf"], "-o report.pdf: the name must end in .html"),
     ],
 )
-def test_usage_errors_name_the_fix(tmp_path: Path, words: list[str], told: str) -> None:
+def test_usage_errors_name_the_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], error: str
+) -> None:
     write_study(tmp_path)
-    with pytest.raises(UserError, match=f"^{told}"):
-        report.main([str(tmp_path), *words])
+    assert run(["report", str(tmp_path), *options]) == 1
+    assert capsys.readouterr().err.startswith(f"attnlab: {error}")
     assert not list(tmp_path.rglob("tables"))
 
 
 def test_study_without_finished_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path, status="running")
-    assert report.main([str(tmp_path)]) == 0
+    assert run(["report", str(tmp_path)]) == 0
     assert "not finished: additive seed 0, running" in capsys.readouterr().out
 
 
-def test_dashboard_without_api_key_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dashboard_without_api_key_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_run(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    with pytest.raises(UserError, match=r"dashboard could not be saved: .*wandb login"):
-        report.main([str(tmp_path), "--wandb"])
+    assert run(["report", str(tmp_path), "--wandb"]) == 1
+    assert re.match(r"attnlab: The dashboard could not be saved: .*wandb login", capsys.readouterr().err)

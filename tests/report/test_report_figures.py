@@ -62,6 +62,18 @@ def test_scores_by_source_length(drawn: dict[str, StudyFigure], study: Study) ->
     assert band.get_datalim(axes.transData).bounds == pytest.approx((1, 0, 2, 100))
 
 
+def test_long_variant_names_are_truncated(tmp_path: Path) -> None:
+    name = "x" * 200
+    for variant in (name, "dot"):
+        make_run(tmp_path / "study", variant, 0, TEXTS)
+    study = collect([tmp_path])
+    styles = variant_styles(study.variants)
+    drawn = figures.draw(study, styles)
+    figures.write(drawn, styles, tmp_path / "figures")  # warns if the labels leave no space for the axes
+    labels = drawn[0].figure.axes[0].get_yticklabels()
+    assert sorted(label.get_text() for label in labels) == ["dot", f"{'x' * 29}…"]
+
+
 def test_bleu_omits_lengths_without_a_reference_of_four_words(tmp_path: Path) -> None:
     texts = [("a", "x y z"), ("a b", "x y z"), ("a b c", "v x y z"), ("a b c d", "v w x y z")]
     make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])

@@ -21,7 +21,7 @@ from attnlab.analysis.variants import distinguish, mark_duplicates
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
-from attnlab.runs.predictions import read_predictions
+from attnlab.runs.predictions import Prediction, read_predictions
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 
@@ -53,6 +53,23 @@ def collect(paths: Sequence[Path]) -> Study:
     records.sort(key=lambda record: (record.variant, record.seed, record.directory))
     names = sorted({record.study for record in records if record.config}) or [records[0].study]
     return Study(" + ".join(names), records)
+
+
+def load_predictions(path: Path) -> list[Prediction]:
+    """Read a file of predictions that may be damaged or foreign; an empty list if it does not exist.
+
+    Raises:
+        UserError: if the file is not a valid file of predictions.
+    """
+    try:
+        predictions = read_predictions(path)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path.name} is not a valid file of predictions: {error}") from error
+    for prediction in predictions:
+        texts = (prediction.source, prediction.reference, prediction.hypothesis)
+        if not all(isinstance(text, str) for text in (*texts, *prediction.tokens, *prediction.source_tokens)):
+            raise UserError(f"{path.name} contains a text or token that is not a string")
+    return predictions
 
 
 def _find(paths: Sequence[Path]) -> Iterator[Path]:
@@ -144,7 +161,7 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
         peak_memory=memory.get("gpu", memory.get("host")),
         signatures=result.get("signatures", {}),
         split=split,
-        predictions=[] if split is None else read_predictions(files[split]),
+        predictions=[] if split is None else load_predictions(files[split]),
     )
 
 

@@ -5,7 +5,6 @@ Figures are built without pyplot and its global state; `attnlab.plotting.files.s
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from math import ceil
 
@@ -19,7 +18,7 @@ from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
 
 from attnlab.plotting.style import COLOUR_MAP, COLOURS
-from attnlab.plotting.text import LabelFonts, with_whitespace_symbols
+from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
 
 # Inches
 CELL_SIZE = 0.42  # side of a cell, unless the map would exceed the maximum
@@ -98,19 +97,10 @@ def _as_matrix(name: str, array: ArrayLike, shape: tuple[int, int]) -> NDArray[n
     return matrix
 
 
-def _truncate(label: str) -> str:
-    if len(label) <= MAX_LABEL_LENGTH:
-        return label
-    end = MAX_LABEL_LENGTH - 1
-    while end > 1 and unicodedata.category(label[end])[0] == "M":  # do not split a letter from its vowel sign
-        end -= 1
-    return label[:end] + "…"
-
-
 def _set_labels(axis: Axis, tokens: Sequence[str], cell: float, fonts: LabelFonts) -> None:
     """Label every n-th token, with n such that labels do not overlap in cells of `cell` inches."""
     every = ceil(LABEL_PITCH / cell)
-    labels = [_truncate(fonts.drawable(token)) for token in tokens[::every]]
+    labels = [truncate(fonts.drawable(token), MAX_LABEL_LENGTH) for token in tokens[::every]]
     axis.set_ticks(range(0, len(tokens), every), labels=labels)
     fonts.apply(*axis.get_ticklabels())
 

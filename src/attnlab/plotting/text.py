@@ -33,6 +33,16 @@ def visible(token: str) -> str:
     )
 
 
+def truncate(label: str, length: int) -> str:
+    """Shorten a label to at most `length` characters, with an ellipsis, without splitting a letter."""
+    if len(label) <= length:
+        return label
+    end = length - 1
+    while end > 1 and unicodedata.category(label[end])[0] == "M":  # a vowel sign belongs to its letter
+        end -= 1
+    return label[:end] + "…"
+
+
 class LabelFonts:
     """Font selection for the labels of one figure.
 

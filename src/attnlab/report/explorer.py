@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
 from sacrebleu.metrics.chrf import CHRF
 
+from attnlab.analysis.collect import load_predictions
 from attnlab.analysis.study import RunRecord, Study
+from attnlab.errors import UserError
 from attnlab.runs.directory import Run
-from attnlab.runs.predictions import Prediction, pack, read_predictions
+from attnlab.runs.predictions import Prediction, pack
+
+log = logging.getLogger(__name__)
 
 MAX_CHARACTERS = 12_000_000
 """Maximum size of all sentences as JSON, which keeps a page below 15 MB."""
@@ -113,7 +119,11 @@ def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], s
 def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Prediction]]]:
     """Return the first run that kept attention weights, and its sentences; empty if none did."""
     for run in runs:
-        predictions = read_predictions(Run(run.directory).attention)
+        try:
+            predictions = load_predictions(Run(run.directory).attention)
+        except UserError as error:
+            log.warning("the attention explorer omits %s: %s", run.directory, error)
+            continue
         if predictions:
             return [(run, predictions)]
     return []
@@ -144,4 +154,4 @@ def _json_size(value: Any) -> int:
 
 
 def _round(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+    return round(value, 2) if value is not None and isfinite(value) else None

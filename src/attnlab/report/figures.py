@@ -23,6 +23,7 @@ from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.plotting.files import save
 from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle, variant_styles
+from attnlab.plotting.text import truncate
 
 Groups = Mapping[str, Sequence[RunRecord]]
 Styles = Mapping[str, VariantStyle]
@@ -34,6 +35,7 @@ SIZE = (4.4, 2.9)
 ROW_HEIGHT = 0.3  # of a variant, in figures with one row per variant
 LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.19, 0.075, 0.5
 
+MAX_NAME = 30  # characters of a variant's name in a figure
 MAX_POINTS = 300  # of a curve; more are not visible and make the page large
 MAX_BINS = 10  # of source lengths
 
@@ -89,11 +91,12 @@ def write_one(study: Study, name: str, folder: Path) -> None:
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
     """Enlarge the figure by a legend of the variants below the axes."""
     width, height = figure.get_size_inches()
-    columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, styles)))))
+    names = [truncate(name, MAX_NAME) for name in styles]
+    columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names)))))
     figure.set_size_inches(width, height + LEGEND_LINE * ceil(len(styles) / columns))
     figure.legend(
         [_legend_handle(style, dashed=dashed) for style in styles.values()],
-        list(styles),
+        names,
         loc="outside lower center",
         ncols=columns,
         handlelength=2.4 if dashed else 1,
@@ -121,13 +124,13 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigur
             axes.errorbar(
                 mean.mean, row, xerr=mean.half_width, fmt=style.marker, color=style.colour, capsize=2.5
             )
-        axes.set_yticks(range(len(groups)), labels=list(groups))
+        axes.set_yticks(range(len(groups)), labels=[truncate(variant, MAX_NAME) for variant in groups])
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.set_xlabel(_axis_label(metric))
         yield StudyFigure(
             f"scores-{registry.name(metric)}",
             f"{_title(metric)} by variant",
-            "Small dots are seeds, large markers their mean, bars its 95 % interval.",
+            "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval.",
             figure,
             needs_legend=False,
         )

@@ -222,7 +222,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         *([f"p (Holm) is corrected for all tests of the same kind: {', '.join(sizes)}."] if sizes else []),
         *_unfinished_note(study),
     ]
-    return Table("comparisons", "Statistical comparison of variants", columns, rows, notes)
+    return Table("comparisons", "All comparisons", columns, rows, notes)
 
 
 def results_csv(study: Study) -> str:
