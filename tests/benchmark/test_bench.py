@@ -130,11 +130,11 @@ def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "bf16-mixed · CPU, 1 threads" in done.stdout
-    told = json.loads((tmp_path / "speed.json").read_text())
-    works = [row["work"] for row in told["rows"]]
+    saved = json.loads((tmp_path / "speed.json").read_text())
+    works = [row["work"] for row in saved["rows"]]
     assert works == ["train", "train, plain", "matrix product", "greedy", "beam 5"]
-    assert all(len(row["seconds"]) == 1 for row in told["rows"])
-    assert len(told["batches"]) == 2
+    assert all(len(row["seconds"]) == 1 for row in saved["rows"])
+    assert len(saved["batches"]) == 2
     assert "outputs" not in [path.name for path in tmp_path.iterdir()]
     done = attnlab("bench", "attention=additve", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")

@@ -132,8 +132,8 @@ def test_search_outputs_out_of_vocabulary_words() -> None:
     network = pointing_network()
     batch = copying_batch(network)
     copyable = [set(row[row != 0].tolist()) for row in batch.copy_ids]
-    for found in (greedy(network, batch, max_length=5), beam(network, batch, size=3, max_length=5)):
-        for row, hypotheses in enumerate(found.tokens):
+    for results in (greedy(network, batch, max_length=5), beam(network, batch, size=3, max_length=5)):
+        for row, hypotheses in enumerate(results.tokens):
             assert set(hypotheses[0]) <= copyable[row]
 
 

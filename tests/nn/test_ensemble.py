@@ -53,8 +53,8 @@ def test_ensemble_of_equal_members_equals_the_member(size: int) -> None:
 
 def test_greedy_search_takes_the_argmax_of_the_mean() -> None:
     batch = random_batch([5, 3])
-    found = greedy(Ensemble(MEMBERS), batch, max_length=6)
-    for row, (tokens,) in enumerate(found.tokens):
+    hypotheses = greedy(Ensemble(MEMBERS), batch, max_length=6)
+    for row, (tokens,) in enumerate(hypotheses.tokens):
         source = batch.source[row, : batch.source_lengths[row]].tolist()
         output = []
         while len(output) < 6:

@@ -98,8 +98,8 @@ def test_sampling_probability_one_equals_greedy_search(order: str, seed: int) ->
     batch = random_batch([3, 7, 5], [6, 6, 6])
     sampled = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
     choices = network.readout(sampled.features).argmax(dim=-1)  # [B, T]
-    found = greedy(network, batch, max_length=6)
-    for row, [tokens] in enumerate(found.tokens):
+    hypotheses = greedy(network, batch, max_length=6)
+    for row, [tokens] in enumerate(hypotheses.tokens):
         assert choices[row, : len(tokens)].tolist() == tokens
 
 
@@ -221,11 +221,11 @@ def test_mixed_precision(order: str, attention: str) -> None:
         decoded = decode(network, batch)
         sampled = decode(network, batch, torch.ones_like(batch.inputs, dtype=torch.bool))
         logits = network.readout(decoded.features)
-        found = greedy(network, batch, max_length=5)
+        hypotheses = greedy(network, batch, max_length=5)
     assert logits.dtype == torch.bfloat16
     torch.testing.assert_close(logits.float(), forced_logits(network, batch), rtol=0, atol=0.1)
     torch.testing.assert_close(decoded.features.float(), sampled.features.float(), rtol=0, atol=0.1)
-    assert len(found.tokens) == 3
+    assert len(hypotheses.tokens) == 3
     logits.float().square().sum().backward()
     gradients = [parameter.grad for parameter in network.parameters()]
     assert attention in DECIDING or None not in gradients

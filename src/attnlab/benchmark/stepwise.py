@@ -10,7 +10,7 @@ from attnlab.types import Batch
 
 
 def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Decode known targets with the network's single step, one token at a time.
+    """Decode whole targets with the network's single step, one token at a time.
 
     The keys are projected once; everything else, including the product with the vocabulary, is computed at
     each step for every sentence, padding or not.

@@ -40,16 +40,16 @@ class Ensemble(TranslationModel):
     def step(self, tokens: Tensor, state: Any, encoded: Any) -> tuple[Tensor, Tensor, Any]:
         """Process one token per hypothesis: log-probabilities [B, Q, V], weights [B, Q, S], new state."""
         members = zip(self, state, encoded, strict=True)
-        steps = [member.step(tokens, own_state, sources) for member, own_state, sources in members]
+        steps = [member.step(tokens, current, sources) for member, current, sources in members]
         logits, weights, states = zip(*steps, strict=True)
         return _log_mean(logits), torch.stack(weights).mean(dim=0), states
 
     def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Process known targets; the features are log-probabilities [B, T, V]."""
+        """Decode known targets; the features are log-probabilities [B, T, V]."""
         members = zip(self, encoded, state, strict=True)
         decoded = [member.decode(sources, first, batch, forced) for member, sources, first in members]
-        logits = [member.logits(own, batch.copy_ids) for member, own in zip(self, decoded, strict=True)]
-        return Decoded(_log_mean(logits), torch.stack([own.weights for own in decoded]).mean(dim=0))
+        logits = [member.logits(output, batch.copy_ids) for member, output in zip(self, decoded, strict=True)]
+        return Decoded(_log_mean(logits), torch.stack([output.weights for output in decoded]).mean(dim=0))
 
     def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         """Return log-probabilities [B, T, V], or [N, V] of the positions that `where` [B, T] selects."""

@@ -18,7 +18,7 @@ from attnlab.types import Batch, Memory
 
 
 class Decoded(NamedTuple):
-    """A target processed with known inputs."""
+    """Decoder outputs of a whole target."""
 
     features: Tensor  # [B, T, F]: input of the last layer of the readout
     weights: Tensor  # [B, T, S]: attention weights
@@ -50,7 +50,7 @@ class TranslationModel(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Process whole targets whose tokens are known.
+        """Decode whole targets with teacher forcing or scheduled sampling.
 
         Args:
             encoded: encoded sources.
@@ -142,7 +142,7 @@ class Seq2Seq(TranslationModel):
             return self._logits(decoded, encoded.copy_ids), output.weights, state
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Process whole targets whose tokens are known: see `TranslationModel`."""
+        """Decode whole targets with teacher forcing or scheduled sampling: see `TranslationModel`."""
         with Kernels(fused=self.fused).active():
             tokens = batch.inputs  # [B, T]
             dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]

@@ -199,17 +199,17 @@ def test_subclasses_take_the_plain_path() -> None:
 def test_search(order: str, cell: str, attention: str, size: int) -> None:
     network = make(order, cell=cell, attention=attention, layers=2)
     batch = random_batch([3, 7, 1, 5, 5])
-    found = []
+    outcomes = []
     for fused in (True, False):
         network.fused = fused
         if size == 1:
-            found.append(greedy(network, batch, max_length=9))
+            outcomes.append(greedy(network, batch, max_length=9))
         else:
-            found.append(beam(network, batch, size=size, max_length=9))
-    assert found[0].tokens == found[1].tokens
-    for ours, theirs in zip(found[0].scores, found[1].scores, strict=True):
+            outcomes.append(beam(network, batch, size=size, max_length=9))
+    assert outcomes[0].tokens == outcomes[1].tokens
+    for ours, theirs in zip(outcomes[0].scores, outcomes[1].scores, strict=True):
         assert ours == pytest.approx(theirs, abs=1e-5)
-    for sentence, other in zip(found[0].weights, found[1].weights, strict=True):
+    for sentence, other in zip(outcomes[0].weights, outcomes[1].weights, strict=True):
         for one, two in zip(sentence, other, strict=True):
             torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
 

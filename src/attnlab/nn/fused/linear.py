@@ -120,7 +120,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Compute [..., N]."""
+        """Compute x Wᵀ + b [..., N]."""
         ctx.save_for_backward(x, weight)
         return _multiply(x, weight, bias)
 

@@ -301,12 +301,12 @@ class _Loop(torch.autograd.Function):
                 scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype
             )
             backward = _bahdanau_backward if inputs.combine is None else _luong_backward
-            feed, asked, d_combine = backward(
+            feed, queried, d_combine = backward(
                 stack, attention, inputs, contexts, states, (d_states, d_contexts, d_weights)
             )
             d_memory, d_keys = attention.memories()
             d_layers = stack.weights(inputs, feed)
-            d_scores = attention.parameters(options.rows, asked)
+            d_scores = attention.parameters(options.rows, queried)
         d_gates = stack.layers[0].d_input
         d_state = [part for layer in stack.layers for part in layer.d_state]
         no_dropout = [None] * len(inputs.dropout)
