@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hypothesis import settings
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict, read_write
 
 from attnlab.config.compose import CONF
 
@@ -23,13 +23,17 @@ def _seeded() -> None:
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Callable[..., DictConfig]]:
-    """Compose a configuration as `attnlab train` does; its runs and cache lie in the test's own folder."""
+    """Compose a configuration as `attnlab train` does; its runs and cache are in the test's folder."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
 
         def compose_with(*overrides: str) -> DictConfig:
             overrides = [*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache"]
-            HydraConfig.instance().set_config(compose("train", overrides=overrides, return_hydra_config=True))
-            return compose("train", overrides=overrides)
+            config = compose("train", overrides=overrides, return_hydra_config=True)
+            HydraConfig.instance().set_config(config)
+            composed = config.copy()
+            with read_write(composed), open_dict(composed):
+                del composed["hydra"]
+            return composed
 
         yield compose_with
     GlobalHydra.instance().clear()
