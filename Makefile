@@ -26,7 +26,7 @@ lint: .venv/installed
 
 docs: .venv/installed
 	rm -rf docs/build/html docs/reference/api
-	$(BIN)/sphinx-build -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
