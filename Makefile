@@ -23,6 +23,7 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_docstrings.py
 
 docs: .venv/installed
 	rm -rf docs/build/html docs/reference/api

@@ -14,8 +14,12 @@ SOURCE = Path(attnlab.__file__).parent
 WORDS = 4
 """Fewest words of a summary line."""
 
-SHAPE = re.compile(r"\[(?:\.\.\.|…|[A-Z0-9](?:[^\[\]]|\[[^\]]*\])*)?\]")
-"""A shape such as [B, S, D], [N + 1], [...] or [] for a scalar."""
+SHAPE = re.compile(
+    r"\[(?:(?:≥ )?(?:\.\.\.|…|\w{1,6})(?:[ ,+-][^\[\]]*)?)?\]"  # [B, S, D], [N + 1], [..., S], []
+    r"|\bany shape\b|\bscalars?\b"
+    r"|\b(?:as in|as of|like|see) `"  # refers to the function that documents them
+)
+"""How a docstring gives the shape of a tensor."""
 
 
 class Definition(NamedTuple):

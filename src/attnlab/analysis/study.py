@@ -70,7 +70,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Study:
-    """Runs to compare.
+    """The runs that are compared.
 
     Attributes:
         name: names of the studies that the runs belong to.

@@ -114,7 +114,7 @@ class Seq2SeqData(LightningDataModule):
         return {"started_batches": self.trainer.fit_loop.epoch_loop.batch_progress.total.ready}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the position.
+        """Restore the position in the data.
 
         It does not come from the trainer, because a scheduler may request the loader before that is restored.
         """

@@ -32,7 +32,7 @@ class Sequences:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
-        """Concatenate N sequences."""
+        """Concatenate N sequences of token ids."""
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets)

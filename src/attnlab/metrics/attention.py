@@ -104,7 +104,7 @@ class AttentionMetrics(SumMetric):
             self.counts[place] += counted.sum()
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the means of the metrics with at least one unit; empty for a mechanism without weights."""
+        """Return the means as scalars, for metrics with at least one unit; none without weights."""
         if self.counts[0] == 0:
             return {}
         means = (self.sums / self.counts).unbind()

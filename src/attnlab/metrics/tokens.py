@@ -75,7 +75,7 @@ class TokenMetrics(SumMetric):
     def compute(self) -> dict[str, Tensor]:
         """Return `loss` (nats per token, no label smoothing), `perplexity` and `token_accuracy` (0 to 1).
 
-        All are NaN before the first token.
+        All are scalars, and NaN before the first token.
         """
         loss = self.loss / self.count
         return {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.correct / self.count}

@@ -182,7 +182,7 @@ class Cells(nn.ModuleList):
         return tuple(F.dropout(torch.ones_like(layer[0]), self.recurrent_dropout) for layer in layers)
 
     def recurrence(self, layer: int, dropout: tuple[Tensor, ...] = ()) -> Recurrence:
-        """Return the recurrence of one layer, with its part of the drawn dropout."""
+        """Return the recurrence of one layer, with its dropout mask, one [B, 1, H] per layer in `dropout`."""
         cell: Any = self[layer]
         mask = dropout[layer] if dropout else None  # [B, 1, H]
         return Recurrence(self.kind, cell.weight_hh, cell.bias_hh, cell.norms, mask)
@@ -256,7 +256,7 @@ class CellStack(nn.Module):
     def forward(
         self, gates: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """Compute one step.
+        """Compute one step of all layers.
 
         Args:
             gates: one step of `project_input`, [B, Q, gates].

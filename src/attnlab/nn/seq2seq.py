@@ -71,7 +71,7 @@ class TranslationModel(nn.Module, ABC):
         """
 
     def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Encode the sources and `decode` the targets of a batch."""
+        """Encode the sources and decode the targets of a batch; `forced` [B, T] as in `decode`."""
         return self.decode(*self.encode(batch), batch, forced)
 
 

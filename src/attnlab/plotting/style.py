@@ -33,7 +33,7 @@ class VariantStyle:
 
     @property
     def colour(self) -> str:
-        """Hexadecimal colour, "#rrggbb"."""
+        """Colour of the lines as "#rrggbb"."""
         return COLOURS[self.colour_index]
 
 

@@ -39,7 +39,7 @@ Status = Literal["running", "finished", "failed", "interrupted"]
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory."""
+    """Paths and records of a run directory."""
 
     directory: Path
 

@@ -1,4 +1,4 @@
-"""Atomic file writes."""
+"""Reading and atomically writing files."""
 
 from __future__ import annotations
 

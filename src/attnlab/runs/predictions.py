@@ -26,7 +26,7 @@ PACKED_STEPS = 255
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """One decoded sentence.
+    """Record of one decoded sentence.
 
     Attributes:
         index: position of the sentence in its split, or of its line in the input of `attnlab predict`, from

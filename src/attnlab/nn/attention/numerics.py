@@ -11,7 +11,7 @@ SMALLEST_WEIGHT = 1e-30
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Return values in fp32, or in fp64 if they are: large scores and sums over steps need that precision."""
+    """Convert a tensor of any shape to fp32, unless it is fp64: large scores and sums need that precision."""
     return values.double() if values.dtype.itemsize == 8 else values.float()
 
 

@@ -32,7 +32,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Encode the sources.
+        """Encode a batch of sources.
 
         Neither padding nor the other sentences of the batch may change the states of a sentence.
 

@@ -51,7 +51,7 @@ class LSTM:
 
     @staticmethod
     def backward(saved: Tensor, before: Tensor, d_state: Sequence[Tensor], d_gates: Sequence[Tensor]) -> None:
-        """Fill the gradients of the gates and update those of the state, except for the product's part."""
+        """Fill gradients of the gates [n, 4H] and update those of the state [n, H], but not the product."""
         d_hidden, d_cell = d_state
         i, f, g, o, tanh, cell = saved.chunk(6, dim=1)  # each [n, H]
         di, df, dg, do = d_gates[0].chunk(4, dim=1)  # each [n, H]
@@ -92,7 +92,7 @@ class GRU:
 
     @staticmethod
     def backward(saved: Tensor, before: Tensor, d_state: Sequence[Tensor], d_gates: Sequence[Tensor]) -> None:
-        """Fill the gradients of the gates and update that of the state, except for the product's part."""
+        """Fill gradients of the gates [n, 3H] and update that of the state [n, H], but not the product."""
         (d_hidden,) = d_state
         r, z, n, candidate = saved.chunk(4, dim=1)  # each [n, H]
         d_input, d_product = d_gates
@@ -199,7 +199,7 @@ class LayerBackward:
         return self.d_input[rows]
 
     def weights(self) -> tuple[Tensor, Tensor]:
-        """Return the gradients of U and its bias: one product for all steps."""
+        """Return the gradients of U [gates, H] and its bias [gates]: one product for all steps."""
         return outer(self.d_product, self.before), self.d_product.sum(dim=0, dtype=self.saved.dtype)
 
 
@@ -313,7 +313,7 @@ def tanh(x: Tensor) -> Tensor:
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """Compute tanh in place, as 2 σ(2x) - 1 where that is faster.
+    """Compute tanh of any shape in place, as 2 σ(2x) - 1 where that is faster.
 
     On a CPU, torch's sigmoid took a tenth of the time of its tanh. In bf16 torch's tanh is used, because σ
     loses the precision of bf16 near x = 0.
