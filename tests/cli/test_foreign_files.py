@@ -12,6 +12,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.cli import main
 from attnlab.data.tokenization.train import symbols
 from attnlab.runs.directory import Run
 from commands import TINY_REVERSE, attnlab
@@ -99,6 +100,27 @@ def test_pickle_in_place_of_a_checkpoint_is_refused(save: Callable[[Any, Path], 
     save({"state_dict": CreatesFile(marker)}, path)
     assert_refused(attnlab("predict", str(path), folder=tmp_path, stdin="3\n"), "model.ckpt cannot be read")
     assert not marker.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda config: config.clear(),
+        lambda config: config.update(encoder="lstm"),
+        lambda config: config["decoder"].update(unknown=3),
+        lambda config: config["encoder"].update(_target_="attnlab.nn.encoders.NoSuchEncoder"),
+    ],
+    ids=["empty", "wrong type", "unknown argument", "unknown class"],
+)
+def test_checkpoint_with_other_contents_is_a_one_line_error(
+    change: Callable[[Config], None], config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(config)
+    path = write_checkpoint(tmp_path / "model.ckpt", config)
+    assert main.run(["predict", str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("attnlab: ")
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -123,7 +123,7 @@ def copies_source(config: DictConfig) -> bool:
 
 
 def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pair]) -> Examples:
-    """Encode pairs of texts as the configuration says."""
+    """Encode pairs of texts with the settings of the batching group."""
     batching = config.batching
     return encode(
         pairs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hydra.errors import InstantiationException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -15,6 +16,17 @@ from attnlab.errors import UserError
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training import checkpoints
+
+RESTORE_ERRORS = (
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    InstantiationException,
+    OmegaConfBaseException,
+)
+"""What a checkpoint raises whose contents are not those that this version writes."""
 
 
 def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
@@ -40,14 +52,7 @@ def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, 
             if name.startswith(prefix)
         }
         network.load_state_dict(weights)
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RuntimeError,
-        OmegaConfBaseException,
-    ) as error:
+    except RESTORE_ERRORS as error:
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"

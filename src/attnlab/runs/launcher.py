@@ -135,7 +135,7 @@ def settle(run: Run, code: int, *, stopping: bool) -> int:
     Args:
         run: the worker's run.
         code: the worker's return code, negative if a signal ended it.
-        stopping: whether it was told to stop.
+        stopping: whether a stop signal was sent to it.
     """
     try:
         with run.lock():
