@@ -1,3 +1,5 @@
+"""Reading of run directories."""
+
 from __future__ import annotations
 
 import json

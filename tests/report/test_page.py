@@ -140,8 +140,8 @@ def test_page_opens_without_errors_and_network_requests(tab: Page, report: Path)
 @pytest.mark.parametrize("width", [320, 380, 1280])
 def test_page_fits_the_width_of_the_window(tab: Page, report: Path, width: int, dark: bool) -> None:
     tab.open(report, width=width, dark=dark)
-    for place in range(len(TEXTS)):
-        tab.run(f"document.querySelectorAll('#sentences li')[{place}].click()")
+    for index in range(len(TEXTS)):
+        tab.run(f"document.querySelectorAll('#sentences li')[{index}].click()")
         assert tab.run("document.documentElement.scrollWidth") <= width
     background = tab.run("getComputedStyle(document.body).backgroundColor")
     assert (int(re.findall(r"\d+", background)[0]) < 128) == dark
@@ -174,11 +174,11 @@ def test_gold_alignments_are_framed(tab: Page, report: Path, tmp_path: Path) -> 
     tab.open(report)
     tab.click("#sentences li", 0)
     names = tab.each(".card h3", "e.textContent")
-    for card in (place for place, name in enumerate(names) if name != "none"):
+    for card in (index for index, name in enumerate(names) if name != "none"):
         rows = len(tab.each(f".card:nth-child({card + 1}) .output .token", "0"))
         (path,) = tab.each(f".card:nth-child({card + 1}) .gold", "e.getAttribute('d')")
         corners = [[float(number) for number in pair] for pair in re.findall(r"M([\d.]+) ([\d.]+)h", path)]
-        assert corners == [pytest.approx([place, place], abs=0.1) for place in range(min(rows - 1, 5))]
+        assert corners == [pytest.approx([index, index], abs=0.1) for index in range(min(rows - 1, 5))]
     assert tab.each("#gold", "e.hidden || e.getBoundingClientRect().height === 0") == [False]
     tab.open(explorer_alone(tmp_path / "page.html", [["a", "b"]]))
     assert tab.each(".gold", "e.getAttribute('d')") == [""]
@@ -237,7 +237,7 @@ def test_hovering_over_a_token_highlights_its_source_tokens(tab: Page, report: P
         assert tab.each("#source .token", lit) == pytest.approx(weights[row], abs=6e-4)
         assert tab.each(f"{card} rect.row", "e.getAttribute('y')") == [str(row)]
         now = tab.each(f"{card} .output .token", "e.classList.contains('now')")
-        assert now == [place == row for place in range(rows)]
+        assert now == [index == row for index in range(rows)]
     tab.point_at("h1")
     assert tab.each(f"{card} .columns span", lit) == [0] * 5
     # A mechanism without weights highlights nothing, and its card says why
@@ -251,8 +251,8 @@ def test_hovering_over_a_token_highlights_its_source_tokens(tab: Page, report: P
 def test_maps_of_right_to_left_sources_are_mirrored(tab: Page, tmp_path: Path) -> None:
     sources = [["ذهب", "الولد", "إلى"], ["the", "boy", "to"]]
     tab.open(explorer_alone(tmp_path / "page.html", sources))
-    for place, direction in enumerate(("rtl", "ltr")):
-        tab.click("#sentences li", place)
+    for index, direction in enumerate(("rtl", "ltr")):
+        tab.click("#sentences li", index)
         assert tab.each("#source", "getComputedStyle(e).direction") == [direction]
         edges = tab.each(".columns span", "e.getBoundingClientRect().left")
         assert edges == sorted(edges, reverse=direction == "rtl")
@@ -262,7 +262,7 @@ def test_maps_of_right_to_left_sources_are_mirrored(tab: Page, tmp_path: Path) -
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         column = 2 if direction == "rtl" else 0
         weight = round(diagonal(4, 3)[0, column] * 255) / 255
-        readout = f"{sources[place][0]} ← {sources[place][column]} {weight:.2f}"
+        readout = f"{sources[index][0]} ← {sources[index][column]} {weight:.2f}"
         assert tab.each(".readout", "e.textContent") == [readout]
 
 
@@ -308,23 +308,23 @@ def test_sentences_are_sorted_and_selected_by_keyboard(tab: Page, report: Path) 
     tab.open(report)
     data = tab.run("JSON.parse(document.querySelector('#data').textContent)")["sentences"]
 
-    def places() -> list[int]:
+    def indices() -> list[int]:
         return tab.each("#sentences li", "Number(e.dataset.index)")
 
     def sort_by(key: str) -> list[int]:
         tab.run(f"order.value = {key!r}; order.dispatchEvent(new Event('change'))")
-        return places()
+        return indices()
 
-    assert sort_by("length") == sorted(range(5), key=lambda place: len(data[place]["tokens"]))
-    assert sort_by("score") == sorted(range(5), key=lambda place: data[place]["score"])
-    most_first = sorted(range(5), key=lambda place: -data[place]["disagreement"])
+    assert sort_by("length") == sorted(range(5), key=lambda index: len(data[index]["tokens"]))
+    assert sort_by("score") == sorted(range(5), key=lambda index: data[index]["score"])
+    most_first = sorted(range(5), key=lambda index: -data[index]["disagreement"])
     assert sort_by("disagreement") == most_first
     tab.click("#reverse")
-    assert [data[place]["disagreement"] for place in places()] == sorted(row["disagreement"] for row in data)
+    assert [data[index]["disagreement"] for index in indices()] == sorted(row["disagreement"] for row in data)
     tab.run("document.querySelector('#sentences').focus()")
     tab.press("Home")
     tab.press("ArrowDown")
-    second = places()[1]
+    second = indices()[1]
     assert tab.each("[aria-selected=true]", "Number(e.dataset.index)") == [second]
     active = tab.each("#sentences", "e.getAttribute('aria-activedescendant')")
     assert active == [f"sentence-{second}"]
@@ -350,7 +350,7 @@ DRAWN = """(async (i) => {
     await frame(); // content that became visible is laid out lazily
     return [first - start, performance.now() - start];
 })(%d)"""
-ROUNDS, PLACES = 3, 8
+ROUNDS, POSITIONS = 3, 8
 
 
 @pytest.fixture(scope="module")
@@ -388,13 +388,13 @@ def test_actions_take_at_most_100_ms_of_cpu_time(tab: Page, large: Path, action:
     tab.open(large)
     tab.run("document.querySelector('#cards').scrollIntoView()")
     tab.draw()
-    busy: dict[int, list[float]] = {place: [] for place in range(PLACES)}
+    busy: dict[int, list[float]] = {index: [] for index in range(POSITIONS)}
     clock: list[list[float]] = []
     for _ in range(ROUNDS):
-        for place in range(PLACES):
+        for index in range(POSITIONS):
             before = tab.busy()
-            clock.append(tab.run(DRAWN % (ACTIONS[action], place)))
-            busy[place].append(tab.busy() - before)
+            clock.append(tab.run(DRAWN % (ACTIONS[action], index)))
+            busy[index].append(tab.busy() - before)
     worst = max(min(times) for times in busy.values())
     first, second = ([times[frame] for times in clock] for frame in (0, 1))
     print(

@@ -1,3 +1,5 @@
+"""The command `attnlab report`."""
+
 from __future__ import annotations
 
 import re

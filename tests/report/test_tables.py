@@ -1,3 +1,5 @@
+"""Tables and their conversion to CSV, Markdown and LaTeX."""
+
 from __future__ import annotations
 
 import csv
@@ -65,8 +67,8 @@ def test_latex_escapes_every_special_character(text: str) -> None:
     words = re.compile("|".join(re.escape(word) for word in sorted(LATEX_WORDS, key=len, reverse=True)))
     escaped = escape_latex(text)
     assert not re.search(r"[\\{}$&#_%~^<>|\"]", words.sub("", escaped))
-    back = words.sub(lambda match: LATEX_WORDS[match[0]], escaped)
-    assert back == one_line(text).replace("–", "--")
+    restored = words.sub(lambda match: LATEX_WORDS[match[0]], escaped)
+    assert restored == one_line(text).replace("–", "--")
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))

@@ -72,8 +72,8 @@ class Table:
 
     def csv(self) -> str:
         """Return CSV with unrounded values; half-widths of intervals are separate columns."""
-        places = range(len(self.columns))
-        has_interval = [any(row[place].half_width is not None for row in self.rows) for place in places]
+        indices = range(len(self.columns))
+        has_interval = [any(row[index].half_width is not None for row in self.rows) for index in indices]
         header: list[str] = []
         for column, interval in zip(self.columns, has_interval, strict=True):
             header += [column.name, f"{column.name} ±"] if interval else [column.name]
