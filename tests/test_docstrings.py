@@ -19,7 +19,7 @@ SHAPE = re.compile(
     r"|\bany shape\b|\bscalars?\b"
     r"|\b(?:as in|as of|like|see) `"  # refers to the function that documents them
 )
-"""How a docstring gives the shape of a tensor."""
+"""The shape of a tensor in a docstring, or a reference to another one."""
 
 
 class Definition(NamedTuple):

@@ -1,4 +1,4 @@
-"""What configurations of files may name."""
+"""Classes that a configuration out of a file may name."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 
 CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
-"""What constructors raise if their arguments do not fit."""
+"""Exceptions of constructors whose arguments do not fit."""
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
