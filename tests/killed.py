@@ -1,11 +1,13 @@
 """Run workers and kill them: `python killed.py RUN_DIR WHEN ... [RUN_DIR WHEN ...]`.
 
 For each WHEN, a worker of the preceding directory is forked. If WHEN is a number n, the worker kills itself
-with SIGKILL right before its n-th change to the directory; if it is `never`, the worker runs to its end.
-Except for kills inside a single write, these are all the moments at which a kill can make a difference. All
-workers are forked from one process, so that torch is imported once.
+with SIGKILL right before its n-th change to the directory; except for kills inside a single write, these are
+all the moments at which a kill can make a difference. If WHEN is `0.1x`, the worker and its child processes
+are killed after 0.1 times the seconds that the last undisturbed worker took; if it is `never`, the worker is
+undisturbed. All workers are forked from one process, so that torch is imported once.
 
-Prints a line for each worker: `killed before os.rename .last.ckpt.tmp`, `ended with 0 after 99 changes`.
+Prints a line for each worker: `killed before os.rename .last.ckpt.tmp`, `killed after 0.7 s`,
+`ended with 0 after 99 changes`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -44,13 +47,33 @@ def work(directory: str, when: str) -> None:
     os._exit(code)
 
 
+def run_worker(directory: str, when: str, seconds: float) -> None:
+    """Fork a worker in its own process group and wait for it, or kill the group after so many seconds."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        work(directory, when)
+    deadline = time.monotonic() + seconds
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            print(f"killed after {seconds:.1f} s", flush=True)
+            return
+        time.sleep(0.005)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # about forking with threads: there are none
+    directory, undisturbed = "", float("inf")
     for word in sys.argv[1:]:
-        if word == "never" or word.isdigit():
-            child = os.fork()
-            if child == 0:
-                work(directory, word)  # noqa: F821  the first argument is a directory
-            os.waitpid(child, 0)
+        if word == "never":
+            started = time.monotonic()
+            run_worker(directory, word, float("inf"))
+            undisturbed = time.monotonic() - started
+        elif word.isdigit():
+            run_worker(directory, word, float("inf"))
+        elif word[0].isdigit() and word.endswith("x"):
+            run_worker(directory, word, float(word[:-1]) * undisturbed)
         else:
             directory = word

@@ -25,6 +25,7 @@ from attnlab.runs.directory import Run, prepare
 from attnlab.training import checkpoints
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 
+TWO_PROCESSES = "two processes"
 SETTINGS = {
     "dropout and sampled teacher forcing": (
         "teacher_forcing.value=0.5",
@@ -52,7 +53,7 @@ SETTINGS = {
         "scheduler=plateau",
         "trainer.max_steps=40",  # inside the last epoch
     ),
-    "two processes": ("trainer.devices=2", "teacher_forcing.value=0.5", "trainer.accumulate_grad_batches=2"),
+    TWO_PROCESSES: ("trainer.devices=2", "teacher_forcing.value=0.5", "trainer.accumulate_grad_batches=2"),
 }
 COMMON = (
     "trainer.max_epochs=4",
@@ -86,7 +87,7 @@ def run_killed(*words: object) -> list[str]:
         check=True,
         env=clean_environment(),
     )
-    return re.findall(r"^(?:killed before|ended with) .*", done.stdout, re.MULTILINE)
+    return re.findall(r"^(?:killed|ended with) .*", done.stdout, re.MULTILINE)
 
 
 def outputs_of(run: Run) -> dict[str, Any]:
@@ -131,28 +132,32 @@ def assert_equal_outputs(killed: Run, whole: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in SETTINGS if case != "two processes"])
-def test_resume_after_a_kill_between_any_two_writes_is_bit_exact(
-    case: str, make_run: Callable[..., Run]
-) -> None:
-    whole, killed = make_run("whole", *SETTINGS[case]), make_run("killed", *SETTINGS[case])
-    (line,) = run_killed(whole.directory, "never")
+@pytest.mark.parametrize("case", [case for case in SETTINGS if case != TWO_PROCESSES])
+def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Run]) -> None:
+    """Kill a run at four random times, and another one before eight random changes of its files."""
+    whole, timed, killed = (make_run(folder, *SETTINGS[case]) for folder in ("whole", "timed", "killed"))
+    draw = random.Random(case)
+    # Each worker starts again and resumes where the last one was killed, so the times add up to a run or less
+    times = [f"{draw.uniform(0, 0.25):.3f}x" for _ in range(4)]
+    line, *timed_lines = run_killed(whole.directory, "never", timed.directory, *times, "never")
+    assert any(line.startswith("killed after") for line in timed_lines), timed_lines
+    assert timed_lines[-1].startswith("ended with 0")
+    assert_equal_outputs(timed, whole)
+
     changes = int(re.fullmatch(r"ended with 0 after (\d+) changes", line)[1])  # type: ignore[index]
-    # Drawn over the whole run: each worker starts again and resumes where the last one was killed
-    places = sorted(random.Random(case).sample(range(1, changes), 8))
+    places = sorted(draw.sample(range(1, changes), 8))
     moments = [places[0], *(5 + later - before for before, later in pairwise(places))]
     *kills, end = run_killed(killed.directory, *moments, "never")
     assert len(kills) == 8
-    assert all(kill.startswith("killed") for kill in kills), kills
+    assert all(kill.startswith("killed before") for kill in kills), kills
     assert end.startswith("ended with 0")
     assert_equal_outputs(killed, whole)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", SETTINGS)
-def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Run]) -> None:
-    """Four SIGKILLs per case at random times, to the worker and its child processes."""
-    whole = make_run("whole", *SETTINGS[case])
+def test_resume_after_sigkill_of_two_processes_is_bit_exact(make_run: Callable[..., Run]) -> None:
+    """Four SIGKILLs at random times, start-up included, to real workers and their child processes."""
+    whole = make_run("whole", *SETTINGS[TWO_PROCESSES])
     started = time.monotonic()
     worker = start(whole)
     while not whole.metrics.exists():
@@ -162,9 +167,9 @@ def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Ru
     assert worker.wait(300) == 0
     training = time.monotonic() - started - start_up
 
-    draw = random.Random(case)
+    draw = random.Random(0)
     kills, attempts = 0, 0
-    killed = make_run(f"killed {attempts}", *SETTINGS[case])
+    killed = make_run(f"killed {attempts}", *SETTINGS[TWO_PROCESSES])
     while True:
         worker = start(killed)
         # Each worker starts again and resumes where the last one was killed
@@ -181,7 +186,7 @@ def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Ru
         if kills == 4:
             return
         attempts += 1  # it finished before the kill: the remaining kills hit a new run
-        killed = make_run(f"killed {attempts}", *SETTINGS[case])
+        killed = make_run(f"killed {attempts}", *SETTINGS[TWO_PROCESSES])
 
 
 def start(run: Run) -> subprocess.Popen[bytes]:
