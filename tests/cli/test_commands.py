@@ -168,7 +168,7 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert rows[0][2] == "5 4 3"
     assert float(rows[0][1]) >= float(rows[1][1])
     records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
-    assert records[0]["source"] == ["3", "4", "5"]
+    assert records[0]["source_tokens"] == ["3", "4", "5"]
     assert records[0]["tokens"] == ["5", "4", "3", "<eos>"]
     assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
 
