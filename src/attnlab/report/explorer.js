@@ -139,7 +139,7 @@
       return card;
     }
     const facts = variant.facts ? [variant.facts] : [];
-    if (output.exact) facts.push("✓ exact match");
+    if (output.exact) facts.push("✓ exact");
     if (output.score !== null) facts.push(`${scoreName} ${output.score.toFixed(1)}`);
     header.append(element("small", { textContent: facts.join(" · ") }));
     card.tokens = output.tokens;
