@@ -137,5 +137,5 @@ def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
     assert len(saved["batches"]) == 2
     assert "outputs" not in [path.name for path in tmp_path.iterdir()]
     done = attnlab("bench", "attention=additve", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "Unknown attention 'additve'. Did you mean 'additive'?" in done.stderr
