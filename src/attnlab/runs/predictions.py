@@ -59,7 +59,7 @@ class Prediction:
 
 
 Weights = Literal["omit", "pack", "round"]
-"""Format of the weights in a file: none; one byte each (base64); or as numbers with four decimals."""
+"""Format of the weights in a file: none; one byte each (base64), exact to 1/510; or four decimals."""
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights: Weights) -> None:
