@@ -47,6 +47,8 @@ RENAMED: dict[str, str] = {
     "batching.by": "batching.batch_type",
     "batching.like_length": "batching.bucket_by_length",
     "batching.source_end": "batching.source_eos",
+    "callbacks.pictures.count": "callbacks.attention_figures.count",
+    "callbacks.pictures.every_n_epochs": "callbacks.attention_figures.every_n_epochs",
     "search.coverage_penalty": "reranking.coverage_penalty",
 }
 """Current overrides by outdated `group=option`, `key=value` or key."""
