@@ -93,7 +93,7 @@ def _read(run: Run) -> RunRecord:
     try:
         record = _with_config_and_curves(run, record)
         return _with_results(run, record) if record.finished else record
-    except Exception as error:  # whatever is wrong with one directory, the others are still reported
+    except Exception as error:  # an unreadable directory must not hide the others
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         return replace(record, status="broken", error=reason)
 

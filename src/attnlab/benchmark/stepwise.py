@@ -24,7 +24,7 @@ def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = No
         Logits [B, T, V] and weights [B, T, S].
     """
     encoded, state = network.encode(batch)
-    prediction = batch.inputs[:, :1]  # [B, 1]; the first token is SOS whatever `forced` is
+    prediction = batch.inputs[:, :1]  # [B, 1]; the first token is SOS for any `forced`
     logits, weights = [], []
     for i, reference in enumerate(torch.split(batch.inputs, 1, dim=1)):
         tokens = reference if forced is None else torch.where(forced[:, i : i + 1], reference, prediction)

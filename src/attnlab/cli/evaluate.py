@@ -1,4 +1,4 @@
-"""`attnlab evaluate`: evaluate a trained run, or an ensemble, as it is or with other settings."""
+"""`attnlab evaluate`: evaluate a trained run, or an ensemble, with its own or with changed settings."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from attnlab.training.callbacks import Predictions
 from attnlab.training.module import Seq2SeqModule, Split
 
 CHANGEABLE = ("attention_override", "batching", "data", "paths", "reranking", "search", "seed", "trainer")
-"""Settings and groups that can be changed after training, except …"""
+"""Settings and groups that can be changed after training, except `FIXED`."""
 FIXED = ("batching.source_eos",)
-"""… this one, which determines what the network was trained on."""
+"""Settings of these groups that determine the inputs of the network, and so cannot change."""
 
 
 def main(options: argparse.Namespace) -> int:

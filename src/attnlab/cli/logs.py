@@ -17,8 +17,8 @@ log = logging.getLogger("attnlab")
 
 IGNORED_WARNINGS = (
     ".*LeafSpec.* is deprecated",  # raised inside Lightning
-    ".*does not have many workers",  # making our batches is cheap
-    ".*is not resumable",  # our order of batches is, see attnlab.data.datamodule
+    ".*does not have many workers",  # creating batches is cheap
+    ".*is not resumable",  # the order of batches is resumable, see attnlab.data.datamodule
 )
 
 

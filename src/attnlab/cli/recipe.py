@@ -81,7 +81,9 @@ def _resume(run: Run, metrics: MetricsFile) -> Path | None:
         return None
     path, checkpoint = newest
     if "resumption" not in checkpoint:
-        raise UserError(f"{path} is from an earlier version and cannot be resumed: force=true starts again")
+        raise UserError(
+            f"{path} is from an earlier version and cannot be resumed: start again with force=true"
+        )
     if run.best.is_file():
         load(run.best)  # report a damaged file now rather than after the training
     metrics.truncate(checkpoint["resumption"]["metrics_length"])

@@ -1,6 +1,6 @@
 """The process that trains one run: `python -m attnlab.cli.worker RUN_DIR`.
 
-Reads config.yaml, trains, and writes result.json. Each run has a process of its own, so that CUDA,
+Reads config.yaml, trains, and writes result.json. Each run has its own process, so that CUDA,
 distributed training and loggers of one run never affect the next. Under DDP, Lightning starts this same
 command for every rank. Exit codes: 0 finished, 1 failed, 75 interrupted.
 """
@@ -55,7 +55,7 @@ def _work(run: Run, *, first_rank: bool) -> int:
         run.write_result(
             "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
         )
-    # Imported late, so that result.json says "running" seconds earlier.
+    # Imported late, so that result.json has the status "running" seconds earlier.
     from attnlab.training.loggers import finish_wandb
 
     code = _train(run, first_rank=first_rank)

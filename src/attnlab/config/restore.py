@@ -26,7 +26,7 @@ RESTORE_ERRORS = (
     InstantiationException,
     OmegaConfBaseException,
 )
-"""What a checkpoint raises whose contents are not those that this version writes."""
+"""Exceptions raised when the contents of a checkpoint do not fit this version."""
 
 
 def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:

@@ -1,12 +1,13 @@
-"""Which classes a configuration that comes out of a file may name.
+"""Allow-list of the classes that a configuration read from a file may name.
 
-Hydra calls whatever a `_target_` entry names. That is intended for the configurations that a user composes,
-and dangerous for those in checkpoints and run directories of other people. `check` allows such a
+Hydra calls any object that a `_target_` entry names. That is intended for the configurations that a user
+composes, and dangerous for those in checkpoints and run directories of other people. `check` allows such a
 configuration to name only the building blocks of attnlab, optimizers and schedulers of `torch.optim`, modules
 of `torch.nn`, and Lightning's Trainer with its parts. The user allows further classes by name (`--trust
 cosine`).
 
-A name is checked by the object that it stands for: `attnlab.data.corpus.os.system` is a function of `os`.
+The object that a name refers to is checked, not the name: `attnlab.data.corpus.os.system` is a function
+of `os`.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _definition(target: str, source: Path | str) -> str:
 def _resolve(target: str, source: Path | str) -> Any:
     try:
         return get_object(target)
-    except Exception as error:  # whatever importing the module raises
+    except Exception as error:  # importing a module can raise any exception
         reason = " ".join(str(error).split())
         raise UserError(f"{source} names {target}, which cannot be imported: {reason}") from error
 

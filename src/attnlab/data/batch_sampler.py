@@ -31,7 +31,7 @@ class TrainingBatchSampler(Sampler[list[int]]):
         length within each pool before they are divided into batches.
     batch_type="tokens"
         (longest source + longest target) · B, the number of padded tokens, is at most `size`; a longer pair
-        is a batch of its own. The whole split is sorted by length with ties in random order, so that all
+        is a batch by itself. The whole split is sorted by length with ties in random order, so that all
         epochs have the same batch sizes. Requires `bucket_by_length`.
 
     At each step all ranks get batches of similar length if `bucket_by_length`.

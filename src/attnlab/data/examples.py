@@ -114,8 +114,7 @@ def encode(
 
     Raises:
         UserError: if a source has no tokens, an alignment links a token that does not exist, or a limit
-        leaves no
-            space for text.
+        leaves no space for text.
     """
     eos = [EOS] if source_eos else []
     source_limit = _text_limit("batching.max_source_length", max_source_length, special_tokens=len(eos))

@@ -1,4 +1,4 @@
-"""From a batch of sources to predictions: search, reranking and conversion of token ids to text."""
+"""Translation of source batches to predictions: search, reranking, conversion of token ids to text."""
 
 from __future__ import annotations
 

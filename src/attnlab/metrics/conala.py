@@ -62,7 +62,7 @@ def slot_accuracy(predictions: Sequence[Prediction]) -> float:
 def tokenize(code: str) -> list[str]:
     """Split code into tokens as the official script does.
 
-    Every character except letters, digits and `_` is a token of its own, camelCase is split at the capital
+    Every character except letters, digits and `_` is a single token, camelCase is split at the capital
     letters, and both kinds of quotation marks become a backtick.
     """
     code = re.sub(r"([^A-Za-z0-9_])", r" \1 ", code)

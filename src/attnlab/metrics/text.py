@@ -135,5 +135,5 @@ def _corpus_score(metric: SacreMetric, predictions: Sequence[Prediction]) -> flo
 
 
 def _signature(metric: SacreMetric) -> str:
-    metric.corpus_score([""], [[""]])  # sacreBLEU knows the number of references only after scoring
+    metric.corpus_score([""], [[""]])  # sacreBLEU sets the number of references when it scores
     return str(metric.get_signature())

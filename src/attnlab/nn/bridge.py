@@ -1,7 +1,7 @@
-"""Bridges: from the encoder's final states to the decoder's initial state.
+"""Bridges: map the encoder's final states to the decoder's initial state.
 
-A bridge is made for a decoder of L layers of size H with `states_per_layer` tensors each (LSTM: h and c;
-GRU: h). It maps a memory to L states of tensors [B, 1, H].
+A bridge is constructed for a decoder of L layers of size H with `states_per_layer` tensors each (LSTM: h and
+c; GRU: h). It maps a memory to L states of tensors [B, 1, H].
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class StackSettings(CellSettings, total=False):
 
 
 class StateShape(NamedTuple):
-    """Shape of a decoder's initial state, which the bridge makes: L layers of tensors [B, 1, H]."""
+    """Shape of a decoder's initial state, which the bridge computes: L layers of tensors [B, 1, H]."""
 
     size: int  # H
     layers: int  # L
@@ -64,7 +64,7 @@ class Norms(nn.Module):
 
 
 def _lstm(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms | None) -> CellState:
-    """i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c')  (Hochreiter & Schmidhuber 1997)."""
+    """LSTM (Hochreiter & Schmidhuber 1997): i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c')."""
     _, cell = state
     i, f, g, o = (from_input + from_state).chunk(4, dim=-1)  # each [B, Q, H]
     cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)  # [B, Q, H]
@@ -73,7 +73,7 @@ def _lstm(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms
 
 
 def _gru(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms | None) -> CellState:
-    """r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = (1 - z) n + z h  (Cho et al. 2014)."""
+    """GRU (Cho et al. 2014): r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = (1 - z) n + z h."""
     (hidden,) = state
     of_input, of_state = from_input.chunk(3, dim=-1), from_state.chunk(3, dim=-1)  # each [B, Q, H]
     r = torch.sigmoid(of_input[0] + of_state[0])  # [B, Q, H]
@@ -245,7 +245,7 @@ class CellStack(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether `Cells.is_plain` is true of its cells."""
+        """Whether `Cells.is_plain` is true for the cells of the stack."""
         return self.cells.is_plain
 
     def project_input(self, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from attnlab.types import Batch
 
 
 class Ensemble(TranslationModel):
-    """p(y_i | …) = 1/N Σ_n p_n(y_i | …) at every step, over the same vocabularies.
+    """Ensemble of N models: p(y_i | …) = 1/N Σ_n p_n(y_i | …) at every step, over the same vocabularies.
 
     It costs N times as much as one model. The attention weights are the mean of the members'. It is not meant
     for training.

@@ -1,4 +1,4 @@
-"""Readouts: from a decoder position to logits over the vocabulary."""
+"""Readouts: map decoder outputs to logits over the vocabulary."""
 
 from __future__ import annotations
 

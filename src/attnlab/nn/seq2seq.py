@@ -57,7 +57,8 @@ class TranslationModel(nn.Module, ABC):
             state: before the first token.
             batch: with the targets' `inputs` [B, T].
             forced: None for teacher forcing at every step; or [B, T] bool, True where the decoder reads the
-                reference and False where it reads its own prediction. The first token is always read as is.
+                reference and False where it reads its own prediction. The first token is always that of the
+                reference.
         """
 
     @abstractmethod
@@ -85,7 +86,7 @@ class Encoded(NamedTuple):
 
 
 class Seq2Seq(TranslationModel):
-    """p(y | x) = Π_i softmax(readout(s_i, c_i, y_{i-1})).
+    """Encoder-decoder network: p(y | x) = Π_i softmax(readout(s_i, c_i, y_{i-1})).
 
     Args:
         source_embedding: of the source tokens.

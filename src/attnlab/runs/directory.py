@@ -133,7 +133,7 @@ class Run:
         write_json(self.result, {**earlier, "status": status, **values})
 
     def lock(self) -> AbstractContextManager[None]:
-        """Hold the directory against all other processes.
+        """Lock the directory, so that no other process can work on the run.
 
         Raises:
             UserError: if another process holds it.
@@ -184,7 +184,7 @@ def locate(path: str) -> tuple[Run, Path]:
     """Return the run and the checkpoint of a command's RUN argument.
 
     Args:
-        path: a run directory, which stands for its best checkpoint (else the last one), or a checkpoint file.
+        path: a run directory, of which the best checkpoint is used (else the last one), or a checkpoint file.
 
     Raises:
         UserError: if there is no checkpoint.

@@ -82,7 +82,7 @@ def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: boo
         to_log: write the worker's output to train.log instead of the terminal.
     """
     command = [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)]
-    # In a session of its own: the terminal's Ctrl-C reaches this process only, which forwards it.
+    # In its own session: the terminal's Ctrl-C reaches this process only, which forwards it.
     options: dict[str, Any] = {
         "env": {**worker_environment(), **(environment or {})},
         "start_new_session": True,

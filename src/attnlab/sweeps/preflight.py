@@ -1,8 +1,7 @@
 """Checks before a sweep that its runs can be built: `python -m attnlab.sweeps.preflight RUN_DIR...`.
 
-Prints a JSON object: run directory → error, for every run that cannot be built. No data is read and nothing
-is
-trained: the network is built on torch's meta device, for a vocabulary of a few tokens.
+Prints a JSON object: run directory → error, for every run that cannot be built. No data is read and
+nothing is trained: the network is built on torch's meta device, for a vocabulary of a few tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scheduling the jobs of a sweep on device slots, each in a worker of its own. Imports no torch.
+"""Scheduling the jobs of a sweep on device slots, each in its own worker. Imports no torch.
 
 A single thread starts all workers: Linux sends the parent-death signal (`die_with_parent`) when the thread
 that started a process ends.

@@ -1,7 +1,7 @@
 """Device slots for the jobs of a sweep: GPUs, or the CPU cores of this machine. Imports no torch.
 
-A *device* is a GPU or a share of the cores. It runs a number of jobs at a time, and a job occupies as many
-devices as its `trainer.devices` says.
+A *device* is a GPU or a share of the cores. It runs a number of jobs at a time, and a job occupies
+`trainer.devices` of them.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def wandb_logger(
         run: run directory; its hash is the id of the Weights & Biases run.
         config: logged as the run's settings; `name` is the group and `variant` the job type.
         project: Weights & Biases project.
-        mode: "online", "offline", or "auto": online if logged in, else offline. Nobody is asked to log in.
-            Online falls back to offline if the server cannot be reached.
+        mode: "online", "offline", or "auto": online if logged in, else offline. The user is never
+            prompted. Online falls back to offline if the server cannot be reached.
         tags: tags of the run.
         timeout: seconds to wait for the run to start, and to finish.
     """

@@ -97,7 +97,7 @@ class Seq2SeqModule(lightning.LightningModule):
 
         Args:
             batch: B sentences.
-            forced: True where the decoder reads the reference, [B, T] bool; None for everywhere.
+            forced: True where the decoder reads the reference, [B, T] bool; None if it always does.
 
         Returns:
             The decoder outputs, and the logits [N, V] and labels [N] of the N target tokens without padding.

@@ -40,7 +40,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Linear:
-    """ε falls linearly from `start` to `end` in `steps` steps (Bengio et al. 2015, arXiv 1506.03099)."""
+    """Linear decay of ε from `start` to `end` in `steps` steps (Bengio et al. 2015, arXiv 1506.03099)."""
 
     start: float = 1.0
     end: float = 0.0
@@ -58,7 +58,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class InverseSigmoid:
-    """ε = k / (k + exp(step / k)) (Bengio et al. 2015, arXiv 1506.03099)."""
+    """Inverse sigmoid decay: ε = k / (k + exp(step / k)) (Bengio et al. 2015, arXiv 1506.03099)."""
 
     k: float = 1_000.0
     per: Granularity = "step"

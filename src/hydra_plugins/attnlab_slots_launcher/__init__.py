@@ -1,4 +1,4 @@
-"""`hydra/launcher=slots`: each job of a sweep in a process of its own, on a GPU or a share of the cores.
+"""`hydra/launcher=slots`: each job of a sweep in its own process, on a GPU or a share of the cores.
 
 Hydra imports this module at every start, so it imports attnlab only when a sweep starts.
 """

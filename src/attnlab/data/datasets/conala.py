@@ -43,8 +43,8 @@ def normalise(intent: str) -> str:
     """Return the intent in a uniform spelling, so that one question in two spellings reads the same.
 
     Typographic quotation marks become ASCII, a run of white space becomes one space, and punctuation at the
-    end is removed. Words with only an initial capital are lower-cased: "Sort" and "I", but not "DataFrame"
-    or "CSV", which may be names. Quoted texts are not changed.
+    end is removed. Words with only an initial capital are lower-cased: "Sort" and "I", but not "DataFrame" or
+    "CSV", which may be names. Quoted texts are not changed.
     """
 
     def normalised(match: re.Match[str]) -> str:

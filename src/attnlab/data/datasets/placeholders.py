@@ -21,7 +21,7 @@ from itertools import chain
 from attnlab.data.tokenization.python_code import OPENING, cut, join, parse, units
 
 Placeholders = tuple[tuple[str, str], ...]
-"""Pairs (placeholder, text that it stands for)."""
+"""Pairs (placeholder, original text)."""
 
 SPAN = re.compile(
     r"`(?P<code>[^`]+)`"
@@ -79,7 +79,7 @@ def replace_in_code(code: str, placeholders: Placeholders) -> str:
 
 @dataclass(frozen=True)
 class RestorePlaceholders:
-    """Post-processing of a `Pair` that replaces placeholders by the texts they stand for.
+    """Post-processing of a `Pair` that replaces placeholders by the original texts.
 
     If the text contains the quotation mark of the string it is inserted into, the string gets the other kind
     of quotation mark; if it contains both kinds, the quotation mark is escaped with a backslash.

@@ -71,7 +71,7 @@ def words(
         lowercase: convert texts to lower case.
         drop: names of the `CHARACTERS` classes whose characters are deleted: "well-known" becomes
             "wellknown". Combining marks, such as Devanagari vowel signs, are not punctuation.
-        split: names of the `CHARACTERS` classes whose characters become tokens of their own.
+        split: names of the `CHARACTERS` classes whose characters become single tokens.
         subwords: split words into subwords, as `python` does.
 
     Raises:
@@ -112,8 +112,7 @@ def python(
 
     Raises:
         UserError: if there are no texts, or with `subwords` if `max_size` is missing or smaller than the
-        number of
-            characters in the texts.
+            number of characters in the texts.
     """
     train = _train_subwords_of_words if subwords else _train_words
     return train(PythonTokenizer(_word_pipeline()), texts, max_size=max_size, min_frequency=min_frequency)

@@ -34,7 +34,7 @@ class Hard(ScoreWrapper):
     Args:
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         temperature: τ; a lower temperature gives gradients with less bias and more variance.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser makes the soft
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes the soft
             weights of the backward pass.
 
     Raises:

@@ -32,9 +32,9 @@ class Monotonic(Additive):
     ::
 
         e_j  = g vᵀ/‖v‖ tanh(W s + U h_j + b) + r
-        p_j  = σ(e_j + noise)                              probability of stopping; noise ~ N(0, σ²) in
-        training α_ij = p_j Σ_{k≤j} α_{i-1,k} Π_{k≤l<j} (1 - p_l)   in training α_ij = 1 at the first j ≥ k
-        with p_j > ½           in evaluation, where α_{i-1,k} = 1; 0 elsewhere
+        p_j  = σ(e_j + noise)                 probability of stopping; noise ~ N(0, σ²), only in training
+        α_ij = p_j Σ_{k≤j} α_{i-1,k} Π_{k≤l<j} (1 - p_l)                                    in training
+        α_ij = 1 at the first j ≥ k with p_j > ½, where α_{i-1,k} = 1; 0 elsewhere          in evaluation
 
     Raffel et al. 2017 (arXiv 1704.00784), sections 2.2 to 2.5. The noise drives energies away from 0, which
     brings the soft weights of training close to the hard ones of evaluation. g is initialised to 1/√A and r
@@ -42,8 +42,8 @@ class Monotonic(Additive):
     a bias of W and one of U.
 
     Cost: 2·H·A + 4·S·A operations and S·A numbers, as for additive attention; in training 3·S·log₂ S
-    operations and 4·S·log₂ S numbers more. The keys U h_j take 2·S·D·A operations and S·A numbers once per
-    sentence. Evaluation also scores all S positions, although only those up to the stop are needed.
+    operations and 4·S·log₂ S numbers in addition. The keys U h_j take 2·S·D·A operations and S·A numbers once
+    per sentence. Evaluation also scores all S positions, although only those up to the stop are needed.
 
     State: the previous weights, [B, Q, S]; initially all weight on the first position.
 
@@ -104,7 +104,7 @@ class MoChA(Monotonic):
     largest score of the sentence, and support softmax only.
 
     Cost: that of `Monotonic`, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys cost twice
-    as much as there.
+    as much as those of `Monotonic`.
 
     State: α, [B, Q, S]; initially all weight on the first position.
 

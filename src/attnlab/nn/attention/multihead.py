@@ -71,7 +71,7 @@ class MultiHead(Attention):
         return any(head.stateful for head in self.heads)
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys of each head, made of W_k h_j, and its values W_v h_j: [B, S, N, K + A / N]."""
+        """Return each head's keys, computed from W_k h_j, and values W_v h_j: [B, S, N, K + A / N]."""
         slices = zip(self.heads, self.key(memory.states).split(self.width, dim=-1), strict=True)
         keys = [head.project(Memory(part, memory.mask)) for head, part in slices]  # N times [B, S, K]
         values = self.value(memory.states).unflatten(-1, (-1, self.width))  # [B, S, N, A / N]

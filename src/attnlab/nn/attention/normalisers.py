@@ -14,7 +14,7 @@ from attnlab.nn.attention.numerics import at_least_float32
 class Normaliser(Protocol):
     """Function from scores to weights.
 
-    Weights are in fp32 or wider whatever the dtype of the scores, a distribution over the real positions,
+    Weights are in fp32 or wider for any dtype of the scores, a distribution over the real positions,
     exactly 0 at padding, and 0 everywhere in a row without real positions.
     """
 
@@ -96,7 +96,7 @@ class _Entmax(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, mask: Tensor, power: int) -> Tensor:
         """Return weights [..., S]; the mask is True at real tokens."""
         # The largest weight is at most 1, so λ ≥ max (α - 1) e - 1. After subtracting the maximum, scores
-        # below -1 get no weight whatever their value; clamping them to -2 keeps the cumulative sums exact.
+        # below -1 get no weight; clamping them to -2 keeps the cumulative sums exact.
         scores = ((scores - scores.amax(dim=-1, keepdim=True)) / power).clamp(min=-2)  # [..., S]
         roots = (scores - _THRESHOLDS[power](scores)).clamp(min=0)  # [..., S]
         weights = roots**power  # [..., S]

@@ -28,17 +28,16 @@ class Shift(ScoreWrapper):
 
     ::
 
-        w^c = softmax(e)                     content addressing by the inner scores e             section
-        3.3.1 w^g = g w^c + (1 - g) α_{i-1}        interpolation, g = σ(W_g s + b_g)
-        equation 7 w̃_j = Σ_k w^g_{j-k} m_k              shift by k = -K … K, m = softmax(W_m s + b_m)
-        equation 8 α_j = w̃_j^γ / Σ w̃^γ                  sharpening, γ = 1 + softplus(W_γ s + b_γ)
-        equation 9
+        w^c = softmax(e)                     content addressing by the inner scores e
+        w^g = g w^c + (1 - g) α_{i-1}        interpolation, g = σ(W_g s + b_g)
+        w̃_j = Σ_k w^g_{j-k} m_k              shift by k = -K … K, m = softmax(W_m s + b_m)
+        α_j = w̃_j^γ / Σ w̃^γ                  sharpening, γ = 1 + softplus(W_γ s + b_γ)
 
-    Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3. With g = 0 and a shift by -1 the weights
-    move backwards over sentences of any length. Two differences from the paper: positions are not circular,
-    weight shifted beyond an end stays at that end; and the first step, which has no previous weights, does
-    not shift: with learned shares a that sum to 1 it has w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c, so that
-    decoding can start at either end of a sentence of any length.
+    Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3, equations 7 to 9. With g = 0 and a shift by
+    -1 the weights move backwards over sentences of any length. There are two differences from the paper.
+    Positions are not circular: weight shifted beyond an end stays at that end. The first step, which has no
+    previous weights, does not shift: w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c with learned shares a that sum
+    to 1, so that decoding can start at either end of a sentence of any length.
 
     Padding should come last; positions inside a gap of the mask get no weight, and weight shifted into one is
     redistributed by the sharpening. State: α_{i-1}.
@@ -48,7 +47,7 @@ class Shift(ScoreWrapper):
     Args:
         reach: K, the largest shift per step.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser makes w^c.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes w^c.
 
     Raises:
         ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.

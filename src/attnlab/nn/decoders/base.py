@@ -1,4 +1,4 @@
-"""The contract of decoders, and the types they share."""
+"""Abstract base class of decoders, and the types that they share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Decoder(nn.Module, ABC):
     Args:
         attention: the mechanism.
         output_size: width H of `DecoderOutput.states`.
-        state_shape: of the initial state that the bridge makes.
+        state_shape: shape of the initial state that the bridge computes.
     """
 
     def __init__(self, *, attention: Attention, output_size: int, state_shape: StateShape) -> None:

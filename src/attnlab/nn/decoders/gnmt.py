@@ -30,7 +30,7 @@ class GNMTDecoder(Decoder):
 
     Args:
         input_size: E.
-        attention: made for queries of size H.
+        attention: mechanism with queries of size H.
         size: H.
         layers: L, at least 2.
         dropout: on the input [sˡ⁻¹_i; c_i] of each layer above the first.

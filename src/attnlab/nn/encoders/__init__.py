@@ -1,4 +1,4 @@
-"""Encoders: from embedded source sentences to a memory."""
+"""Encoders: map embedded source sentences to a memory."""
 
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder

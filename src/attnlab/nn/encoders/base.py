@@ -1,4 +1,4 @@
-"""The contract of encoders."""
+"""Abstract base class of encoders."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def encode(encoder: Encoder, embedded: Tensor, lengths: Tensor, mask: Tensor) ->
 def unroll(
     decoder: Decoder, state: Any, memory: Memory, keys: Tensor, labels: Tensor
 ) -> Unroll | FusedUnroll:
-    """Prepare a decoder's unroll over targets, by the fused loop if it supports the decoder's parts.
+    """Return the unroll of a decoder over targets: the fused loop if it supports the decoder's parts.
 
     Args:
         decoder: with its attention.

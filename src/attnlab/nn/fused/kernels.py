@@ -21,7 +21,7 @@ class Kernels:
     Args:
         fused: use the operators of this package where they apply.
         prepack: store every weight in the layout of its matrix products when it is first used without
-            gradients, and reuse it as long as this object lives. It pays off for many products of few rows,
+            gradients, and reuse it as long as this object exists. It pays off for many products of few rows,
             as in a search; a weight that changes is packed again.
     """
 

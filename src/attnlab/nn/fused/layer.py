@@ -22,7 +22,7 @@ tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 class LSTM:
-    """i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c').
+    """LSTM step: i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c').
 
     Backward pass::
 
@@ -65,7 +65,7 @@ class LSTM:
 
 
 class GRU:
-    """r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = n + z (h - n).
+    """GRU step: r, z = σ(·), n = tanh(W_n x + r (U_n h + b)), h' = n + z (h - n).
 
     Backward pass::
 
