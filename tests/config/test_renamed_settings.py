@@ -46,6 +46,9 @@ def test_evaluate_overrides_name_the_current_setting() -> None:
 def test_evaluate_can_replace_the_reranking_group() -> None:
     config = compose_run([])
     assert apply_overrides(config, ["reranking=coverage"]).reranking.coverage_penalty == 0.2
+    assert apply_overrides(config, ["reranking.coverage_penalty=0.3", "reranking=python"]).reranking == (
+        apply_overrides(config, ["reranking=python", "reranking.coverage_penalty=0.3"]).reranking
+    )
     changed = apply_overrides(config, ["reranking=python", "reranking.coverage_penalty=0.3"])
     assert changed.reranking.accepts._target_ == "attnlab.metrics.conala.is_valid_python"
     assert changed.reranking.coverage_penalty == 0.3

@@ -114,6 +114,11 @@ def test_the_error_names_the_class_and_the_option() -> None:
     )
 
 
+def test_plain_values_are_checked_inside_tuples() -> None:
+    with pytest.raises(UserError, match=r"a file names the class os.system"):
+        check({"layers": ({"_target_": "os.system"},)}, "a file")
+
+
 def test_a_target_must_be_a_name() -> None:
     with pytest.raises(UserError, match="_target_ must be the dotted name of a class"):
         check({"_target_": ["os.system"]}, "a file")

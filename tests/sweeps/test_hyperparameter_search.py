@@ -85,6 +85,12 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
     assert longer.identity == plan.identity != other.identity
 
 
+def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
+    overrides = ["attention=local_m,local_p", "attention.window=2,4", f"paths.output={tmp_path}"]
+    plan = hyperparameter_search.make_plan(overrides)  # the default attention has no window
+    assert list(plan.space) == ["attention", "attention.window"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "code", "message"),
     [

@@ -72,9 +72,9 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
     except HydraException as error:
         raise UserError(str(error).splitlines()[0]) from error
     keys = all_keys(changed)
-    for override in parsed:
+    for override in sorted(parsed, key=lambda override: override.key_or_group not in REPLACEABLE):
         key = override.key_or_group
-        if key in REPLACEABLE:
+        if key in REPLACEABLE:  # before single settings, as in Hydra
             try:
                 changed[key] = compose_run([str(override.input_line)])[key]
             except HydraException as error:

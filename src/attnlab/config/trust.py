@@ -131,6 +131,8 @@ def _is_within(name: str, package: str) -> bool:
 def _walk(node: Any, key: str = "config") -> Iterator[tuple[str, Any]]:
     """Yield the dotted key and the value of every node, depth first."""
     yield key, node
-    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    children = (
+        node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, (list, tuple)) else ()
+    )
     for name, child in children:
         yield from _walk(child, f"{key}.{name}")

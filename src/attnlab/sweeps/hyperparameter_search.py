@@ -123,10 +123,11 @@ def make_plan(overrides: list[str]) -> Plan:
     if not space:
         raise UserError("Nothing to search: give a sweep such as attention=none,dot, see attnlab tune --help")
     trial = optuna.create_study().ask()  # in memory: checks that every sweep can be searched
-    for key, sweep in space.items():
-        drawn = suggest(trial, key, sweep)
-        for value in sweep.sweep_string_iterator() if sweep.is_choice_sweep() else [drawn]:
-            compose_run([*fixed, *assignments({key: value})])  # before any trial: checks names and options
+    drawn = {key: suggest(trial, key, sweep) for key, sweep in space.items()}
+    for key, sweep in space.items():  # before any trial: checks names and options
+        for value in sweep.sweep_string_iterator() if sweep.is_choice_sweep() else [drawn[key]]:
+            # With values of the other sweeps: a setting may exist only for the options of a swept group
+            compose_run([*fixed, *assignments({**drawn, key: value})])
     if not any(word.startswith("name=") for word in fixed):
         fixed.append(f"name={compose_run(fixed).name}-tune")
     return Plan(fixed, space, tune, compose_run(fixed))
