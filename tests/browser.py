@@ -63,9 +63,9 @@ class Page:
 
     def run(self, expression: str) -> Any:
         """Evaluate a JavaScript expression; wait for the value of a promise."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def each(self, selector: str, expression: str) -> list[Any]:
         """Evaluate a JavaScript expression for each element `e` that matches the selector."""
@@ -111,10 +111,10 @@ class Page:
             "Runtime.consoleAPICalled": lambda event: event if event["type"] != "log" else None,
             "Log.entryAdded": lambda event: event["entry"],
         }
-        found = (
+        errors = (
             details[event["method"]](event["params"]) for event in self.events if event["method"] in details
         )
-        return [json.dumps(error) for error in found if error is not None]
+        return [json.dumps(error) for error in errors if error is not None]
 
     def requests(self) -> list[str]:
         """Return the URLs that the page requested."""
@@ -135,7 +135,7 @@ class Page:
 
 def find() -> str | None:
     """Return the path of an installed browser."""
-    return next((found for found in map(shutil.which, NAMES) if found), None)
+    return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 @contextmanager

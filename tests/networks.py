@@ -109,9 +109,9 @@ def assemble(
     decoder: Decoder,
     *,
     bridge: Callable[..., nn.Module] = LinearBridge,
-    source_words: int = SOURCE_WORDS,
+    source_vocabulary_size: int = SOURCE_WORDS,
     source_width: int = SOURCE_WIDTH,
-    words: int = TARGET_WORDS,
+    vocabulary_size: int = TARGET_WORDS,
     width: int = TARGET_WIDTH,
     fused: bool = True,
     **readout: Any,
@@ -122,28 +122,28 @@ def assemble(
         encoder: for embeddings of `source_width`.
         decoder: for embeddings of `width`.
         bridge: its class.
-        source_words: size of the source vocabulary.
+        source_vocabulary_size: size of the source vocabulary.
         source_width: size of the source embedding.
-        words: size of the target vocabulary.
+        vocabulary_size: size of the target vocabulary.
         width: size of the target embedding.
         fused: as of `Seq2Seq`.
         readout: settings of `Readout`.
     """
     return Seq2Seq(
-        source_embedding=TokenEmbedding(vocabulary_size=source_words, size=source_width),
+        source_embedding=TokenEmbedding(vocabulary_size=source_vocabulary_size, size=source_width),
         encoder=encoder,
         bridge=bridge(
             memory_size=encoder.memory_size,
             encoder_layers=encoder.layers,
             **decoder.state_shape._asdict(),
         ),
-        target_embedding=TokenEmbedding(vocabulary_size=words, size=width),
+        target_embedding=TokenEmbedding(vocabulary_size=vocabulary_size, size=width),
         decoder=decoder,
         readout=Readout(
             state_size=decoder.output_size,
             context_size=decoder.attention.context_size,
             input_size=width,
-            vocabulary_size=words,
+            vocabulary_size=vocabulary_size,
             **readout,
         ),
         fused=fused,
@@ -156,7 +156,7 @@ def make_network(
     order: str = "bahdanau",
     cell: Any = "lstm",
     layers: int = 1,
-    words: int = TARGET_WORDS,
+    vocabulary_size: int = TARGET_WORDS,
     parts: tuple[str, ...] = ("state", "context", "input"),
     seed: int = 0,
     spread: float = 1.0,
@@ -185,7 +185,7 @@ def make_network(
         decoder = GNMTDecoder(**options)
     else:
         decoder = LuongDecoder(**options, input_feeding=order != "luong")
-    network = assemble(encoder, decoder, words=words, parts=parts)
+    network = assemble(encoder, decoder, vocabulary_size=vocabulary_size, parts=parts)
     randomise(network, spread)
     return network.eval()
 
@@ -208,9 +208,9 @@ def padded(rows: list[list[int]], padding: int = 0) -> Tensor:
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-def random_rows(lengths: list[int], words: int) -> list[list[int]]:
+def random_rows(lengths: list[int], vocabulary_size: int) -> list[list[int]]:
     """Draw rows of ordinary tokens."""
-    return [torch.randint(UNK + 1, words, (length,)).tolist() for length in lengths]
+    return [torch.randint(UNK + 1, vocabulary_size, (length,)).tolist() for length in lengths]
 
 
 def random_batch(source_lengths: list[int], target_lengths: list[int] | None = None) -> Batch:

@@ -81,12 +81,12 @@ def public() -> list[Definition]:
 
 
 def test_summaries_have_at_least_four_words() -> None:
-    short = [f"{found.place}: {found.summary}" for found in public() if is_short(found)]
+    short = [f"{definition.place}: {definition.summary}" for definition in public() if is_short(definition)]
     assert not short, "\n".join(["too short:", *short])
 
 
 def test_functions_of_tensors_document_shapes() -> None:
-    missing = [found.place for found in public() if lacks_shapes(found)]
+    missing = [definition.place for definition in public() if lacks_shapes(definition)]
     assert not missing, "\n".join(["no shape in the docstring:", *missing])
 
 

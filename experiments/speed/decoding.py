@@ -37,8 +37,10 @@ def set_output_length(network: Seq2Seq, batch: Batch, length: float, max_length:
         for _ in range(10):
             middle = (low + high) / 2
             network.readout.output.bias[EOS] = middle
-            found = greedy(network, batch, max_length=max_length).tokens
-            low, high = (middle, high) if fmean(len(best[0]) for best in found) > length else (low, middle)
+            hypotheses = greedy(network, batch, max_length=max_length).tokens
+            low, high = (
+                (middle, high) if fmean(len(best[0]) for best in hypotheses) > length else (low, middle)
+            )
 
 
 def rows_of(batch: Batch, rows: slice) -> Batch:
@@ -95,9 +97,9 @@ def main() -> None:
         for row in range(min(alone, len(batch.indices))):
             greedy(network, rows_of(batch, slice(row, row + 1)), max_length=options.max_length)
 
-    def search(how, precision: str, batch: Batch) -> None:  # type: ignore[no-untyped-def]
+    def search(search_function, precision: str, batch: Batch) -> None:  # type: ignore[no-untyped-def]
         with replace(settings, precision=precision).arithmetic():
-            how(network, batch, max_length=options.max_length)
+            search_function(network, batch, max_length=options.max_length)
 
     five = partial(beam, size=5)
     works = {
@@ -111,8 +113,8 @@ def main() -> None:
     each = {name: median(seconds) / size for name, seconds in times.items()}
     each["greedy, one at a time"] *= size / alone
     steps = {
-        name: steps_of(how, network, batches[len(batches) // 2], options.max_length)
-        for name, how in (("greedy", greedy), ("beam 5", five))
+        name: steps_of(search_function, network, batches[len(batches) // 2], options.max_length)
+        for name, search_function in (("greedy", greedy), ("beam 5", five))
     }
     print(f"steps per sentence: greedy {steps['greedy']:.1f}, beam 5 {steps['beam 5']:.1f}")
     for name, seconds in each.items():

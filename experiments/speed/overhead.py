@@ -47,10 +47,10 @@ class AlternatingTimer(Callback):
         """Record the trainer's step, run and record the bare step, and restart the clock."""
         ended = time.perf_counter()
         self.step(self.examples[batch.indices.tolist()])
-        begun = time.perf_counter()
+        started = time.perf_counter()
         if self.since is not None:
             self.trained.append(ended - self.since)
-            self.bare.append(begun - ended)
+            self.bare.append(started - ended)
         self.since = time.perf_counter()
 
 

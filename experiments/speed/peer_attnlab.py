@@ -51,17 +51,17 @@ def main(folder: str, *overrides: str) -> None:
     batches = {path.stem: load(path) for path in Path(folder).glob("*.npz")}
 
     for line in sys.stdin:
-        precision, work, how, number = line.split()
-        batch = batches[f"{how if work == 'train' else work}-{number}"]
+        precision, work, option, number = line.split()
+        batch = batches[f"{option if work == 'train' else work}-{number}"]
         began = time.perf_counter()
         if work == "train":
             steps[precision](batch)
         else:
             with settings[precision].arithmetic():
-                if how == "1":
+                if option == "1":
                     greedy(network, batch, max_length=STEPS - 1)
                 else:
-                    beam(network, batch, size=int(how), max_length=STEPS - 1)
+                    beam(network, batch, size=int(option), max_length=STEPS - 1)
         print(time.perf_counter() - began, flush=True)
 
 

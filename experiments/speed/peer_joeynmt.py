@@ -38,8 +38,8 @@ def vocabulary(size: int) -> Vocabulary:
     """Create a vocabulary of `size` tokens."""
     names = {f"{name}_token": f"<{name}>" for name in SPECIALS}
     ids = {f"{name}_id": id for name, id in SPECIALS.items()}
-    words = [f"w{i}" for i in range(size - len(SPECIALS))]
-    return Vocabulary(words, SimpleNamespace(**names, **ids, lang_tags=[], sep_token=None, sep_id=None))
+    tokens = [f"w{i}" for i in range(size - len(SPECIALS))]
+    return Vocabulary(tokens, SimpleNamespace(**names, **ids, lang_tags=[], sep_token=None, sep_id=None))
 
 
 def load(path: Path) -> dict[str, torch.Tensor]:
@@ -93,8 +93,8 @@ def main(folder: str) -> None:
     batches = {path.stem: load(path) for path in Path(folder).glob("*.npz")}
 
     for line in sys.stdin:
-        precision, work, how, number = line.split()
-        loaded = batches[f"{how if work == 'train' else work}-{number}"]
+        precision, work, option, number = line.split()
+        loaded = batches[f"{option if work == 'train' else work}-{number}"]
         autocast = {"device_type": "cpu", "enabled": precision == "bf16", "dtype": torch.bfloat16}
         began = time.perf_counter()
         if work == "train":
@@ -108,7 +108,7 @@ def main(folder: str) -> None:
                 model,
                 batch,
                 max_output_length=STEPS,
-                beam_size=int(how),
+                beam_size=int(option),
                 beam_alpha=1.0,
                 min_output_length=STEPS,
                 autocast=autocast,

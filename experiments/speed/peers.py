@@ -147,10 +147,10 @@ def main() -> None:
                 spent: dict[tuple[str, str, str], float] = {}
                 for part in parts:
                     for precision in ("fp32", "bf16"):
-                        for who, worker in workers.items():
-                            if (who, precision, name) == ("JoeyNMT", "bf16", f"beam {BEAM}"):
+                        for program, worker in workers.items():
+                            if (program, precision, name) == ("JoeyNMT", "bf16", f"beam {BEAM}"):
                                 continue  # fails in JoeyNMT: its bridge does not run under autocast
-                            key = (name, who, precision)
+                            key = (name, program, precision)
                             spent[key] = spent.get(key, 0.0) + worker.run(precision, *part)
                 if counted:
                     for key, total in spent.items():
@@ -161,13 +161,13 @@ def main() -> None:
     rows = [
         {
             "work": name,
-            "who": who,
+            "program": program,
             "dtype": precision,
             "median s": f"{median(times):.3f}",
             "best s": f"{min(times):.3f}",
             "speed": f"{median(seconds[name, 'JoeyNMT', 'fp32']) / median(times):.2f}",
         }
-        for (name, who, precision), times in seconds.items()
+        for (name, program, precision), times in seconds.items()
     ]
     title = f"{batches} batches of 64, {options.sentences} sentences × {STEPS} steps, {options.rounds} rounds"
     print_table(rows, title, options.csv)

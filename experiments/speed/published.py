@@ -49,16 +49,16 @@ class Attention(nn.Module):
 class Conala(nn.Module):
     """CoNaLa system: padded encoder, nn.LSTM of length 1 at each step, logits copied into a tensor."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, vocabulary_size: int) -> None:
         super().__init__()
-        self.source = nn.Embedding(words, 256)
+        self.source = nn.Embedding(vocabulary_size, 256)
         self.encoder = nn.LSTM(256, 512, num_layers=2, bidirectional=True, batch_first=True)
         self.hidden = nn.Linear(1024, 512)
         self.cell = nn.Linear(1024, 512)
-        self.target = nn.Embedding(words, 256)
+        self.target = nn.Embedding(vocabulary_size, 256)
         self.attention = Attention(1024, 512, 512, bias=False)
         self.decoder = nn.LSTM(256 + 1024, 512, num_layers=2, batch_first=True)
-        self.output = nn.Linear(512, words)
+        self.output = nn.Linear(512, vocabulary_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits [B, T, V]."""
@@ -79,15 +79,15 @@ class Conala(nn.Module):
 class Reverse(nn.Module):
     """Reversal system: packed encoder, nn.LSTM of length 1 and random teacher forcing at each step."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, vocabulary_size: int) -> None:
         super().__init__()
-        self.source = nn.Embedding(words, 64, padding_idx=PAD)
+        self.source = nn.Embedding(vocabulary_size, 64, padding_idx=PAD)
         self.encoder = nn.LSTM(64, 128, bidirectional=True, batch_first=True)
-        self.target = nn.Embedding(words, 64, padding_idx=PAD)
+        self.target = nn.Embedding(vocabulary_size, 64, padding_idx=PAD)
         self.attention = Attention(256, 128, 64, bias=True)
         self.decoder = nn.LSTM(64 + 256, 128, batch_first=True)
         self.dropout = nn.Dropout(0.4)
-        self.output = nn.Linear(256 + 128, words)
+        self.output = nn.Linear(256 + 128, vocabulary_size)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits [B, T, V]."""
@@ -113,10 +113,10 @@ PUBLISHED = {
 }
 
 
-def published_step(system: str, words: int, settings: timing.Settings) -> Callable[[Batch], None]:
+def published_step(system: str, vocabulary_size: int, settings: timing.Settings) -> Callable[[Batch], None]:
     """Return a training step of the published system, without any reduction of padding."""
     make_network, make_optimizer = PUBLISHED[system]
-    network = make_network(words).train()
+    network = make_network(vocabulary_size).train()
     optimizer = make_optimizer(network.parameters())
 
     def step(batch: Batch) -> None:

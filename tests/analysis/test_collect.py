@@ -58,10 +58,10 @@ def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) ->
 )
 def test_unfinished_run_has_status_and_reason(tmp_path: Path, status: str, error: str) -> None:
     write_run(tmp_path, status=status)
-    found = collect([tmp_path])
-    assert found.finished == []
-    assert [(run.status, run.error) for run in found.unfinished] == [(status, error)]
-    assert found.unfinished[0].series["train/loss"] == [(9, 2.5)]  # its curves are read
+    study = collect([tmp_path])
+    assert study.finished == []
+    assert [(run.status, run.error) for run in study.unfinished] == [(status, error)]
+    assert study.unfinished[0].series["train/loss"] == [(9, 2.5)]  # its curves are read
 
 
 def test_failed_run_has_its_error_message(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_unreadable_run_is_kept_as_broken(tmp_path: Path, file: str, text: str, 
     whole = write_run(tmp_path, seed=1)
     broken = write_run(tmp_path, "dot", seed=2, sentences=[("a", "a", "a")])
     (broken.directory / file).write_text(text)
-    found = collect([tmp_path])
-    assert [run.directory.name for run in found.finished] == [whole.directory.name]
-    (record,) = found.unfinished
+    study = collect([tmp_path])
+    assert [run.directory.name for run in study.finished] == [whole.directory.name]
+    (record,) = study.unfinished
     assert (record.variant, record.seed, record.status) == ("dot", 2, "broken")
     assert error in str(record.error)
-    assert found.variants == ["additive"]
+    assert study.variants == ["additive"]
 
 
 def test_directory_without_config_is_broken(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_directory_without_config_is_broken(tmp_path: Path) -> None:
     lost.config.unlink()
     empty = tmp_path / "reverse" / "mean-seed1-00ff00ff"
     empty.mkdir()
-    found = [(run.variant, run.seed, run.status) for run in collect([tmp_path]).unfinished]
-    assert found == [("dot", 3, "broken"), ("mean", 1, "broken")]
+    records = [(run.variant, run.seed, run.status) for run in collect([tmp_path]).unfinished]
+    assert records == [("dot", 3, "broken"), ("mean", 1, "broken")]
 
 
 def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_each_run_is_read_once_despite_symbolic_links(tmp_path: Path) -> None:
     (tmp_path / "outputs" / "latest").symlink_to(run.directory)
     (run.directory / "evaluations" / "test").mkdir(parents=True)
     (run.directory / "evaluations" / "test" / "result.json").write_text("{}")
-    found = collect([tmp_path, tmp_path / "outputs", run.directory, tmp_path / "outputs" / "latest"])
-    assert [record.directory for record in found.runs] == [run.directory.resolve()]
+    study = collect([tmp_path, tmp_path / "outputs", run.directory, tmp_path / "outputs" / "latest"])
+    assert [record.directory for record in study.runs] == [run.directory.resolve()]
 
 
 def test_symbolic_link_to_a_study_is_followed(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_duplicates_are_marked_as_broken(tmp_path: Path) -> None:
     write_run(tmp_path / "here", status="interrupted")
     counted = write_run(tmp_path / "there", scores={"test/bleu": 10.0})
     write_run(tmp_path / "everywhere", scores={"test/bleu": 10.0}, status="running")
-    found = collect([tmp_path])
-    assert [run.directory for run in found.finished] == [counted.directory.resolve()]
-    assert {run.status for run in found.unfinished} == {"broken"}
-    assert all(f"duplicate of {counted.directory.resolve()}" in str(run.error) for run in found.unfinished)
+    study = collect([tmp_path])
+    assert [run.directory for run in study.finished] == [counted.directory.resolve()]
+    assert {run.status for run in study.unfinished} == {"broken"}
+    assert all(f"duplicate of {counted.directory.resolve()}" in str(run.error) for run in study.unfinished)
 
 
 def test_interpolations_of_a_foreign_config_are_not_resolved(

@@ -13,8 +13,8 @@ def test_variants_are_distinguished_by_their_settings(tmp_path: Path) -> None:
         for seed in (0, 1):
             write_run(tmp_path, seed=seed, decoder={"size": size, "layers": 1})
     write_run(tmp_path, "none", decoder={"size": 64, "layers": 2})
-    found = collect([tmp_path])
-    assert {variant: len(runs) for variant, runs in found.by_variant().items()} == {
+    study = collect([tmp_path])
+    assert {variant: len(runs) for variant, runs in study.by_variant().items()} == {
         "additive · decoder.size=64": 2,
         "additive · decoder.size=128": 2,
         "none": 1,
@@ -45,6 +45,6 @@ def test_distinguishing_settings_are_minimal(tmp_path: Path) -> None:
 def test_runs_of_two_studies_are_distinguished_by_name(tmp_path: Path) -> None:
     write_run(tmp_path, name="reverse", encoder={"size": 1, "layers": 1})
     write_run(tmp_path, name="sort", encoder={"size": 2, "layers": 2})
-    found = collect([tmp_path])
-    assert found.name == "reverse + sort"
-    assert set(found.variants) == {"additive · name=reverse", "additive · name=sort"}
+    study = collect([tmp_path])
+    assert study.name == "reverse + sort"
+    assert set(study.variants) == {"additive · name=reverse", "additive · name=sort"}

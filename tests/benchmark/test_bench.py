@@ -22,9 +22,9 @@ CPU = torch.device("cpu")
 
 
 def make_module(
-    composed: Callable[..., DictConfig], *words: str, lengths: tuple[int, int] = (3, 4)
+    composed: Callable[..., DictConfig], *overrides: str, lengths: tuple[int, int] = (3, 4)
 ) -> tuple[Seq2SeqModule, list[Batch], DictConfig]:
-    config = composed(*SMALL, "trainer.accelerator=cpu", *words)
+    config = composed(*SMALL, "trainer.accelerator=cpu", *overrides)
     corpus, vocabularies = timing.random_corpus(*lengths, 11, 2, config)
     batches = timing.take_batches(config, corpus, vocabularies, 2, CPU)
     network = build.build_network(config, vocabularies)
@@ -125,8 +125,8 @@ def test_rows_of_measurements(composed: Callable[..., DictConfig]) -> None:
 
 @pytest.mark.slow
 def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
-    words = ["--rounds", "1", "--batches", "2", "--against", "plain", "--json", "speed.json"]
-    done = attnlab("bench", "trainer.precision=bf16-mixed", *words, *TINY_REVERSE, folder=tmp_path)
+    options = ["--rounds", "1", "--batches", "2", "--against", "plain", "--json", "speed.json"]
+    done = attnlab("bench", "trainer.precision=bf16-mixed", *options, *TINY_REVERSE, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "bf16-mixed · CPU, 1 threads" in done.stdout

@@ -83,7 +83,7 @@ def test_run_directory_contents(trained: Run) -> None:
         assert output.alignment == [[row, size - 1 - row] for row in range(correct)]
     with Image.open(trained.figures / "attention-1.png") as picture:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
-    # The frames of a gold alignment, which is known as far as the output is the reference
+    # Orange frames mark the gold alignment, as long as the output equals the reference
     assert ((213, 94, 0) in colours) == bool(outputs[0].alignment)
     exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
     assert result["metrics"]["test/exact_match"] == pytest.approx(exact)

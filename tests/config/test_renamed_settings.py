@@ -66,13 +66,13 @@ def test_outdated_option_is_a_one_line_usage_error_of_the_command(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "words", ["tune attention=dot,additive_biased", "tune batching.like_length=true,false"]
+    "arguments", ["tune attention=dot,additive_biased", "tune batching.like_length=true,false"]
 )
 def test_outdated_setting_in_a_search_space_is_refused_before_the_first_trial(
-    words: str, tmp_path: Path
+    arguments: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("optuna")
-    done = attnlab(*words.split(), folder=tmp_path)
+    done = attnlab(*arguments.split(), folder=tmp_path)
     assert done.returncode == 2
     assert " is now " in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -50,8 +50,8 @@ def test_negative_coverage_penalty_is_refused() -> None:
 
 
 def test_accepted_texts_come_first_in_their_order() -> None:
-    found = [prediction(text, -number) for number, text in enumerate(["f(", "f(x)", "x x", "y"])]
-    reranked = AcceptedFirst(is_valid_python)(found)
+    predictions = [prediction(text, -number) for number, text in enumerate(["f(", "f(x)", "x x", "y"])]
+    reranked = AcceptedFirst(is_valid_python)(predictions)
     assert texts(reranked) == ["f(x)", "y", "f(", "x x"]
     assert [prediction.score for prediction in reranked] == [-1, -3, 0, -2]
-    assert AcceptedFirst(lambda _: False)(found) == found
+    assert AcceptedFirst(lambda _: False)(predictions) == predictions

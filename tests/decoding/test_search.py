@@ -133,7 +133,7 @@ def test_beam_size_one_equals_greedy(order: str, seed: int, lengths: list[int], 
 def test_beam_equals_the_plain_loop(
     seed: int, lengths: list[int], size: int, ends: float, length_penalty: float
 ) -> None:
-    network = make(seed, ends=ends, words=WORDS)
+    network = make(seed, ends=ends, vocabulary_size=WORDS)
     batch = random_batch(lengths)
     hypotheses = beam(network, batch, size=size, max_length=4, length_penalty=length_penalty)
     for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
@@ -174,7 +174,7 @@ def score_all(network: Seq2Seq, sentence: Batch) -> dict[tuple[int, ...], float]
 @given(seed=SEEDS)
 @settings(max_examples=10)
 def test_beam_as_wide_as_the_search_tree_ranks_every_sequence(seed: int) -> None:
-    network = make(seed, words=WORDS)
+    network = make(seed, vocabulary_size=WORDS)
     sentence = random_batch([5])
     truth = score_all(network, sentence)
     hypotheses = beam(network, sentence, size=len(ALL_SEQUENCES), max_length=MAX_LENGTH)
@@ -187,7 +187,7 @@ def test_beam_as_wide_as_the_search_tree_ranks_every_sequence(seed: int) -> None
 @given(seed=SEEDS, size=st.integers(1, 12))
 @settings(max_examples=20)
 def test_scores_are_those_of_the_sequences_and_not_above_the_optimum(seed: int, size: int) -> None:
-    network = make(seed, words=WORDS)
+    network = make(seed, vocabulary_size=WORDS)
     sentence = random_batch([5])
     truth = score_all(network, sentence)
     hypotheses = beam(network, sentence, size=size, max_length=MAX_LENGTH)
@@ -199,7 +199,9 @@ def test_scores_are_those_of_the_sequences_and_not_above_the_optimum(seed: int, 
 @given(seed=SEEDS, size=st.integers(1, 9), ends=st.sampled_from([-5.0, 0.0, 2.0]))
 @settings(max_examples=20)
 def test_nbest_hypotheses_are_sorted_and_distinct(seed: int, size: int, ends: float) -> None:
-    hypotheses = beam(make(seed, ends=ends, words=WORDS), random_batch([3, 7]), size=size, max_length=5)
+    hypotheses = beam(
+        make(seed, ends=ends, vocabulary_size=WORDS), random_batch([3, 7]), size=size, max_length=5
+    )
     for tokens, scores, weights in zip(*hypotheses, strict=True):
         assert 1 <= len(tokens) == len(scores) == len(weights) <= size
         assert scores == sorted(scores, reverse=True)

@@ -33,7 +33,7 @@ TRANSLATOR = Translator(vocabularies=VOCABULARIES, beam_size=3, max_length=4)
 
 @pytest.fixture(scope="module")
 def network() -> Seq2Seq:
-    network = make_network(words=DIGITS.size, seed=3)
+    network = make_network(vocabulary_size=DIGITS.size, seed=3)
     with torch.no_grad():
         network.readout.output.bias[EOS] -= 1  # longer outputs
     return network
@@ -88,8 +88,8 @@ def test_encoded_sources_are_not_encoded_again(network: Seq2Seq, monkeypatch: py
 
 def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq) -> None:
     batch = batch_of(PAIRS)
-    found = TRANSLATOR(network, batch, PAIRS, nbest=3)
-    last = {row[-1].hypothesis for row in found}
+    predictions = TRANSLATOR(network, batch, PAIRS, nbest=3)
+    last = {row[-1].hypothesis for row in predictions}
     seen: list[list[Prediction]] = []
 
     def record(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -102,5 +102,5 @@ def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq)
     assert all(row[0].hypothesis in last and row[0].rank == 1 for row in results)
     assert [[prediction.hypothesis for prediction in row] for row in seen] == [
         sorted((prediction.hypothesis for prediction in row), key=lambda text: text not in last)
-        for row in found
+        for row in predictions
     ]

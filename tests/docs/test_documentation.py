@@ -76,15 +76,15 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """Return the console and Python blocks of a page, each with the marker right above it."""
-    found = []
+    blocks = []
     marker = ""
     for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
         if token.type == "fence" and token.info.strip() in ("console", "python"):
             assert token.map is not None
-            found.append(Block(token.map[0] + 1, token.info.strip(), marker, token.content))
+            blocks.append(Block(token.map[0] + 1, token.info.strip(), marker, token.content))
         comment = re.match(r"<!-- (not run|fails): .+ -->", token.content)
         marker = comment[1] if token.type == "html_block" and comment else ""
-    return found
+    return blocks
 
 
 def name(page: Path) -> str:
@@ -147,11 +147,11 @@ def composed() -> list[tuple[str, str]]:
 def test_configuration_of_the_command_composes(
     place: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [word for word in shlex.split(command, comments=True)[2:] if "=" in word]
-    if any("cosine.Cosine" in word for word in words):
+    arguments = [argument for argument in shlex.split(command, comments=True)[2:] if "=" in argument]
+    if any("cosine.Cosine" in argument for argument in arguments):
         monkeypatch.syspath_prepend(ROOT)
     first = []
-    for override in OverridesParser.create().parse_overrides(words):
+    for override in OverridesParser.create().parse_overrides(arguments):
         if override.is_sweep_override() and override.is_choice_sweep():
             assert override.key_or_group is not None
             first.append(

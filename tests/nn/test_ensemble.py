@@ -19,7 +19,8 @@ def mean_probabilities(members, batch):
     """Return the mean probabilities [B, T, V] of teacher-forced passes."""
     with torch.no_grad():
         decoded = [(member, member(batch)) for member in members]
-        return torch.stack([member.logits(own, None).softmax(dim=-1) for member, own in decoded]).mean(dim=0)
+        probabilities = [member.logits(output, None).softmax(dim=-1) for member, output in decoded]
+        return torch.stack(probabilities).mean(dim=0)
 
 
 def test_teacher_forcing_and_steps_give_the_mean_probabilities() -> None:

@@ -160,8 +160,8 @@ def test_comparisons_in_the_main_metric_come_first(tab: Page, report: Path, stud
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [12, 15])
 def test_long_lists_of_comparisons_are_collapsed(tab: Page, study: Study, tmp_path: Path, count: int) -> None:
-    (found, *_) = compare(study, reference="none")
-    page.write(study, [found] * count, [], [], tmp_path / "report.html")
+    (comparison, *_) = compare(study, reference="none")
+    page.write(study, [comparison] * count, [], [], tmp_path / "report.html")
     tab.open(tmp_path / "report.html")
     assert len(tab.each("section > .findings li", "0")) == 12
     assert len(tab.each("details .findings li", "0")) == count - 12

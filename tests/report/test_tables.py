@@ -64,10 +64,10 @@ def test_markdown_shows_every_text_literally(texts: list[str]) -> None:
 
 @given(TEXTS)
 def test_latex_escapes_every_special_character(text: str) -> None:
-    words = re.compile("|".join(re.escape(word) for word in sorted(LATEX_WORDS, key=len, reverse=True)))
+    pattern = re.compile("|".join(re.escape(word) for word in sorted(LATEX_WORDS, key=len, reverse=True)))
     escaped = escape_latex(text)
-    assert not re.search(r"[\\{}$&#_%~^<>|\"]", words.sub("", escaped))
-    restored = words.sub(lambda match: LATEX_WORDS[match[0]], escaped)
+    assert not re.search(r"[\\{}$&#_%~^<>|\"]", pattern.sub("", escaped))
+    restored = pattern.sub(lambda match: LATEX_WORDS[match[0]], escaped)
     assert restored == one_line(text).replace("–", "--")
 
 

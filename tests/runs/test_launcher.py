@@ -41,13 +41,13 @@ def test_settle_records_the_end_of_a_worker(
 
 def test_process_ends_if_its_parent_ended_before_the_check() -> None:
     code = "from attnlab.runs.launcher import die_with_parent; die_with_parent(); print('alive')"
-    for parent, lives in ((os.getpid(), True), (os.getppid(), False)):
+    for parent, survives in ((os.getpid(), True), (os.getppid(), False)):
         environment = {**os.environ, "ATTNLAB_PARENT": str(parent)}
         completed = subprocess.run(
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True
         )
-        assert completed.stdout == ("alive\n" if lives else "")
-        assert completed.returncode == (0 if lives else -signal.SIGTERM)
+        assert completed.stdout == ("alive\n" if survives else "")
+        assert completed.returncode == (0 if survives else -signal.SIGTERM)
 
 
 def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,19 +28,19 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 plan = json.loads((folder / "plan.json").read_text())
 tries = len(list(folder.glob("try-*")))
-begun = time.time()
+started = time.time()
 devices = os.environ["CUDA_VISIBLE_DEVICES"]
 (folder / f"try-{tries}").touch()
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
 time.sleep(plan["seconds"])
-does = plan["does"][min(tries, len(plan["does"]) - 1)]
-if does == "die":
+outcome = plan["outcomes"][min(tries, len(plan["outcomes"]) - 1)]
+if outcome == "die":
     os.kill(os.getpid(), signal.SIGKILL)
-finished, failed = {"status": "finished", "metrics": {"val/loss": 0.5}}, {"status": "failed", "error": does}
-result = finished if does == "finish" else failed
+finished = {"status": "finished", "metrics": {"val/loss": 0.5}}
+result = finished if outcome == "finish" else {"status": "failed", "error": outcome}
 (folder / "result.json").write_text(json.dumps(result))
-(folder / "used.json").write_text(json.dumps([begun, time.time(), devices]))
-sys.exit(does != "finish")
+(folder / "used.json").write_text(json.dumps([started, time.time(), devices]))
+sys.exit(outcome != "finish")
 """
 
 
@@ -54,11 +54,13 @@ def _small_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.sweeps.scheduler.find_errors", lambda _: {})
 
 
-def job(folder: Path, name: str, *does: str, seconds: float = 0.0, devices: int = 1) -> Run:
-    """Create a run whose attempts do the given things in order: finish, die, or fail with this error."""
+def job(folder: Path, name: str, *outcomes: str, seconds: float = 0.0, devices: int = 1) -> Run:
+    """Create a run whose attempts have these outcomes in order: "finish", "die", or an error message."""
     run = Run(folder / name)
     run.directory.mkdir()
-    (run.directory / "plan.json").write_text(json.dumps({"does": does or ["finish"], "seconds": seconds}))
+    (run.directory / "plan.json").write_text(
+        json.dumps({"outcomes": outcomes or ["finish"], "seconds": seconds})
+    )
     config = {"checkpoint": {"monitor": "val/loss"}, "trainer": {"devices": devices}}
     write_atomically(run.config, json.dumps(config))
     return run
@@ -81,9 +83,9 @@ def test_jobs_of_different_sizes_use_all_devices_without_sharing(tmp_path: Path)
     dispatch(runs, devices="abc")
     used = [json.loads((run.directory / "used.json").read_text()) for run in runs]
     assert [len(devices.split(",")) for *_, devices in used] == sizes
-    for n, (begun, ended, devices) in enumerate(used):
-        for other_begun, other_ended, other_devices in used[:n]:
-            if other_begun < ended and begun < other_ended:
+    for n, (started, ended, devices) in enumerate(used):
+        for other_started, other_ended, other_devices in used[:n]:
+            if other_started < ended and started < other_ended:
                 assert not set(devices.split(",")) & set(other_devices.split(","))
     assert used[1][0] < used[0][1]  # the second begins before the first has ended
 
@@ -142,9 +144,9 @@ def test_signal_stops_all_jobs_and_raises(times: int, tmp_path: Path) -> None:
         signal.SIGINT
     )  # SIGINT is ignored if the tests run in the background of a shell
     threading.Thread(target=interrupt).start()
-    begun = time.monotonic()
+    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         dispatch(runs)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - started < 10
     assert tries(runs[2]) == 0
     assert signal.getsignal(signal.SIGINT) is before

@@ -228,6 +228,6 @@ def test_study_killed_three_times_gives_the_same_results(tmp_path: Path) -> None
         steps = [step for step, _ in read_metrics(again.metrics)["val/loss"]]
         assert steps == [20, 40, 60, 80, 100, 120] or steps == [19, 39, 59, 79, 99, 119]
         # From the start once, or again where it was killed before its first checkpoint
-        begun = again.log.read_text().count("parameters") - again.log.read_text().count("resuming from step")
-        assert begun == 1
+        starts = again.log.read_text().count("parameters") - again.log.read_text().count("resuming from step")
+        assert starts == 1
     assert all(path.stat().st_mtime_ns == written for path, written in finished.items())

@@ -61,8 +61,8 @@ def test_label_smoothing_matches_a_manual_calculation(composed: Composed) -> Non
 
 def test_label_smoothing_of_a_copying_readout_ignores_other_sentences(composed: Composed) -> None:
     """A hundred more padded source positions, from which nothing can be copied, change nothing."""
-    words = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.label_smoothing=0.1")
-    module, data = build_all(composed(*words))
+    overrides = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.label_smoothing=0.1")
+    module, data = build_all(composed(*overrides))
     batch = data.examples("train")[[0, 1, 2]]
     assert batch.copy_ids is not None
     padded = pad(batch, 100)._replace(copy_ids=F.pad(batch.copy_ids, (0, 100)))

@@ -35,8 +35,8 @@ class TokenEmbedding(nn.Module):
             tokens: ids; copied words, whose ids are V and above, are embedded as UNK.
             dropout: factors from `draw_dropout`, [B, T, E]; drawn here if not given.
         """
-        known = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # [B, T]
-        embedded: Tensor = self.table(known)  # [B, T, E]
+        in_vocabulary = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # [B, T]
+        embedded: Tensor = self.table(in_vocabulary)  # [B, T, E]
         dropout = self.draw_dropout(tokens) if dropout is None else dropout  # [B, T, E]
         return embedded if dropout is None else embedded * dropout
 

@@ -263,13 +263,13 @@ def _draw_bands(
 
 def _logged_values(runs: Sequence[RunRecord], pattern: str) -> list[dict[float, float]]:
     """Return {step: value} for each run that logged a metric matching the pattern."""
-    found = []
+    curves = []
     for run in runs:
         metric = next((name for name in run.series if fnmatchcase(name, pattern)), "")
         values = {float(step): value for step, value in run.series.get(metric, []) if isfinite(value)}
         if values:
-            found.append(values)
-    return found
+            curves.append(values)
+    return curves
 
 
 def _band(series: Sequence[Mapping[float, float]]) -> Band:

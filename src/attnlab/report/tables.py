@@ -312,11 +312,11 @@ def _in_unit(metric: str, value: float | None) -> Cell:
 
 
 def _mean(values: Sequence[float | None], *, digits: int, scale: float = 1) -> Cell:
-    """Return the mean and interval of the known values; no interval if all are equal, as parameters are."""
-    known = [value * scale for value in values if value is not None]
-    if not known:
+    """Return the mean and interval of the values without None; no interval if all values are equal."""
+    present = [value * scale for value in values if value is not None]
+    if not present:
         return Cell(MISSING)
-    interval = estimate(known)
+    interval = estimate(present)
     mean = _number(interval.mean, digits=digits)
     if not interval.half_width:
         return mean

@@ -189,18 +189,18 @@ def locate(path: str) -> tuple[Run, Path]:
     Raises:
         UserError: if there is no checkpoint.
     """
-    given = Path(path)
+    location = Path(path)
     if path.startswith("~/"):
-        given = given.expanduser()
-    if given.is_dir():
-        run = Run(given.absolute())
+        location = location.expanduser()
+    if location.is_dir():
+        run = Run(location.absolute())
         if not run.config.is_file():
-            raise UserError(f"{given} is not a run directory: it contains no config.yaml")
+            raise UserError(f"{location} is not a run directory: it contains no config.yaml")
         for checkpoint in (run.best, run.last):
             if checkpoint.is_file():
                 return run, checkpoint
-        raise UserError(f"{given} contains no checkpoint: train the run first (attnlab train …)")
-    if not given.is_file():
-        raise UserError(f"{given} does not exist: give a run directory or a checkpoint file")
-    folder = given.absolute().parent
-    return Run(folder.parent if folder.name == "checkpoints" else folder), given
+        raise UserError(f"{location} contains no checkpoint: train the run first (attnlab train …)")
+    if not location.is_file():
+        raise UserError(f"{location} does not exist: give a run directory or a checkpoint file")
+    folder = location.absolute().parent
+    return Run(folder.parent if folder.name == "checkpoints" else folder), location

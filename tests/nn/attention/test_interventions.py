@@ -108,12 +108,12 @@ def test_shuffles_differ_between_steps_and_seeds() -> None:
             0
         ]
 
-    once = steps(0)
-    assert torch.equal(once, steps(0))
-    assert not (once == steps(1)).all(dim=-1).any()
-    assert len({tuple(row) for row in once.tolist()}) == 40
+    drawn = steps(0)
+    assert torch.equal(drawn, steps(0))
+    assert not (drawn == steps(1)).all(dim=-1).any()
+    assert len({tuple(row) for row in drawn.tolist()}) == 40
     # Each weight appears at each position 40 / 12 times on average.
-    at_position = (once[..., None] == weights[0]).sum(dim=0)  # [12, 12]
+    at_position = (drawn[..., None] == weights[0]).sum(dim=0)  # [12, 12]
     assert at_position.sum(dim=0).tolist() == [40] * 12
     assert at_position.max() <= 12
 

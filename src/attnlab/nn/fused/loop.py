@@ -354,10 +354,10 @@ def _luong_backward(
     d_combined = torch.empty_like(states)  # gradient of the input of tanh, [N, H]
     d_feed = states.new_zeros(rows.batch, states.size(1))  # [B, H]
     for i, n in reversed(list(enumerate(rows.counts))):
-        here = rows.slices[i]
+        step_rows = rows.slices[i]
         d_state = d_feed[:n] if d_states is None else d_feed[:n] + d_states[i, :n]  # [n, H]
-        torch.ops.aten.tanh_backward.grad_input(d_state, states[here], grad_input=d_combined[here])
-        d_context, d_top = combine(d_combined[here]).tensor_split([D], dim=1)  # [n, D], [n, H]
+        torch.ops.aten.tanh_backward.grad_input(d_state, states[step_rows], grad_input=d_combined[step_rows])
+        d_context, d_top = combine(d_combined[step_rows]).tensor_split([D], dim=1)  # [n, D], [n, H]
         attention.d_contexts[i, :n] = d_context if d_contexts is None else d_context + d_contexts[i, :n]
         d_top = d_top + attention.step(i, n, None if d_weights is None else d_weights[i])
         d_feed[:n] = stack.step(i, d_top)

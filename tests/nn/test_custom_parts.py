@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import own_parts
+import custom_parts
 from attnlab.decoding.search import beam, greedy
 from attnlab.nn.seq2seq import Seq2Seq
 from commands import TINY_REVERSE, attnlab
+from custom_parts import ConvolutionalEncoder, ElmanDecoder
 from networks import (
     SOURCE_WIDTH,
     SOURCE_WORDS,
@@ -28,7 +29,6 @@ from networks import (
     randomise,
     stepwise,
 )
-from own_parts import ConvolutionalEncoder, ElmanDecoder
 
 
 def make_network(attention: str, *, fused: bool = True) -> Seq2Seq:
@@ -72,17 +72,17 @@ def test_search(attention: str) -> None:
 @pytest.mark.slow
 def test_parts_from_a_configuration(tmp_path: Path) -> None:
     """One module and one YAML file each: nothing in the package changes."""
-    shutil.copy(own_parts.__file__, tmp_path / "parts.py")
+    shutil.copy(custom_parts.__file__, tmp_path / "parts.py")
     for group, lines in {
         "encoder/convolutional": ["_target_: parts.ConvolutionalEncoder", "size: 32", "kernel: 3"],
         "decoder/elman": ["_target_: parts.ElmanDecoder", "size: 32"],
     }.items():
-        path = tmp_path / "own" / f"{group}.yaml"
+        path = tmp_path / "custom" / f"{group}.yaml"
         path.parent.mkdir(parents=True)
         path.write_text("\n".join([*lines, "_partial_: true"]) + "\n")
     sizes = [word for word in TINY_REVERSE if not word.startswith(("encoder", "decoder"))]
-    words = ["--config-dir=own", "encoder=convolutional", "decoder=elman", "trainer.max_epochs=1"]
-    done = attnlab("train", *words, *sizes, "logger=none", folder=tmp_path, PYTHONPATH=str(tmp_path))
+    overrides = ["--config-dir=custom", "encoder=convolutional", "decoder=elman", "trainer.max_epochs=1"]
+    done = attnlab("train", *overrides, *sizes, "logger=none", folder=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     [result] = tmp_path.glob("outputs/*/*/result.json")
     assert json.loads(result.read_text())["status"] == "finished"
