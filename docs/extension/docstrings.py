@@ -38,7 +38,7 @@ def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, opti
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect to the events of autodoc, before napoleon adds markup of its own."""
+    """Connect to the events of autodoc, before napoleon adds its markup."""
     app.connect("autodoc-process-docstring", escape, priority=400)
     app.connect("autodoc-skip-member", skip_fields)
     return {"parallel_read_safe": True}
