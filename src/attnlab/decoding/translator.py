@@ -60,6 +60,7 @@ class Translator:
             array of the whole batch: copy those that are kept.
         """
         hypotheses = self.search(model, batch, encoded)
+        batch = batch.to("cpu")  # at once: each prediction would wait for several small transfers
         candidates = self.beam_size if self.reranking else nbest
         results = []
         for row, pair in enumerate(pairs):
