@@ -57,12 +57,12 @@ def describe(
 
 
 def is_short(definition: Definition) -> bool:
-    """Tell whether a summary has too few words; a missing docstring is reported by ruff."""
+    """Return whether a summary has too few words; a missing docstring is reported by ruff."""
     return bool(definition.docstring) and len(definition.summary.split()) < WORDS
 
 
 def lacks_shapes(definition: Definition) -> bool:
-    """Tell whether a function takes or returns a tensor without giving a shape."""
+    """Return whether a function takes or returns a tensor without giving a shape."""
     node = definition.node
     if not isinstance(node, ast.FunctionDef) or not definition.docstring:
         return False

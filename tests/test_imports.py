@@ -40,10 +40,10 @@ NOT_IMPORTED = {
         "decoding",
         "nn",
         "data",
-    },  # knows run directories, no models
+    },  # reads run directories, loads no models
     "report": {"config", "training", "decoding", "nn", "data", "sweeps"},
 }
-"""Earlier packages that a package must not import all the same."""
+"""Earlier packages that a package must nevertheless not import."""
 
 
 def imported_packages(path: Path) -> set[str]:

@@ -75,7 +75,7 @@ def test_malicious_checkpoint_is_refused(command: str, group: str, config: Confi
 
 @pytest.mark.slow
 def test_malicious_checkpoint_would_run_if_it_were_trusted(config: Config, tmp_path: Path) -> None:
-    """Shows that the test above can fail."""
+    """The code of the previous test runs if its class is trusted, so that test can fail."""
     marker = tmp_path / "executed"
     config["encoder"] = command_target(marker)
     path = write_checkpoint(tmp_path / "model.ckpt", config)
@@ -85,7 +85,7 @@ def test_malicious_checkpoint_would_run_if_it_were_trusted(config: Config, tmp_p
 
 
 class CreatesFile:
-    """Creates a file when it is unpickled."""
+    """Object that creates a file when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker

@@ -1,4 +1,4 @@
-"""Classes that a configuration out of a file may name."""
+"""Classes that a configuration read from a file may name."""
 
 from __future__ import annotations
 

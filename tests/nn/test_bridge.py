@@ -29,7 +29,7 @@ def make_linear(*, layers: int = L, states_per_layer: int = 2, size: int = H, **
 
 
 @pytest.mark.parametrize("states_per_layer", [1, 2])
-def test_zero_bridge(states_per_layer: int) -> None:
+def test_zero_bridge_returns_zeros(states_per_layer: int) -> None:
     bridge = ZeroBridge(memory_size=D, encoder_layers=L, size=H, layers=3, states_per_layer=states_per_layer)
     state = bridge(Memory(torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool)))  # needs no final states
     assert [len(layer) for layer in state] == [states_per_layer] * 3
@@ -45,7 +45,7 @@ def test_copy_bridge_on_a_small_example() -> None:
     assert torch.equal(c_2, h_2 + 100)
 
 
-def test_copy_bridge_to_gru_copies_h_alone() -> None:
+def test_copy_bridge_to_gru_copies_only_h() -> None:
     bridge = CopyBridge(memory_size=D, encoder_layers=L, size=D, layers=L, states_per_layer=1)
     (h_1,), (h_2,) = bridge(make_memory(with_cell=False))
     assert h_1.tolist() == [[[0, 1, 2, 3]], [[8, 9, 10, 11]]]

@@ -36,7 +36,7 @@ def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
     batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b q y"))[[0, 1]]
     assert batch.copy_ids is not None
     assert batch.copy_ids.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
-    # c is in the source's vocabulary but not in the target's; q stands in no source and stays unknown
+    # c is in the source's vocabulary but not in the target's; q is in no source and stays unknown
     assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
 
 

@@ -62,7 +62,7 @@ def test_padding_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("attention", ["Additive", "Coverage"])
-def test_search(attention: str) -> None:
+def test_beam_size_one_equals_greedy(attention: str) -> None:
     network = make_network(attention)
     batch = random_batch([3, 7, 1, 5])
     assert greedy(network, batch, max_length=6).tokens == beam(network, batch, size=1, max_length=6).tokens

@@ -240,7 +240,7 @@ def test_hovering_over_a_token_highlights_its_source_tokens(tab: Page, report: P
         assert now == [index == row for index in range(rows)]
     tab.point_at("h1")
     assert tab.each(f"{card} .columns span", lit) == [0] * 5
-    # A mechanism without weights highlights nothing, and its card says why
+    # A mechanism without weights highlights nothing, and its card explains this
     none = f".card:nth-child({names.index('none') + 1})"
     tab.point_at(f"{none} .output .token")
     assert tab.each("#source .token", lit) == [0] * 5

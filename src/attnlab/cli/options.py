@@ -23,7 +23,7 @@ def parse(command: str, arguments: list[str]) -> argparse.Namespace:
 def evaluate() -> argparse.ArgumentParser:
     """Build the parser of `attnlab evaluate`."""
     parser = _parser(
-        "evaluate", "Evaluate a trained run: as it was trained, or with other data, search or attention."
+        "evaluate", "Evaluate a trained run, optionally with other data, search or attention weights."
     )
     parser.add_argument(
         "runs_and_overrides",
@@ -72,7 +72,11 @@ def report() -> argparse.ArgumentParser:
         "report", "Compare the runs under the paths: a page with statistics, tables and figures."
     )
     parser.add_argument(
-        "paths", metavar="PATH", nargs="+", type=Path, help="a run directory, or a folder that contains some"
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        help="a run directory, or a folder that contains run directories",
     )
     parser.add_argument(
         "-o",
@@ -89,7 +93,7 @@ def report() -> argparse.ArgumentParser:
         default=[],
         metavar="METRIC",
         help="metrics to compare, such as test/exact_match; the first one orders the variants (default: "
-        "CoNaLa BLEU, BLEU, chrF and exact match, as far as the runs have them)",
+        "CoNaLa BLEU, BLEU, chrF and exact match, those that the runs have)",
     )
     parser.add_argument(
         "--reference",
@@ -156,8 +160,8 @@ def _add_trust(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a module, or the dotted name of a class, that RUN may use beside attnlab's own; repeatable. It "
-        "is also looked for in the current folder",
+        help="a module, or the dotted name of a class, that RUN may use in addition to attnlab's own; "
+        "repeatable. Modules in the current folder are found as well",
     )
 
 

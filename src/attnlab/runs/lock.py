@@ -54,7 +54,7 @@ def _in_use(directory: Path, host: str = "another machine", pid: str = "?", *_: 
 
 
 def _is_stopping(host: str = "", pid: str = "", parent: str = "") -> bool:
-    """Return whether the process that holds the lock has lost its parent, on which Linux stops a worker."""
+    """Return whether the parent of the lock's holder has ended, so that Linux stops the holder."""
     if host != socket.gethostname() or not sys.platform.startswith("linux"):
         return False
     try:

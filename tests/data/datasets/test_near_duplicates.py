@@ -42,5 +42,5 @@ def test_similar_examples_have_the_same_group(sets: list[frozenset[str]]):
 
 
 @pytest.mark.parametrize("threshold", [0.5, 1.0])
-def test_no_examples(threshold: float):
+def test_no_examples_give_no_groups(threshold: float):
     assert group_near_duplicates([], [[]], threshold=threshold) == []

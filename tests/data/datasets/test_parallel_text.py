@@ -71,7 +71,7 @@ def test_numeric_headers_are_detected_and_others_need_the_setting(write):
     assert len(all_pairs(load(path=numbered, header=False))) == 12
 
 
-def test_column_settings(write):
+def test_column_settings_select_the_texts(write):
     path = write("\n".join(f"{i}\tZiel {i}\tsource {i}" for i in range(10)))
     assert all_pairs(load(path=path, source_column=2, target_column=1)) == EXPECTED
 

@@ -243,7 +243,7 @@ def test_training_without_texts_is_an_error(train: Training) -> None:
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_empty_text(train: Training) -> None:
+def test_empty_text_has_no_tokens(train: Training) -> None:
     assert train(SENTENCES).encode("") == []
     assert train(SENTENCES).decode([]) == ""
 

@@ -362,7 +362,7 @@ def test_concat_matches_its_equation() -> None:
 
 
 def test_cosine_known_values() -> None:
-    """Strength ln 9 and cosines of 1 and ½, whatever the norms: scores differ by ½ ln 9 = ln 3."""
+    """Strength ln 9 and cosines of 1 and ½ for any norms: scores differ by ½ ln 9 = ln 3."""
     attention = Cosine(query_size=2, memory_size=2, strength=math.log(9))
     torch.nn.init.eye_(attention.query.weight)
     torch.nn.init.zeros_(attention.strength.weight)

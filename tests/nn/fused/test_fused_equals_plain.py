@@ -77,7 +77,7 @@ def make(order: str, **options: Any) -> Seq2Seq:
     ("order", "cell", "layers", "attention"),
     list(product(ORDERS, ["lstm", "gru"], [1, 2], FUSED_ATTENTIONS + CONSTANT_ATTENTIONS)),
 )
-def test_every_combination(order: str, cell: str, layers: int, attention: str) -> None:
+def test_every_combination_equals_plain(order: str, cell: str, layers: int, attention: str) -> None:
     network = make(order, cell=cell, layers=layers, attention=attention)
     batch = random_batch([3, 7, 1], [4, 2, 5])
     fused = order in FUSED_ORDERS and attention in FUSED_ATTENTIONS
@@ -96,7 +96,7 @@ def test_sentences_of_different_lengths(order: str, cell: str, lengths: list[int
 
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
 @pytest.mark.parametrize("probability", [0.0, 0.5])
-def test_scheduled_sampling(order: str, cell: str, probability: float) -> None:
+def test_scheduled_sampling_equals_plain(order: str, cell: str, probability: float) -> None:
     lengths = [9] * 3 + [6] * 7 + [2] * 10
     batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
     forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < probability
@@ -109,7 +109,7 @@ def test_target_of_one_token(order: str) -> None:
 
 
 @pytest.mark.parametrize(("cell", "layers", "bidirectional"), list(product(["lstm", "gru"], [1, 2], [0, 1])))
-def test_encoder(cell: Any, layers: int, bidirectional: bool) -> None:
+def test_encoder_equals_plain(cell: Any, layers: int, bidirectional: bool) -> None:
     encoder = RecurrentEncoder(
         input_size=2, cell=cell, size=3, layers=layers, bidirectional=bool(bidirectional)
     )
@@ -132,7 +132,7 @@ def test_encoder(cell: Any, layers: int, bidirectional: bool) -> None:
 
 
 @pytest.mark.parametrize("order", FUSED_ORDERS)
-def test_temperature(order: str) -> None:
+def test_temperature_equals_plain(order: str) -> None:
     network = make(order)
     network.decoder.attention.normaliser = Softmax(temperature=0.3)
     assert_fused_equals_plain(network, random_batch([3, 7, 1], [4, 2, 5]))
@@ -196,7 +196,7 @@ def test_subclasses_take_the_plain_path() -> None:
     list(product(ORDERS, ["lstm", "gru"], ["Additive", "General", "NoAttention", "Coverage"])),
 )
 @pytest.mark.parametrize("size", [1, 3])
-def test_search(order: str, cell: str, attention: str, size: int) -> None:
+def test_search_equals_plain(order: str, cell: str, attention: str, size: int) -> None:
     network = make(order, cell=cell, attention=attention, layers=2)
     batch = random_batch([3, 7, 1, 5, 5])
     outcomes = []
@@ -215,7 +215,7 @@ def test_search(order: str, cell: str, attention: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
-def test_float64(order: str, cell: str) -> None:
+def test_float64_equals_plain(order: str, cell: str) -> None:
     network = make(order, cell=cell, layers=2).double()
     fused, fused_gradients = results(network, random_batch([3, 7], [4, 2]), fused=True)
     batch = random_batch([3, 7], [4, 2])
@@ -227,7 +227,7 @@ def test_float64(order: str, cell: str) -> None:
 
 
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
-def test_mixed_precision(order: str, cell: str) -> None:
+def test_mixed_precision_is_as_accurate_as_plain(order: str, cell: str) -> None:
     """Fused gradients in bf16 deviate from fp32 no more than plain ones do, and are fp32 themselves."""
     network = make_network(order=order, cell=cell, spread=0.3)
     batch = random_batch([3, 7, 5], [4, 2, 5])
@@ -274,7 +274,7 @@ def test_memory_of_additive_scores_grows_linearly_with_the_lengths(order: str) -
 
 
 @pytest.mark.parametrize("order", FUSED_ORDERS)
-def test_without_gradients(order: str) -> None:
+def test_results_without_gradients_equal_those_with(order: str) -> None:
     network = make_network(order=order)
     batch = random_batch([3, 7], [4, 2])
     expected = network(batch)

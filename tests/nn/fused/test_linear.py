@@ -53,7 +53,7 @@ def test_results_and_gradients_equal_those_of_torch(layout: str, with_bias: bool
 
 
 @pytest.mark.parametrize("layout", layouts())
-def test_without_gradients(layout: str) -> None:
+def test_results_without_gradients_equal_those_of_torch(layout: str) -> None:
     x, weight = layouts()[layout]
     with torch.inference_mode():
         torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
@@ -66,7 +66,7 @@ def test_no_gradient_for_inputs_that_require_none() -> None:
     assert x.grad is None
 
 
-def test_autocast() -> None:
+def test_autocast_gives_bfloat16() -> None:
     layer = Linear(7, 5)
     with torch.autocast("cpu", torch.bfloat16):
         output = layer(torch.randn(3, 7))
@@ -81,13 +81,13 @@ def test_plain_kernels_are_torch() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_outer(dtype: torch.dtype) -> None:
+def test_outer_equals_the_matrix_product(dtype: torch.dtype) -> None:
     left, right = torch.randn(11, 5, dtype=dtype), torch.randn(11, 13, dtype=dtype)[:, 2:9]
     torch.testing.assert_close(outer(left, right), left.T @ right, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_prepacked_weight(transposed: bool) -> None:
+def test_product_with_a_prepacked_weight_equals_linear(transposed: bool) -> None:
     weight = torch.randn(7, 5).T if transposed else torch.randn(5, 7)
     bias, x = torch.randn(5), torch.randn(3, 7)
     product = prepack(weight, bias, torch.float32)
@@ -135,7 +135,7 @@ def test_weight_at_the_address_of_a_deleted_one() -> None:
             del weight
 
 
-def test_prepacking_leaves_gradients_alone() -> None:
+def test_prepacking_does_not_change_gradients() -> None:
     layer, x = Linear(7, 5), torch.randn(MIN_ROWS_TO_PREPACK, 7)
     kernels = Kernels(fused=True, prepack=True)
     with kernels.active():

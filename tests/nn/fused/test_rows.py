@@ -34,5 +34,5 @@ def test_pad_inverts_pack(counts: list[int]) -> None:
         (16 * [1] + [3], [17, 17, 17, 17]),
     ],
 )
-def test_active_counts(lengths: list[int], counts: list[int]) -> None:
+def test_active_counts_cover_every_label(lengths: list[int], counts: list[int]) -> None:
     assert active_counts(random_batch([2] * len(lengths), lengths).labels) == counts

@@ -11,8 +11,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 class BestCheckpoint(ModelCheckpoint):
     """Saves `best.ckpt` whenever a validation reaches the best score so far.
 
-    Lightning's `ModelCheckpoint` forgets the best score when the run directory was moved, and would then
-    replace the best checkpoint by the next one.
+    Lightning's `ModelCheckpoint` loses the best score if the run directory was moved, and would then replace
+    the best checkpoint by the next one.
 
     Args:
         path: checkpoint file.

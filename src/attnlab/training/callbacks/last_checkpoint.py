@@ -19,11 +19,11 @@ from attnlab.training.loggers import MetricsFile
 class LastCheckpoint(Callback):
     """Saves `last.ckpt` between two batches: after each epoch, every few minutes, and when interrupted.
 
-    Between two batches nothing is half done: the validation, the scheduler step and the lines of metrics.csv
-    of the previous batch are complete, and no gradient is being accumulated. A run that resumes from there
-    equals an uninterrupted one. At the times at which Lightning saves it would not: at the end of an epoch a
-    plateau scheduler has not yet seen the epoch and its loss is not logged, and at the end of a batch its
-    validation has not yet run.
+    Between two batches the validation, the scheduler step and the lines of metrics.csv of the previous batch
+    are complete, and no gradient is being accumulated. A run that resumes from there equals an uninterrupted
+    one. At the times at which Lightning saves it would not: at the end of an epoch a plateau scheduler has
+    not yet seen the epoch and its loss is not logged, and at the end of a batch its validation has not yet
+    run.
 
     This callback must come before all callbacks that log. The previous checkpoint is kept beside the last
     one.

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import EMAWeightAveraging
 
 
 class WeightAveraging(EMAWeightAveraging):
-    """Validates, saves and finishes with averaged weights: θ̄ ← d θ̄ + (1 - d) θ after each step.
+    """Uses averaged weights in validation, checkpoints and at the end: θ̄ ← d θ̄ + (1 - d) θ after each step.
 
     The average covers about the last 1 / (1 - d) steps. The arguments are those of Lightning's
     `EMAWeightAveraging`, which also acts when a checkpoint is evaluated after training, and would then
