@@ -58,11 +58,11 @@ class Row:
 
     work: str
     seconds: list[float]
-    tokens: float  # source and target tokens per batch, without padding; of a search, output tokens
+    tokens: float  # source and target tokens per batch, without padding; output tokens for a search
     flops: float | None = None  # useful operations per batch
-    utilisation: float | None = None  # of the peak
+    utilisation: float | None = None  # share of the peak
     peak_memory: int | None = None  # bytes for the largest batch, without weights and optimizer
-    launches: int | None = None  # of kernels, for the largest batch, on a GPU
+    launches: int | None = None  # kernel launches for the largest batch, on a GPU
     launches_per_target_step: float | None = None
 
 

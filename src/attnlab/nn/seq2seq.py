@@ -82,7 +82,7 @@ class Encoded(NamedTuple):
     memory: Memory
     keys: Tensor  # [B, S, …]: memory projected by the attention
     copy_ids: Tensor | None  # [B, S]: of the batch
-    kernels: Kernels  # of the single steps
+    kernels: Kernels  # kernels of the single steps
 
 
 class Seq2Seq(TranslationModel):
@@ -196,7 +196,7 @@ class Seq2Seq(TranslationModel):
                 predicted = self._logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
                 best = predicted.argmax(dim=-1)[:, 0]  # [n]
                 tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
-        torch.clear_autocast_cache()  # its copies of the weights were made without gradients
+        torch.clear_autocast_cache()  # the cached casts of the weights have no gradients
         return tokens
 
 

@@ -22,7 +22,7 @@ from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
 
 # Inches
 CELL_SIZE = 0.42  # side of a cell, unless the map would exceed the maximum
-MAX_WIDTH, MAX_HEIGHT = 11.0, 8.0  # of all cells together
+MAX_WIDTH, MAX_HEIGHT = 11.0, 8.0  # maximum size of all cells together
 MIN_VALUE_WIDTH, MIN_VALUE_HEIGHT = 0.32, 0.18  # smallest cell in which the text 0.25 fits
 MIN_RULED_CELL = 0.12  # smallest cell that is separated from its neighbours by a line
 LABEL_PITCH = 0.21  # distance between labels, rotated or not

@@ -32,12 +32,12 @@ Band = list[tuple[float, float, float, float]]
 
 # Inches
 SIZE = (4.4, 2.9)
-ROW_HEIGHT = 0.3  # of a variant, in figures with one row per variant
+ROW_HEIGHT = 0.3  # height per variant, in figures with one row per variant
 LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.19, 0.075, 0.5
 
 MAX_NAME = 30  # characters of a variant's name in a figure
-MAX_POINTS = 300  # of a curve; more are not visible and make the page large
-MAX_BINS = 10  # of source lengths
+MAX_POINTS = 300  # points per curve; more are not visible and make the page large
+MAX_BINS = 10  # ranges of source lengths
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Run:
 
     @property
     def attention(self) -> Path:
-        """Path of the attention weights of the first sentences; see `attnlab.runs.predictions`."""
+        """Path of the predictions with attention weights; see `attnlab.runs.predictions`."""
         return self.predictions / "attention.jsonl"
 
     @property

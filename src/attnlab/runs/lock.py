@@ -60,5 +60,5 @@ def _is_stopping(host: str = "", pid: str = "", parent: str = "") -> bool:
     try:
         current_parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
     except OSError:
-        return True  # it ended after the lock was tried
+        return True  # the holder ended after the lock was tried
     return current_parent != parent

@@ -37,7 +37,7 @@ from attnlab.sweeps.jobs import describe, score, state
 class Plan(NamedTuple):
     """The search space, the settings of the search, and the settings of its trials."""
 
-    overrides: list[str]  # of attnlab train, the same in every trial
+    overrides: list[str]  # overrides of attnlab train that are equal in every trial
     space: dict[str, Override]  # setting → sweep
     tune: DictConfig  # the tune group
     base: DictConfig  # the configuration without any trial's settings

@@ -78,13 +78,13 @@ class Seq2SeqModule(lightning.LightningModule):
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_weight
         self.text_metrics = tuple(text_metrics)
-        self.train_loss = MeanLoss()  # of the current epoch
-        self.last_loss: Tensor | None = None  # [] of the last training step
-        self.gradient_norm: Tensor | None = None  # [] of the last optimizer step, before clipping
+        self.train_loss = MeanLoss()  # loss of the current epoch
+        self.last_loss: Tensor | None = None  # [], loss of the last training step
+        self.gradient_norm: Tensor | None = None  # [], norm at the last optimizer step, before clipping
         self.token_metrics = TokenMetrics()
         self.attention_metrics = AttentionMetrics()
         self.kept_weights = 0
-        self.predictions: list[Prediction] = []  # of this process in the current evaluation
+        self.predictions: list[Prediction] = []  # predictions of this process in the current evaluation
         self.outputs: list[Prediction] = []
 
     @property

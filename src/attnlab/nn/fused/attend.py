@@ -67,7 +67,9 @@ class AttentionForward:
         self.keys = keys.to(dtype) if self.energy is None else _double(keys)  # [B, S, A]
         self.mask = mask
         self.offset = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -3.0e38)  # [B, S]
-        self.sums = None if self.energy is None else torch.empty_like(self.keys)  # of one step, [B, S, A]
+        self.sums = (
+            None if self.energy is None else torch.empty_like(self.keys)
+        )  # buffer of one step, [B, S, A]
         self.queries = memory.new_zeros(steps, B, keys.size(2), dtype=self.keys.dtype)  # [T, B, A]
         self.weights = memory.new_zeros(steps, B, S, dtype=wide)  # [T, B, S]
         self.contexts = memory.new_zeros(steps, B, D, dtype=dtype)  # [T, B, D]

@@ -21,7 +21,7 @@ def fused_scores(attention: Attention) -> Scores | None:
         query = attention.query
         return Scores(softmax.temperature, attention.energy.weight[0], query.weight, query.bias)
     if type(attention) is Concat:
-        query_weight = attention.pair.weight[:, : attention.query_size]  # its bias is part of the keys
+        query_weight = attention.pair.weight[:, : attention.query_size]  # the bias is part of the keys
         return Scores(softmax.temperature, attention.energy.weight[0], query_weight)
     if type(attention) in (Dot, ScaledDot, General):  # ScaledDot scales its keys
         return Scores(softmax.temperature)

@@ -40,7 +40,9 @@ class FusedUnroll:
         layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
         first = layers[0]
         widths = [cells.input_size, first.input.size(1) - cells.input_size]
-        self.weight, feed_weight = torch.split(first.input, widths, dim=1)  # its backward is a single copy
+        self.weight, feed_weight = torch.split(
+            first.input, widths, dim=1
+        )  # the backward pass is a single copy
         self.bias = first.input_bias
         layers[0] = first._replace(input=feed_weight, input_bias=None)
         self.rows = Rows(active_counts(labels), len(keys))
