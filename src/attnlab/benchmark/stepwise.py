@@ -17,7 +17,7 @@ def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = No
 
     Args:
         network: whose `step` is called T times.
-        batch: with sources and `inputs` [B, T].
+        batch: the batch with sources and `inputs` [B, T].
         forced: as in `TranslationModel.decode`; None for teacher forcing at every step.
 
     Returns:

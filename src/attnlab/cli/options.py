@@ -13,7 +13,7 @@ def parse(command: str, arguments: list[str]) -> argparse.Namespace:
     """Parse the arguments of a command; `train` and `tune` pass theirs on to Hydra as `arguments`.
 
     Raises:
-        SystemExit: with 0 after `--help`, with 2 at a usage error.
+        SystemExit: with exit code 0 after `--help`, 2 for a usage error.
     """
     if command not in PARSERS:
         return argparse.Namespace(arguments=arguments)
@@ -83,8 +83,8 @@ def report() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE.html",
         type=Path,
-        help="the page; figures/, tables/ and results.csv are written beside it (default: report.html in the "
-        "first PATH)",
+        help="the page; figures/, tables/ and results.csv are written next to it (default: report.html in "
+        "the first PATH)",
     )
     parser.add_argument(
         "--metric",

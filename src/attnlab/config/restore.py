@@ -34,8 +34,8 @@ def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, 
 
     Args:
         path: the checkpoint file.
-        trust: modules, or dotted names of classes, that its configuration may name beside attnlab's own; see
-            `attnlab.config.trust`.
+        trust: modules, or dotted names of classes, that its configuration may name in addition to
+            attnlab's; see `attnlab.config.trust`.
 
     Raises:
         UserError: if the file is damaged, was not written by attnlab, or names a class that is not trusted.

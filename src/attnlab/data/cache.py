@@ -45,7 +45,7 @@ def encode_cached(
         settings: keyword arguments of `encode`.
 
     Raises:
-        UserError: as `encode`.
+        UserError: in the same cases as `encode`.
     """
     entry = folder / _entry_name(pairs, vocabularies, settings)
     if (entry / CHECKSUMS).exists():

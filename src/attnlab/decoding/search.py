@@ -34,7 +34,7 @@ def greedy(
     Args:
         model: in evaluation mode.
         batch: sources to decode; targets are ignored.
-        max_length: after this many tokens only EOS is allowed.
+        max_length: maximum number of tokens before EOS.
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty.
         encoded: result of `model.encode(batch)`, if it was computed before.
 
@@ -122,7 +122,7 @@ def beam(
         model: in evaluation mode.
         batch: sources to decode; targets are ignored.
         size: K.
-        max_length: after this many tokens only EOS is allowed.
+        max_length: maximum number of tokens before EOS.
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty:
             0 compares sums of log-probabilities, 1 means.
         encoded: result of `model.encode(batch)`, if it was computed before.

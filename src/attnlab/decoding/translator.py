@@ -21,10 +21,10 @@ from attnlab.types import Batch, Hypotheses
 
 @dataclass(frozen=True, kw_only=True)
 class Translator:
-    """Decodes batches of sources, for evaluation and for `attnlab predict` alike.
+    """Decodes batches of sources, for evaluation and for `attnlab predict`.
 
     Args:
-        vocabularies: of both sides.
+        vocabularies: tokenizers of both sides.
         beam_size: hypotheses kept in beam search; 1 is greedy search.
         length_penalty: exponent of the length that log-probabilities are divided by.
         max_length: maximum number of output tokens, EOS excluded.

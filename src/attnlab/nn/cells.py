@@ -192,7 +192,7 @@ def unroll_padded(recurrence: Recurrence, gates: Tensor, state: CellState) -> tu
     """Compute all T steps of a layer for a padded batch.
 
     Args:
-        recurrence: of the layer; its dropout is [B, 1, H].
+        recurrence: recurrent part of the layer; its dropout is [B, 1, H].
         gates: W x + b of every step, [B, T, gates].
         state: initial state, each [B, 1, H].
 
@@ -218,7 +218,7 @@ class CellStack(nn.Module):
         feed_size: width of u; may be 0.
         size: H.
         layers: L.
-        dropout: on the output of each layer below the top.
+        dropout: dropout probability of the output of each layer below the top.
         **cell: settings of the cells: see `Cells`.
     """
 

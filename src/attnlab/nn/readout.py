@@ -35,7 +35,7 @@ class Readout(nn.Module):
         vocabulary_size: V.
         parts: some of "state", "context" and "input".
         maxout: width of the maxout layer, or None for none.
-        dropout: on the parts.
+        dropout: dropout probability of the parts.
         tied: the embedding table [V, E] to use as W (Press & Wolf 2017, arXiv 1608.05859), or None for a
             separate W. If the width of t is not E, a linear map without bias changes it to E.
 

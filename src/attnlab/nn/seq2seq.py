@@ -41,7 +41,7 @@ class TranslationModel(nn.Module, ABC):
 
         Args:
             tokens: y_{i-1}, [B, Q] int64.
-            state: from `encode` or the previous step.
+            state: decoder state from `encode` or the previous step.
             encoded: encoded sources.
 
         Returns:
@@ -54,8 +54,8 @@ class TranslationModel(nn.Module, ABC):
 
         Args:
             encoded: encoded sources.
-            state: before the first token.
-            batch: with the targets' `inputs` [B, T].
+            state: decoder state before the first token.
+            batch: the batch with the targets' `inputs` [B, T].
             forced: None for teacher forcing at every step; or [B, T] bool, True where the decoder reads the
                 reference and False where it reads its own prediction. The first token is always that of the
                 reference.
@@ -66,8 +66,8 @@ class TranslationModel(nn.Module, ABC):
         """Compute logits [B, T, V], or [N, V] of the N positions that the mask `where` [B, T] selects.
 
         Args:
-            decoded: from `decode`.
-            copy_ids: of the batch.
+            decoded: the result of `decode`.
+            copy_ids: `Batch.copy_ids` of the batch, [B, S], or None.
             where: True at positions whose logits are needed; None for all.
         """
 
@@ -89,11 +89,11 @@ class Seq2Seq(TranslationModel):
     """Encoder-decoder network: p(y | x) = Π_i softmax(readout(s_i, c_i, y_{i-1})).
 
     Args:
-        source_embedding: of the source tokens.
+        source_embedding: embedding of the source tokens.
         encoder: computes the memory.
         bridge: computes the decoder's initial state.
-        target_embedding: of the target tokens; may be the same object as the source's.
-        decoder: with its attention.
+        target_embedding: embedding of the target tokens; may be the same object as `source_embedding`.
+        decoder: the decoder, which contains the attention.
         readout: computes the logits.
         fused: use the hand-written backward passes and oneDNN products of `attnlab.nn.fused` where they
             apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.

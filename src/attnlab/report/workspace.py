@@ -37,7 +37,7 @@ def workspace(entity: str, project: str, study: str) -> workspaces.Workspace:
 
     Args:
         entity: user or team that owns the project.
-        project: as in `logger.wandb.project`.
+        project: the project, `logger.wandb.project`.
         study: `name` of the runs, which is their group in Weights & Biases.
     """
     return workspaces.Workspace(

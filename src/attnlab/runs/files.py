@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 TEMPORARY = ".*.tmp"
-"""Pattern of the temporary files that a killed process may leave beside the files it was writing."""
+"""Pattern of the temporary files that a killed process may leave next to the files that it was writing."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ def group_near_duplicates(
 
     Args:
         keys: a key for each of N examples.
-        views: for each view, the token set of each example.
+        views: the token set of each example, one list per view.
         threshold: minimum Jaccard index, above 0 and at most 1.
 
     Returns:

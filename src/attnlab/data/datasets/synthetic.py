@@ -58,8 +58,8 @@ def generate(
         task: "copy", "reverse" or "sort".
         symbols: number of distinct symbols.
         train_lengths: [shortest, longest] training sequence, both included.
-        val_lengths: the same for the validation split.
-        test_lengths: the same for the test split.
+        val_lengths: [shortest, longest] validation sequence.
+        test_lengths: [shortest, longest] test sequence.
         train_size: number of training sequences.
         val_size: number of validation sequences.
         test_size: number of test sequences.

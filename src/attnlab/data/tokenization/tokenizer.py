@@ -64,7 +64,7 @@ class Tokenizer:
         """Return the ids of each text; faster than `encode` for many texts.
 
         Raises:
-            UserError: as `encode`.
+            UserError: in the same cases as `encode`.
         """
         if self._pipeline.token_to_id(UNKNOWN) is None:
             self._reject_oov_tokens(texts)
@@ -85,7 +85,7 @@ class Tokenizer:
     def tokens(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> list[str]:
         """Return a readable label for each id; a token of white space is shown as `␣`.
 
-        Arguments as of `decode`.
+        The arguments are those of `decode`.
         """
         spellings = (SPECIAL_TOKENS.get(id) or self._spelling(id, oov_tokens) for id in ids)
         return [

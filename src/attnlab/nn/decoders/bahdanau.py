@@ -26,7 +26,7 @@ class BahdanauDecoder(Decoder):
 
     Args:
         input_size: E.
-        attention: mechanism with queries of size H.
+        attention: a mechanism with queries of size H.
         size: H.
         **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
             `attnlab.nn.cells.CellStack`.

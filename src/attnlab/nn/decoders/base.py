@@ -64,7 +64,7 @@ class Decoder(nn.Module, ABC):
 
         Args:
             embedded: the token before, [B, Q, E].
-            state: from `begin` or the previous step, tensors [B, Q, …].
+            state: the result of `begin` or of the previous step, tensors [B, Q, …].
             memory: encoder outputs, states [B, S, D].
             keys: projected memory, `attention.project(memory)`.
 

@@ -30,10 +30,10 @@ class GNMTDecoder(Decoder):
 
     Args:
         input_size: E.
-        attention: mechanism with queries of size H.
+        attention: a mechanism with queries of size H.
         size: H.
         layers: L, at least 2.
-        dropout: on the input [sˡ⁻¹_i; c_i] of each layer above the first.
+        dropout: dropout probability of the input [sˡ⁻¹_i; c_i] of each layer above the first.
         residual: add sˡ⁻¹_i to the output of layers l = 3 … L.
         **cell: settings of the cells: see `attnlab.nn.cells.Cells`.
 

@@ -34,7 +34,7 @@ class LuongDecoder(Decoder):
 
     Args:
         input_size: E.
-        attention: mechanism with queries of size H.
+        attention: a mechanism with queries of size H.
         size: H.
         input_feeding: feed h̃_{i-1} back.
         **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of

@@ -15,8 +15,8 @@ class Unroll:
     """Unroll of a decoder over whole targets: `step` while tokens are sampled, then `finish`.
 
     Args:
-        decoder: with its attention.
-        state: before the first token.
+        decoder: the decoder, which contains the attention.
+        state: decoder state before the first token.
         memory: encoder outputs.
         keys: projected memory.
     """

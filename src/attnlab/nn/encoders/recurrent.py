@@ -26,7 +26,7 @@ class RecurrentEncoder(Encoder):
         size: hidden size of each direction.
         layers: L.
         bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
-        dropout: on the output of each layer below the top.
+        dropout: dropout probability of the output of each layer below the top.
         layer_norm: see `attnlab.nn.cells.Cells`.
         recurrent_dropout: see `attnlab.nn.cells.Cells`.
     """

@@ -52,7 +52,7 @@ class AttentionForward:
         keys: [B, S, A].
         mask: [B, S], True at real positions.
         steps: T.
-        dtype: of matrix products, contexts and scores. Weights are in fp32 or wider.
+        dtype: data type of matrix products, contexts and scores. Weights are in fp32 or wider.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class AttentionBackward:
     """Backward pass of `AttentionForward`.
 
     Args:
-        scores: as of `AttentionForward`.
-        memory: as of `AttentionForward`.
-        keys: as of `AttentionForward`.
+        scores: see `AttentionForward`.
+        memory: see `AttentionForward`.
+        keys: see `AttentionForward`.
         queries: q of every step, [T, B, A].
         weights: α of every step, [T, B, S].
-        dtype: as of `AttentionForward`.
+        dtype: see `AttentionForward`.
     """
 
     def __init__(

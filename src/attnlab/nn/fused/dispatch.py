@@ -37,8 +37,8 @@ def unroll(
     """Return the unroll of a decoder over targets: the fused loop if it supports the decoder's parts.
 
     Args:
-        decoder: with its attention.
-        state: before the first token.
+        decoder: the decoder, which contains the attention.
+        state: decoder state before the first token.
         memory: encoder outputs.
         keys: projected memory.
         labels: [B, T] int64, PAD where there is nothing to predict.

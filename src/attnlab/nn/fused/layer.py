@@ -119,7 +119,7 @@ class LayerForward:
         bias: [gates].
         state: h (and c) before the first step, each [B, H].
         rows: N, of all steps together.
-        dtype: of matrix products and outputs. Gates and states are in fp32 or wider.
+        dtype: data type of matrix products and outputs. Gates and states are in fp32 or wider.
         save: save what the backward pass needs.
     """
 
@@ -164,10 +164,10 @@ class LayerBackward:
     Args:
         kind: "lstm" or "gru".
         weight: U [gates, H].
-        saved: as of `LayerForward`.
-        before: as of `LayerForward`.
+        saved: see `LayerForward`.
+        before: see `LayerForward`.
         d_state: gradients of the last state, each [B, H] or None for zeros.
-        shape: of a state, B and H.
+        shape: shape of a state, (B, H).
     """
 
     def __init__(

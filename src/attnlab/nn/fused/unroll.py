@@ -18,9 +18,9 @@ class FusedUnroll:
     """`attnlab.nn.decoders.Unroll` by the fused loop: no step is computed twice, and padding is skipped.
 
     Args:
-        cells: without layer normalisation and recurrent dropout.
+        cells: cells of the decoder, without layer normalisation and recurrent dropout.
         scores: parameters of the attention's scores.
-        state: before the first token.
+        state: decoder state before the first token.
         memory: encoder outputs.
         keys: projected memory.
         labels: [B, T] int64, PAD where there is nothing to predict.

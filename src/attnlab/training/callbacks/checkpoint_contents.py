@@ -13,7 +13,7 @@ class CheckpointContents(Callback):
     With them a checkpoint suffices to predict.
 
     Args:
-        contents: from `describe`.
+        contents: the result of `describe`.
     """
 
     def __init__(self, contents: dict[str, Any]) -> None:

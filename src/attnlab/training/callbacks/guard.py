@@ -19,7 +19,7 @@ class Guard(Callback):
     always checked before a checkpoint could be saved that contains its result.
 
     Raises:
-        UserError: from the hooks, at a value that is not finite.
+        UserError: if a value is not finite (raised by the hooks).
     """
 
     def __init__(self) -> None:

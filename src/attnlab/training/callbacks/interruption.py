@@ -25,7 +25,7 @@ class Interruption(Callback):
         self.previous = {number: signal.getsignal(number) for number in SIGNALS}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Install the handlers; Lightning has installed its own before."""
+        """Install the handlers; Lightning has already installed its own."""
         for number in SIGNALS:
             signal.signal(number, self._request)
 

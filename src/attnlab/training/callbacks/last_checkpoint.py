@@ -33,7 +33,7 @@ class LastCheckpoint(Callback):
         previous: path of the checkpoint before it.
         metrics: the file that is truncated to its current length when training resumes.
         interruption: records whether the run should stop.
-        every_minutes: also save inside epochs, this often; None for never.
+        every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
     """
 
     def __init__(

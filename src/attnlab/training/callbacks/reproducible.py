@@ -17,7 +17,7 @@ class Reproducible(Callback):
     one.
 
     Args:
-        seed: of the run.
+        seed: seed of the run.
     """
 
     def __init__(self, seed: int) -> None:
