@@ -53,7 +53,7 @@ BASES = {
 
 
 def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
-    """Refuse a configuration that could run code which is not a building block.
+    """Raise `UserError` for a configuration that names other classes than the building blocks.
 
     Args:
         config: a DictConfig, or the plain values of one.

@@ -31,9 +31,9 @@ def measure(
     """Compute the attention metrics of a batch, unit by unit.
 
     α_ij is the weight of source position j at target position i, divided by the sum of all weights at i, so
-    that the weights need not sum to 1. A target position whose weights are all 0, as at the end of a
-    monotonic mechanism's reach, is left out of the first four metrics, covers nothing, and counts as not
-    aligned.
+    that the weights need not sum to 1. A target position whose weights are all 0, as after the head of a
+    monotonic mechanism has passed the end, is left out of the first four metrics, adds 0 to the coverage, and
+    counts as not aligned.
 
     `entropy`
         H_i = -Σ_j α_ij ln α_ij, in nats: 0 for a one-hot distribution, ln S for a uniform one.

@@ -74,7 +74,7 @@ def publish(study: str, *, project: str, entity: str | None = None) -> str:
         entity: as in `workspace`; None for the default entity of the user who is logged in.
 
     Raises:
-        UserError: if nobody is logged in, or the server refuses.
+        UserError: if nobody is logged in, or the server rejects the request.
     """
     try:
         dashboard: Any = workspace(entity or wandb.Api().default_entity or "", project, study)

@@ -1,8 +1,8 @@
 """Hyper-parameter search with Optuna. Imports no torch.
 
 Each trial is an ordinary run in its own run directory, as `attnlab train` would train it with the same
-overrides. The search is stored in `tune.db` in the folder of the runs. If it is killed, the same command resumes
-the trial that was running, and then runs the trials that remain.
+overrides. The search is stored in `tune.db` in the folder of the runs. If it is killed, the same command
+resumes the trial that was running, and then runs the trials that remain.
 """
 
 from __future__ import annotations

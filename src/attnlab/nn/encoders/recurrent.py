@@ -61,7 +61,8 @@ class RecurrentEncoder(Encoder):
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         if self.norms is not None or (self.training and self.recurrent_dropout > 0):
-            return self.run_layers(embedded, lengths, mask)  # torch's network has neither
+            # torch's network has no layer normalisation or recurrent dropout
+            return self.run_layers(embedded, lengths, mask)
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
         packed, final = self.network(packed)
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=embedded.size(1))

@@ -80,7 +80,7 @@ class DecoderLoop:
         mask: [B, S], True at real positions.
         rows: the rows that each of the T steps processes.
         combine: W [H, D + H] of h̃ in Luong's order; None for Bahdanau's order.
-        dropout: factors of the input of each layer above the first, [N, H]; or nothing.
+        dropout: factors of the input of each layer above the first, [N, H]; empty without dropout.
     """
 
     def __init__(
