@@ -53,7 +53,7 @@ def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
     steps = {
         name: timing.training_step(module, timing.fast_loss, settings) for name, module in modules.items()
     }
-    times = timing.take_turns(steps, batches, ROUNDS, settings.device)
+    times = timing.time_interleaved(steps, batches, ROUNDS, settings.device)
     largest = max(batches, key=lambda batch: batch.source.numel() + batch.labels.numel())
     rows: list[tuple[object, ...]] = []
     for name, seconds in times.items():

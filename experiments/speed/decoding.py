@@ -109,7 +109,7 @@ def main() -> None:
         "greedy, bf16": partial(search, greedy, "bf16-mixed"),
         "beam 5, bf16": partial(search, five, "bf16-mixed"),
     }
-    times = timing.take_turns(works, batches, options.rounds, settings.device)
+    times = timing.time_interleaved(works, batches, options.rounds, settings.device)
     each = {name: median(seconds) / size for name, seconds in times.items()}
     each["greedy, one at a time"] *= size / alone
     steps = {

@@ -159,7 +159,7 @@ def main() -> None:
     half = timing.training_step(module, timing.fast_loss, mixed)
     product, product_flops = timing.gemm(settings)
     half_product, _ = timing.gemm(mixed)
-    times = timing.take_turns(
+    times = timing.time_interleaved(
         {
             "published": lambda i: original(theirs[i]),
             "attnlab, fp32": lambda i: full(ours[i]),

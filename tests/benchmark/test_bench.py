@@ -72,7 +72,7 @@ def test_interleaved_rounds_skip_the_warm_up() -> None:
     turns: list[tuple[str, Any]] = []
     works = {name: lambda batch, name=name: turns.append((name, batch)) for name in ("a", "b")}
     batches: list[Any] = [1, 2]
-    times = timing.take_turns(works, batches, rounds=2, device=CPU)
+    times = timing.time_interleaved(works, batches, rounds=2, device=CPU)
     assert turns == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 3
     assert {name: len(seconds) for name, seconds in times.items()} == {"a": 2, "b": 2}
 

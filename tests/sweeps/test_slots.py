@@ -33,8 +33,8 @@ def test_taken_devices_are_not_shared() -> None:
     assert slots.take(2) is None
     assert slots.take(1) == ["c"]
     assert slots.take(1) is None
-    slots.give_back(["b"])
-    slots.give_back(["c"])
+    slots.release(["b"])
+    slots.release(["c"])
     assert slots.take(2) == ["b", "c"]
 
 
@@ -64,7 +64,7 @@ def test_device_never_exceeds_its_number_of_jobs(
             held.append(taken)
         assert all(used.count(device) < jobs_per_device for device in taken or [])
         while len(held) > keep:
-            slots.give_back(held.pop(0))
+            slots.release(held.pop(0))
 
 
 @pytest.mark.parametrize(

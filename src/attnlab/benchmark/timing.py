@@ -153,7 +153,7 @@ def gemm(settings: Settings) -> tuple[Work, float]:
     return lambda _: torch.mm(a, b), 2.0 * size**3
 
 
-def take_turns(
+def time_interleaved(
     works: Mapping[str, Callable[[Item], Any]], batches: Sequence[Item], rounds: int, device: torch.device
 ) -> dict[str, list[float]]:
     """Return the mean seconds per batch of each work in each round, after one warm-up round."""
@@ -212,7 +212,7 @@ def measure_training(
     """Measure training steps with each loss, and the machine's peak."""
     steps = {name: training_step(module, loss, settings) for name, loss in losses.items()}
     product, product_flops = gemm(settings)
-    times = take_turns({**steps, "matrix product": product}, batches, rounds, settings.device)
+    times = time_interleaved({**steps, "matrix product": product}, batches, rounds, settings.device)
     peak = times.pop("matrix product")
     network = module.network
     assert isinstance(network, Seq2Seq)
@@ -257,7 +257,7 @@ def measure_search(
         written[name] += sum(len(best[0]) + 1 for best in hypotheses.tokens)
 
     works = {name: partial(work, name) for name in searches}
-    times = take_turns(works, batches, rounds, settings.device)
+    times = time_interleaved(works, batches, rounds, settings.device)
     calls = len(batches) * (rounds + 1)
     return [Row(work=name, seconds=times[name], tokens=written[name] / calls) for name in searches]
 

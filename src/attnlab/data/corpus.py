@@ -111,9 +111,9 @@ def split(
     val_size = _split_size(len(pairs), val_fraction)
     test_size = _split_size(len(pairs), test_fraction)
     for group in shuffled:
-        if _comes_closer(len(test), len(group), test_size):
+        if _is_closer(len(test), len(group), test_size):
             test += group
-        elif _comes_closer(len(val), len(group), val_size):
+        elif _is_closer(len(val), len(group), val_size):
             val += group
         else:
             train += group
@@ -125,6 +125,6 @@ def _split_size(total: int, fraction: float) -> int:
     return max(1, round(total * fraction)) if fraction > 0 else 0
 
 
-def _comes_closer(size: int, added: int, goal: int) -> bool:
+def _is_closer(size: int, added: int, goal: int) -> bool:
     """Return whether adding `added` pairs brings a split of `size` pairs closer to its goal."""
     return abs(goal - size - added) < abs(goal - size)

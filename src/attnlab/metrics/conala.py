@@ -53,9 +53,9 @@ def slot_accuracy(predictions: Sequence[Prediction]) -> float:
         hypothesis, reference = map(tokenize, pair)
         for text in prediction.annotations.get("quoted", ()):
             tokens = tokenize(text)
-            wanted = occurrences(tokens, reference)
-            total += wanted
-            correct += min(wanted, occurrences(tokens, hypothesis))
+            in_reference = occurrences(tokens, reference)
+            total += in_reference
+            correct += min(in_reference, occurrences(tokens, hypothesis))
     return correct / total if total else 1.0
 
 

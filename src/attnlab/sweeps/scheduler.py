@@ -141,7 +141,7 @@ class Scheduler:
         for worker in [worker for worker in self.running if worker.poll() is not None]:
             job = self.running.pop(worker)
             launcher.kill(worker)
-            self.slots.give_back(job.devices)
+            self.slots.release(job.devices)
             code = launcher.settle(job.run, worker.returncode, stopping=self.stopping)
             if code == 1 and job.retries > 0 and not self.stopping:
                 job.retries -= 1

@@ -45,7 +45,7 @@ class Slots:
             self._free[device] -= 1
         return taken
 
-    def give_back(self, devices: Iterable[str]) -> None:
+    def release(self, devices: Iterable[str]) -> None:
         """Free devices that `take` returned."""
         for device in devices:
             self._free[device] += 1
