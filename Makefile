@@ -1,11 +1,13 @@
 # make train    train a first model and draw its attention
-# make test     run all tests
+# make test     run all tests but the examples of the documentation
 # make quick    run the tests that are not marked slow
 # make lint     check style, docstrings and types
-# make docs     build the documentation into docs/build/html
+# make docs     build the documentation into docs/build/html, and run its examples
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Many tests wait for processes that they started, so two workers share a core
+PYTEST := $(BIN)/pytest -n $$((2 * $$(nproc))) --dist worksteal
 
 .PHONY: train test quick lint docs
 .DEFAULT_GOAL := train
@@ -14,10 +16,10 @@ train: .venv/installed
 	$(BIN)/attnlab train
 
 test: .venv/installed
-	$(BIN)/pytest -n auto
+	$(PYTEST) -m "not examples"
 
 quick: .venv/installed
-	$(BIN)/pytest -n auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -28,6 +30,7 @@ lint: .venv/installed
 docs: .venv/installed
 	rm -rf docs/build/html docs/reference/api
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
+	$(PYTEST) -m examples
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

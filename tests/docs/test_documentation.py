@@ -92,6 +92,7 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.examples
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
 def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "attnlab"
