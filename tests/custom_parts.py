@@ -1,4 +1,4 @@
-"""An encoder and a decoder written outside the package, against their contracts alone."""
+"""A custom encoder and a custom decoder, written outside the package."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def assemble(
     fused: bool = True,
     **readout: Any,
 ) -> Seq2Seq:
-    """Build a network from an encoder and a decoder, by their contracts alone.
+    """Build a network from any encoder and decoder that implement the abstract classes.
 
     Args:
         encoder: for embeddings of `source_width`.

@@ -1,4 +1,4 @@
-"""Contract for mechanisms outside the package: a score is enough, and wrong arguments are errors."""
+"""Custom mechanisms outside the package: a score is enough, and wrong arguments are errors."""
 
 from __future__ import annotations
 
