@@ -473,7 +473,7 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=40", "data.train_size=800", "logger=none"]
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=12", "data.train_size=800", "logger=none"]
     process = subprocess.Popen([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
@@ -484,7 +484,7 @@ def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Pat
     run = Run(directory)
     assert run.read_result()["status"] == "interrupted"
     stopped_at = checkpoints.load(run.last)["global_step"]
-    assert 0 < stopped_at < 40 * 50
+    assert 0 < stopped_at < 12 * 50
 
     completed = attnlab("train", *arguments, folder=tmp_path)
     assert completed.returncode == 0, completed.stderr
