@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """Whether the corrected p-value is below the significance level."""
+        """True if the corrected p-value is below the significance level."""
         return self.p_corrected is not None and self.p_corrected < SIGNIFICANCE_LEVEL
 
     @property

@@ -64,7 +64,7 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is finished, so that its scores are used."""
+        """True if the run is finished, so that its scores are used."""
         return self.status == "finished"
 
 

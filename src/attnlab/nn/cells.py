@@ -97,7 +97,7 @@ class Recurrence(NamedTuple):
 
     @property
     def is_fused(self) -> bool:
-        """Whether fused kernels are active and support this recurrence."""
+        """True if fused kernels are active and support this recurrence."""
         return self.norms is None and self.dropout is None and active_kernels().fused
 
     def step(self, gates: Tensor, state: CellState) -> CellState:
@@ -172,7 +172,7 @@ class Cells(nn.ModuleList):
 
     @property
     def is_plain(self) -> bool:
-        """Whether no layer normalisation and, in the current mode, no recurrent dropout is applied."""
+        """True if no layer normalisation and, in the current mode, no recurrent dropout is applied."""
         return not self.layer_norm and not (self.training and self.recurrent_dropout > 0)
 
     def draw_dropout(self, layers: tuple[CellState, ...]) -> tuple[Tensor, ...]:
@@ -245,7 +245,7 @@ class CellStack(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether `Cells.is_plain` is true for the cells of the stack."""
+        """True if `Cells.is_plain` is true for the cells of the stack."""
         return self.cells.is_plain
 
     def project_input(self, x: Tensor) -> Tensor:

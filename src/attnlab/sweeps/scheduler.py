@@ -70,7 +70,7 @@ class Scheduler:
 
     @property
     def stopping(self) -> bool:
-        """Whether no further jobs start and running jobs are stopped."""
+        """True if no further jobs start and running jobs are stopped."""
         return self.signals > 0 or (self.fail_fast and self.failed > 0)
 
     def train(self, runs: Sequence[Run]) -> None:

@@ -49,7 +49,7 @@ class Tokenizer:
 
     @property
     def splits_words(self) -> bool:
-        """Whether a token may be a part of a word: a subword or a character."""
+        """True if a token may be a part of a word: a subword or a character."""
         return not isinstance(self._pipeline.model, models.WordLevel) or len(self.pieces("word")) > 1
 
     def encode(self, text: str) -> list[int]:

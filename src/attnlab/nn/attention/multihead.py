@@ -67,7 +67,7 @@ class MultiHead(Attention):
 
     @property
     def stateful(self) -> bool:  # type: ignore[override]
-        """Whether any head has state."""
+        """True if any head has state."""
         return any(head.stateful for head in self.heads)
 
     def project(self, memory: Memory) -> Tensor:
