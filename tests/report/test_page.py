@@ -347,7 +347,7 @@ DRAWN = """(async (i) => {
     %s;
     await frame();
     const first = performance.now();
-    await frame(); // content that became visible is laid out lazily
+    await frame(); // the browser computes the layout of newly visible content in the next frame
     return [first - start, performance.now() - start];
 })(%d)"""
 ROUNDS, POSITIONS = 3, 8
