@@ -1,1 +1,1 @@
-"""Greedy and beam search, reranking, and conversion to predictions."""
+"""Greedy and beam search, reranking, conversion to predictions, and scores of given targets."""
