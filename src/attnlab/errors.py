@@ -1,4 +1,7 @@
-"""Exceptions that commands handle."""
+"""Exceptions that commands handle, and the exit code of an interrupted command."""
+
+INTERRUPTED = 75
+"""Exit code of an interrupted command; the same command resumes an interrupted run or sweep."""
 
 
 class UserError(Exception):
@@ -6,6 +9,10 @@ class UserError(Exception):
 
     Commands print the message without a stack trace and exit with 1. Any other exception is a bug.
     """
+
+
+class UsageError(UserError):
+    """A `UserError` in the command line itself: an option, an override or a value. Commands exit with 2."""
 
 
 class InterruptedRunError(BaseException):

@@ -13,8 +13,8 @@ import sys
 from importlib import import_module
 
 from attnlab import __version__
-from attnlab.cli import options
-from attnlab.errors import UserError
+from attnlab.cli import interruption
+from attnlab.errors import INTERRUPTED, UsageError, UserError
 
 HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequence-to-sequence models
 
@@ -34,10 +34,14 @@ attnlab COMMAND --help shows the options of a command; attnlab train --cfg job s
 
 COMMANDS = ("train", "tune", "evaluate", "predict", "report", "bench")
 
+UNEXPECTED = "unexpected error; --traceback shows where"
+
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    interruption.ignore()
+    sys.exit(_flush(code))
 
 
 def run(arguments: list[str]) -> int:
@@ -46,6 +50,19 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--traceback"]
     if traceback:
         os.environ["ATTNLAB_TRACEBACK"] = "1"
+    try:
+        return _dispatch(arguments)
+    except BrokenPipeError:
+        return 0  # the reader of standard output, such as head, has read enough
+    except Exception as error:
+        if traceback:
+            raise
+        print(f"attnlab: {_explain(error)}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Parse the arguments, import the module of the command, and run it; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -54,16 +71,39 @@ def run(arguments: list[str]) -> int:
         print(__version__)
         return 0
     if command not in COMMANDS:
-        print(f"attnlab: Unknown command {command!r}: choose from {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    parsed = options.parse(command, arguments)
+        raise UsageError(f"Unknown command {command!r}: choose from {', '.join(COMMANDS)}")
+    with interruption.exit_at_once():
+        from attnlab.cli import options
+
+        parsed = options.parse(command, arguments)
+        module = import_module(f"attnlab.cli.{command}")
+    with interruption.interruptible() as signals:
+        try:
+            code: int = module.main(parsed)
+        except BaseException:
+            if not signals.happened:
+                raise
+            print(interruption.MESSAGE, file=sys.stderr)
+            return INTERRUPTED
+    return code
+
+
+def _explain(error: Exception) -> str:
+    """Describe an error in one line."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(f"{type(error).__name__}: {error}".split()) + f" ({UNEXPECTED})"
+
+
+def _flush(code: int) -> int:
+    """Write the buffered output, so that an error is one line; returns the exit code."""
     try:
-        code: int = import_module(f"attnlab.cli.{command}").main(parsed)
-    except UserError as error:
-        if traceback:
-            raise
-        print(f"attnlab: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        return 0
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at exit
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            print(f"attnlab: standard output: {error.strerror}", file=sys.stderr)
+            return 1
     return code

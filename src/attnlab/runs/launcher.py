@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from attnlab.errors import INTERRUPTED as INTERRUPTED
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
-
-INTERRUPTED = 75
-"""Exit code of an interrupted run or sweep, which the same command resumes."""
 
 TORCH_DISTRIBUTED = (
     "LOCAL_RANK",
