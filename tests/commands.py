@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ATTNLAB = str(Path(sys.executable).parent / "attnlab")
+from forked import ATTNLAB, ForkedProcess
 
 TINY_REVERSE = (
     "data.symbols=5",
@@ -32,17 +31,23 @@ TINY_REVERSE = (
 def attnlab(
     *arguments: str, folder: Path, stdin: str | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `attnlab ARGUMENTS` in a folder and wait until it ends."""
-    return subprocess.run(
-        [ATTNLAB, *arguments],
+    """Run `attnlab ARGUMENTS` in a folder and wait until it ends; see `forked`."""
+    command = [ATTNLAB, *arguments]
+    with ForkedProcess(
+        command,
         cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
         env=clean_environment(**environment),
-    )
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(stdin, timeout=300)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def clean_environment(**more: str) -> dict[str, str]:
