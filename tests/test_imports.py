@@ -25,7 +25,7 @@ ORDER = (
     {"training"},
     {"config"},
     {"sweeps", "analysis"},
-    {"benchmark", "report"},
+    {"benchmark", "report", "api"},
     {"cli"},
 )
 """A package may import itself and the packages of earlier rows."""
@@ -80,6 +80,8 @@ def test_every_module_belongs_to_a_package() -> None:
     "module",
     [
         "attnlab",
+        "attnlab.api.studies",
+        "attnlab.api.training",
         "attnlab.cli.main",
         "attnlab.cli.report",
         "attnlab.config.compose",

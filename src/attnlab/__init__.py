@@ -1,3 +1,62 @@
-"""attnlab: experiments with attention in recurrent sequence-to-sequence models."""
+"""attnlab: experiments with attention in recurrent sequence-to-sequence models.
+
+The commands from Python::
+
+    run = attnlab.train(["attention=dot", "seed=1"])    # train in a worker process
+    model = attnlab.load(run)                           # a run, a checkpoint, or several as an ensemble
+    model.translate(["3 4 5"], beam_size=5)[0].plot()   # predictions with text, tokens, score, attention
+    attnlab.runs("outputs/reverse")                     # settings and scores as a data frame
+    attnlab.history(run)                                # curves as a data frame
+
+Importing attnlab imports no torch: each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "Model": "attnlab.api.model",
+    "Prediction": "attnlab.api.prediction",
+    "UserError": "attnlab.errors",
+    "history": "attnlab.api.studies",
+    "load": "attnlab.api.model",
+    "train": "attnlab.api.training",
+}
+"""The module of each public name."""
+
+if TYPE_CHECKING:
+    from attnlab.api.model import Model, load
+    from attnlab.api.prediction import Prediction
+    from attnlab.api.studies import history, runs
+    from attnlab.api.training import train
+    from attnlab.errors import UserError
+else:
+    from attnlab import runs
+
+    class _CallablePackage(ModuleType):
+        """The package `attnlab.runs`, which is also the function `attnlab.runs(PATH)`."""
+
+        def __call__(self, *paths):
+            return import_module("attnlab.api.studies").runs(*paths)
+
+    runs.__class__ = _CallablePackage
+
+__all__ = ["Model", "Prediction", "UserError", "__version__", "history", "load", "runs", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on its first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'attnlab' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, for completion."""
+    return sorted({*globals(), *_MODULES})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.compose import suggest
 from attnlab.config.range_checks import check_numbers
-from attnlab.data.corpus import Corpus, Pair, Preparation
+from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
@@ -78,9 +77,9 @@ def build_corpus(config: DictConfig) -> Corpus:
 
 
 def build_preparation(config: DictConfig) -> Preparation:
-    """Build the function that turns a source sentence, as a user types it, into a pair without a target."""
+    """Build the function that turns a source sentence, and a target if there is one, into a pair."""
     node = config.data.get("preparation")
-    prepare: Preparation = partial(Pair, target="") if node is None else construct(node)
+    prepare: Preparation = plain_pair if node is None else construct(node)
     return prepare
 
 

@@ -41,6 +41,11 @@ same object to its input lines.
 """
 
 
+def plain_pair(source: str, target: str = "") -> Pair:
+    """Return the pair of these texts: the preparation of datasets that change nothing."""
+    return Pair(source, target)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
     """Text pairs in three disjoint splits.

@@ -66,7 +66,7 @@ class Translator:
         for row, pair in enumerate(pairs):
             hypotheses_of_row = zip(*(part[row] for part in hypotheses), strict=True)
             predictions = [
-                self._prediction(batch, row, pair, tokens, score, weights)
+                self.describe(batch, row, pair, tokens, score, weights)
                 for tokens, score, weights in islice(hypotheses_of_row, candidates)
             ]
             for rerank in self.reranking:
@@ -96,9 +96,19 @@ class Translator:
             encoded=encoded,
         )
 
-    def _prediction(
-        self, batch: Batch, row: int, pair: Pair, tokens: list[int], score: float, weights: Tensor
+    def describe(
+        self, batch: Batch, row: int, pair: Pair, tokens: list[int], score: float | None, weights: Tensor
     ) -> Prediction:
+        """Convert one hypothesis to a prediction.
+
+        Args:
+            batch: the batch of the sentence, on the CPU.
+            row: position of the sentence in the batch.
+            pair: the sentence as text.
+            tokens: ids of the hypothesis, without SOS and EOS.
+            score: its score; None if it has none.
+            weights: attention weights of the tokens and of EOS, [length + 1, S].
+        """
         vocabularies = self.vocabularies
         source = batch.source[row, : int(batch.source_lengths[row])].tolist()  # S ids
         reference = pair.reference

@@ -1,0 +1,1 @@
+"""Python interface of the commands. Its names are imported from `attnlab` itself: `attnlab.load`."""

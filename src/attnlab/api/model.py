@@ -1,0 +1,171 @@
+"""Trained models: translation, and attention of given translations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from tqdm import tqdm
+
+from attnlab.api.prediction import Prediction
+from attnlab.config.build import build_preparation, build_translator, encode_pairs
+from attnlab.config.range_checks import check_numbers
+from attnlab.config.restore import restore_networks
+from attnlab.data.corpus import Pair, Preparation
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.translator import Translator
+from attnlab.errors import UserError
+from attnlab.nn.seq2seq import TranslationModel
+from attnlab.runs.directory import Run, locate
+from attnlab.runs.launcher import import_from_current_folder
+
+PROGRESS_DELAY = 2.0
+"""Seconds before a progress bar is shown."""
+
+RunPath = str | Path | Run
+"""A run, the path of its directory, or the path of a checkpoint file."""
+
+
+def load(
+    runs: RunPath | Sequence[RunPath],
+    *,
+    trust: str | Sequence[str] = (),
+    device: torch.device | str = "cpu",
+) -> Model:
+    """Load a trained model, in evaluation mode.
+
+    Args:
+        runs: a run directory, of which the best checkpoint is used, or a checkpoint file. A list is an
+            ensemble: the probabilities of its members are averaged.
+        trust: modules, or dotted names of classes, that the configuration of the run may name in addition to
+            attnlab's, such as the file of a custom mechanism in the current folder.
+        device: where to compute, such as "cuda".
+
+    Raises:
+        UserError: if a checkpoint is missing or damaged, or names a class that is not trusted; or if the
+            members of an ensemble have different vocabularies.
+    """
+    members = [runs] if isinstance(runs, (str, Path, Run)) else list(runs)
+    trusted = [trust] if isinstance(trust, str) else list(trust)
+    if not members:
+        raise UserError("No run to load: give a run directory or a checkpoint file")
+    if trusted:
+        import_from_current_folder()
+    paths = [str(member.directory if isinstance(member, Run) else member) for member in members]
+    config, vocabularies, network = restore_networks([locate(path)[1] for path in paths], trusted)
+    return Model(
+        config=config,
+        vocabularies=vocabularies,
+        network=network.to(device),
+        prepare=build_preparation(config),
+        device=torch.device(device),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Model:
+    """A trained network with its tokenizers; created by `attnlab.load`.
+
+    Attributes:
+        config: configuration of the run; of the first one for an ensemble.
+        vocabularies: tokenizers of both sides.
+        network: the network or the ensemble, in evaluation mode.
+        prepare: converts a source, and a target if there is one, to the pair that the network reads.
+        device: device of the network.
+    """
+
+    config: DictConfig
+    vocabularies: Vocabularies
+    network: TranslationModel
+    prepare: Preparation
+    device: torch.device
+
+    def translate(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        nbest: int = 1,
+        batch_size: int = 64,
+        progress: bool = True,
+        **search: Any,
+    ) -> list[Prediction]:
+        """Translate sentences.
+
+        Args:
+            sentences: source sentences; a single string is one sentence.
+            nbest: number of hypotheses per sentence, at most the beam size.
+            batch_size: number of sentences decoded together; sentences of similar length share a batch.
+            progress: show a progress bar if it takes more than two seconds.
+            search: settings of the group `search` that replace those of the run, such as `beam_size=5`.
+
+        Returns:
+            One prediction per sentence, in their order. With `nbest=N` at most N per sentence, best first:
+            `index` is the position of the sentence, `rank` that among its hypotheses.
+
+        Raises:
+            UserError: if a sentence is empty, or a setting is out of range.
+        """
+        translator = self.translator(**search)
+        if nbest > translator.beam_size:
+            raise UserError(f"nbest={nbest} needs a larger beam: set beam_size={nbest}")
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        pairs = [self.prepare(_checked(text, f"sentences[{i}]")) for i, text in enumerate(texts)]
+        if not pairs:
+            return []
+        examples = encode_pairs(self.config, self.vocabularies, pairs)
+        order = examples.source_lengths.argsort(kind="stable").tolist()
+        results: dict[int, list[Prediction]] = {}
+        with tqdm(total=len(pairs), unit=" sentences", delay=PROGRESS_DELAY, disable=not progress) as bar:
+            for start in range(0, len(pairs), batch_size):
+                rows = order[start : start + batch_size]
+                batch = examples[rows].to(self.device)
+                outputs = translator(self.network, batch, [pairs[row] for row in rows], nbest=nbest)
+                for row, predictions in zip(rows, outputs, strict=True):
+                    results[row] = [Prediction.of(prediction) for prediction in predictions]
+                bar.update(len(rows))
+        return [prediction for row in range(len(pairs)) for prediction in results[row]]
+
+    def translator(self, **search: Any) -> Translator:
+        """Build the search of the run, with these settings of the group `search` replaced.
+
+        Raises:
+            UserError: if a setting is out of range.
+        """
+        config = self.config.copy()
+        config.search = {**config.search, **search}
+        check_numbers(config)
+        return build_translator(config, self.vocabularies)
+
+    def attention(self, source: str, target: str) -> Prediction:
+        """Compute the attention weights of a given translation (teacher forcing).
+
+        Args:
+            source: source sentence.
+            target: its translation.
+
+        Returns:
+            A prediction whose text is the target, without a score.
+
+        Raises:
+            UserError: if the source is empty.
+        """
+        pair: Pair = self.prepare(_checked(source, "source"), target)
+        batch = encode_pairs(self.config, self.vocabularies, [pair])[[0]]
+        with torch.no_grad():
+            weights = self.network(batch.to(self.device)).weights[0].float().cpu()  # [T, S]
+        tokens = batch.labels[0, :-1].tolist()
+        return Prediction.of(self.translator().describe(batch, 0, pair, tokens, None, weights))
+
+    def __repr__(self) -> str:
+        return f"<attnlab.Model {self.config.name}/{self.config.variant} on {self.device}>"
+
+
+def _checked(text: Any, name: str) -> str:
+    """Return a source text, or raise `UserError` if it is empty or not a string."""
+    if not isinstance(text, str) or not text.strip():
+        raise UserError(f"{name} is {text!r}: give a string with at least one token")
+    return text

@@ -1,0 +1,75 @@
+"""Runs, scores and curves as pandas data frames. Imports no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.analysis.collect import collect
+from attnlab.errors import UserError
+from attnlab.runs.directory import Run
+from attnlab.runs.identity import identity
+from attnlab.runs.metrics_file import read_metrics
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def runs(*paths: str | Path) -> pd.DataFrame:
+    """Return every run at or below the paths as a row: its state, scores and settings.
+
+    Columns: `name`, `variant`, `seed`, `status`, `error`, `directory`, `parameters`, `steps`, `seconds`; each
+    final metric by its name, such as `test/bleu`; each setting by its dotted name, such as `encoder.size`,
+    except those that do not change the results. Values that a run lacks are missing (NaN).
+
+    Args:
+        paths: run directories, or folders that contain some (default: `outputs`).
+
+    Raises:
+        UserError: if a path does not exist or contains no run, or pandas is not installed.
+    """
+    study = collect([Path(path) for path in paths or ("outputs",)])
+    rows = [
+        {
+            "name": record.study,
+            "variant": record.variant,
+            "seed": record.seed,
+            "status": record.status,
+            "error": record.error,
+            "directory": str(record.directory),
+            "parameters": record.parameters,
+            "steps": record.steps,
+            "seconds": record.seconds,
+        }
+        for record in study.runs
+    ]
+    settings = [identity(record.config) for record in study.runs]
+    scores = sorted({name for record in study.runs for name in record.scores})
+    names = dict.fromkeys(name for values in settings for name in values)
+    for row, record, values in zip(rows, study.runs, settings, strict=True):
+        row.update({name: record.scores.get(name) for name in scores})
+        row.update({name: values.get(name) for name in names if name not in row})
+    return _pandas().DataFrame(rows)
+
+
+def history(run: str | Path | Run) -> pd.DataFrame:
+    """Return the logged metrics of a run: one column per metric, indexed by training step.
+
+    A metric is missing (NaN) at steps at which it was not logged: `history(run)["val/loss"].dropna()`.
+
+    Raises:
+        UserError: if there is no `metrics.csv`, or pandas is not installed.
+    """
+    path = (run if isinstance(run, Run) else Run(Path(run).expanduser())).metrics
+    if not path.is_file():
+        raise UserError(f"{path} does not exist: give a run directory that has been trained")
+    series = {name: dict(points) for name, points in read_metrics(path).items()}
+    return _pandas().DataFrame(series).sort_index().rename_axis("step")
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise UserError("Data frames need pandas: pip install 'attnlab[notebook]'") from error
+    return pandas

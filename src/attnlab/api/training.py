@@ -1,0 +1,114 @@
+"""Training in a worker process, with its progress on standard output. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
+
+from attnlab.config.compose import compose_run, explain
+from attnlab.errors import UserError
+from attnlab.runs import launcher
+from attnlab.runs.directory import Run
+from attnlab.runs.launcher import Worker
+from attnlab.sweeps.jobs import Jobs, state
+
+POLL_INTERVAL = 0.1
+"""Seconds between two looks at the files of the worker."""
+
+
+def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
+    """Train one run in a worker process, as `attnlab train` does, and return it.
+
+    A finished run is returned at once, and an interrupted one is resumed: see `attnlab train`.
+
+    Args:
+        overrides: settings, as on the command line: `["attention=dot", "seed=1"]`.
+        progress: print the messages of the training, and the current step and loss.
+
+    Raises:
+        UserError: if a setting is wrong or the training fails.
+        KeyboardInterrupt: if it is interrupted; the same call resumes it.
+    """
+    if isinstance(overrides, str):
+        raise UserError(f"overrides={overrides!r}: give a list of settings, such as ['seed=1']")
+    try:
+        run = Jobs().prepare(compose_run(list(overrides)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(explain(error)) from error
+    if state(run) == "finished":
+        return run
+    if progress:
+        print(f"run directory  {run.directory}", flush=True)
+    os.environ["ATTNLAB_COMMAND"] = f"attnlab.train({list(overrides)!r})"
+    code = launcher.train(run, wait=Progress(run).wait if progress else Worker.wait, to_log=True)
+    if code == launcher.INTERRUPTED:
+        raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
+    if code != 0:
+        raise UserError(f"{run.directory} failed: {run.read_result().get('error')}")
+    return run
+
+
+class Progress:
+    """Prints the log messages of a run, and its current step and loss on a line that is overwritten."""
+
+    def __init__(self, run: Run) -> None:
+        self.log = Tail(run.log)
+        self.metrics = Tail(run.metrics)
+        self.overwrites = sys.stdout.isatty() or Console().is_jupyter
+        self.status = ""
+
+    def wait(self, worker: Worker) -> int:
+        """Print the progress until the worker ends; return its exit code."""
+        while (code := worker.poll()) is None:
+            self.show()
+            time.sleep(POLL_INTERVAL)
+        self.show()
+        return code
+
+    def show(self) -> None:
+        """Print what was written since the last call."""
+        messages = [
+            line.split(": ", 1)[1]
+            for line in self.log.lines()
+            if " INFO attnlab" in line or " WARNING attnlab" in line or " ERROR attnlab" in line
+        ]
+        for message in messages:
+            print(f"{self._erased()}{message}", flush=True)
+        losses = [line for line in self.metrics.lines() if ",train/loss," in line]
+        if losses and self.overwrites:
+            _, step, _, loss = losses[-1].split(",")
+            erased = self._erased()
+            self.status = f"step {int(step) + 1:,} · train/loss {float(loss):.4g}"
+            print(f"{erased}{self.status}", end="", flush=True)
+
+    def _erased(self) -> str:
+        """Return the characters that erase the status line."""
+        erased = f"\r{' ' * len(self.status)}\r" if self.status else ""
+        self.status = ""
+        return erased
+
+
+class Tail:
+    """Reads the lines that are appended to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        """Return the complete lines that were appended since the last call."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            self.position = min(self.position, os.fstat(file.fileno()).st_size)  # the file was truncated
+            file.seek(self.position)
+            complete, newline, _ = file.read().rpartition(b"\n")
+        self.position += len(complete) + len(newline)
+        return complete.decode("utf-8", errors="replace").split("\n") if newline else []

@@ -1,0 +1,161 @@
+"""The Python interface: training, loading, translating, data frames."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import attnlab
+from attnlab.runs.directory import Run
+from attnlab.runs.predictions import read_predictions
+from commands import TINY_REVERSE, clean_environment
+
+SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2", "logger=none"]
+SOURCES = ["3 4 5", "6", "7 3 4 6", "5 5"]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api")
+
+
+@pytest.fixture(scope="module")
+def trained(output: Path) -> Iterator[Run]:
+    """A run trained from Python, in a worker process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(output)
+        for name, value in clean_environment().items():
+            patch.setenv(name, value)
+        yield attnlab.train(SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def model(trained: Run) -> attnlab.Model:
+    return attnlab.load(trained)
+
+
+def test_import_is_fast_and_lists_the_public_names() -> None:
+    code = (
+        "import time; start = time.perf_counter(); import attnlab; seconds = time.perf_counter() - start\n"
+        "import sys; assert not {'torch', 'lightning', 'hydra', 'numpy'} & set(sys.modules)\n"
+        "assert set(attnlab.__all__) <= set(dir(attnlab)); print(seconds)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.1
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        attnlab.lod  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_train_returns_a_finished_run_and_trains_it_once(
+    trained: Run, output: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = trained.read_result()
+    assert result["status"] == "finished"
+    assert result["command"].startswith("attnlab.train(['data.symbols=5'")
+    assert trained.directory.parent == output / "outputs" / "reverse"
+    before = trained.result.stat().st_mtime_ns
+    assert attnlab.train(SETTINGS) == trained
+    assert trained.result.stat().st_mtime_ns == before
+
+
+def test_wrong_settings_raise_one_line(trained: Run) -> None:
+    with pytest.raises(attnlab.UserError, match=r"Unknown attention 'addditive'\. Did you mean 'additive'\?"):
+        attnlab.train(["attention=addditive"])
+    with pytest.raises(attnlab.UserError, match="give a list of settings"):
+        attnlab.train("seed=1")
+
+
+def test_translate_equals_the_predictions_of_the_run(trained: Run, model: attnlab.Model) -> None:
+    records = read_predictions(trained.attention)
+    predictions = model.translate([record.source for record in records], batch_size=5)
+    for record, prediction in zip(records, predictions, strict=True):
+        assert prediction.text == record.hypothesis
+        assert prediction.tokens == record.tokens
+        assert prediction.score == pytest.approx(record.score, abs=1e-4)
+        assert prediction.attention == pytest.approx(record.weights, abs=0.003)
+
+
+def test_translate_returns_the_best_hypotheses_in_the_order_of_the_sentences(model: attnlab.Model) -> None:
+    predictions = model.translate(SOURCES, beam_size=3, nbest=2, max_length=5, batch_size=3)
+    assert [(prediction.index, prediction.rank) for prediction in predictions] == [
+        (index, rank) for index in range(4) for rank in (1, 2)
+    ]
+    assert [prediction.source for prediction in predictions[::2]] == SOURCES
+    for prediction in predictions:
+        assert prediction.attention is not None
+        assert prediction.attention.shape == (len(prediction.tokens), len(prediction.source_tokens))
+    assert model.translate("3 4 5")[0].text == model.translate(iter(SOURCES))[0].text
+    assert model.translate([]) == []
+
+
+@pytest.mark.parametrize(
+    ("sentences", "search", "message"),
+    [
+        (["3", " "], {}, r"sentences\[1\] is ' ': give a string"),
+        ([None], {}, r"sentences\[0\] is None: give a string"),
+        (["3"], {"nbest": 2}, "nbest=2 needs a larger beam: set beam_size=2"),
+        (["3"], {"beam_size": 0}, "search.beam_size=0: must be a whole number ≥ 1"),
+    ],
+)
+def test_unusable_arguments_of_translate_raise_one_line(
+    model: attnlab.Model, sentences: list[str], search: dict[str, int], message: str
+) -> None:
+    with pytest.raises(attnlab.UserError, match=message):
+        model.translate(sentences, **search)
+
+
+def test_attention_of_a_translation_equals_that_of_the_search(model: attnlab.Model) -> None:
+    for found in model.translate(SOURCES, beam_size=2):
+        forced = model.attention(found.source, found.text)
+        assert (forced.text, forced.tokens, forced.source_tokens) == (
+            found.text,
+            found.tokens,
+            found.source_tokens,
+        )
+        assert forced.attention == pytest.approx(found.attention, abs=1e-5)
+
+
+def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnlab.Model) -> None:
+    ensemble = attnlab.load([trained.directory, str(trained.best)])
+    for one, two in zip(model.translate(SOURCES), ensemble.translate(SOURCES), strict=True):
+        assert one.text == two.text
+        assert one.attention == pytest.approx(two.attention, abs=1e-5)
+    with pytest.raises(attnlab.UserError, match="No run to load"):
+        attnlab.load([])
+    with pytest.raises(attnlab.UserError, match="does not exist"):
+        attnlab.load("nowhere")
+
+
+def test_prediction_is_drawn_in_a_notebook(model: attnlab.Model) -> None:
+    (prediction,) = model.translate("3 4 5")
+    assert repr(prediction).startswith(f"Prediction({prediction.text!r}, score=-")
+    assert [label.get_text() for label in prediction.plot().axes[0].get_xticklabels()] == ["3", "4", "5"]
+    shown = prediction._repr_html_()
+    assert "3 4 5 → " in shown
+    assert "data:image/png;base64," in shown
+
+
+def test_data_frames_of_runs_and_curves(trained: Run) -> None:
+    frame = attnlab.runs(trained.directory.parent)
+    assert frame.loc[0, "variant"] == "additive"
+    assert frame.loc[0, "encoder.size"] == 16
+    assert frame.loc[0, "test/exact_match"] == trained.read_result()["metrics"]["test/exact_match"]
+    assert attnlab.load(frame.loc[0, "directory"]).config.encoder.size == 16
+    curves = attnlab.history(trained)
+    assert curves.index.name == "step"
+    assert len(curves["val/loss"].dropna()) == 2
+    assert len(curves["test/exact_match"].dropna()) == 1
+    assert isinstance(curves, pd.DataFrame)
+
+
+def test_package_of_run_directories_is_importable_and_callable(trained: Run) -> None:
+    import attnlab.runs.directory as directory
+
+    assert directory.Run is Run
+    assert attnlab.runs.directory is directory  # type: ignore[attr-defined]
+    assert callable(attnlab.runs)
