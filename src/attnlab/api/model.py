@@ -93,7 +93,7 @@ class Model:
         progress: bool = True,
         **search: Any,
     ) -> list[Prediction]:
-        """Translate sentences.
+        """Translate sentences with the search of the run.
 
         Args:
             sentences: source sentences; a single string is one sentence.

@@ -33,12 +33,12 @@ class Prediction(predictions.Prediction):
 
     @property
     def text(self) -> str:
-        """The decoded text, also called `hypothesis`."""
+        """Decoded text; `hypothesis` in the prediction files."""
         return self.hypothesis
 
     @property
     def attention(self) -> NDArray[np.floating[Any]] | None:
-        """Attention weights [T, S] of `tokens` and `source_tokens`; also called `weights`."""
+        """Attention weights [T, S]; `weights` in the prediction files."""
         return self.weights
 
     def plot(self, title: str = "") -> Figure:
