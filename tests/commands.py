@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from forked import ATTNLAB, ForkedProcess
 
@@ -29,11 +30,18 @@ TINY_REVERSE = (
 
 
 def attnlab(
-    *arguments: str, folder: Path, stdin: str | None = None, **environment: str
+    *arguments: str,
+    folder: Path,
+    stdin: str | None = None,
+    process: type[subprocess.Popen[Any]] = ForkedProcess,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `attnlab ARGUMENTS` in a folder and wait until it ends; see `forked`."""
+    """Run `attnlab ARGUMENTS` in a folder and wait until it ends.
+
+    In a fork of the test process, or with `process=subprocess.Popen` in a new one where imports matter.
+    """
     command = [ATTNLAB, *arguments]
-    with ForkedProcess(
+    with process(
         command,
         cwd=folder,
         env=clean_environment(**environment),
@@ -41,13 +49,13 @@ def attnlab(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as process:
+    ) as running:
         try:
-            output, errors = process.communicate(stdin, timeout=300)
+            output, errors = running.communicate(stdin, timeout=300)
         except BaseException:
-            process.kill()
+            running.kill()
             raise
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+    return subprocess.CompletedProcess(command, running.returncode, output, errors)
 
 
 def clean_environment(**more: str) -> dict[str, str]:

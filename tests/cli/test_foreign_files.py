@@ -165,18 +165,21 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
     (folder / "cosine.py").write_text(COSINE)
     overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none"]
 
-    trained = attnlab("train", *overrides, "attention=dot", "attention._target_=cosine.Cosine", folder=folder)
+    def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return attnlab(*arguments, folder=folder, stdin="3 4\n", process=subprocess.Popen)
+
+    trained = program("train", *overrides, "attention=dot", "attention._target_=cosine.Cosine")
     assert trained.returncode == 0, trained.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     run = Run(directory)
-    assert attnlab("train", "-m", *overrides, "attention=dot,none", folder=folder).returncode == 0
-    assert attnlab("report", "outputs", folder=folder).returncode == 0
+    assert program("train", "-m", *overrides, "attention=none").returncode == 0
+    assert program("report", "outputs").returncode == 0
     for command in ("predict", "evaluate"):
         untrusted = attnlab(command, str(directory), folder=folder, stdin="3 4\n")
         assert_refused(
             untrusted,
             f"{run.best} names the class cosine.Cosine, which is not part of attnlab: add --trust cosine",
         )
-        trusted = attnlab(command, str(directory), "--trust", "cosine", folder=folder, stdin="3 4\n")
+        trusted = program(command, str(directory), "--trust", "cosine")
         assert trusted.returncode == 0, trusted.stderr
     assert not (folder / "executed").exists()
