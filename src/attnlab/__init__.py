@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "Model": "attnlab.api.model",
     "Prediction": "attnlab.api.prediction",
+    "Score": "attnlab.api.model",
     "UserError": "attnlab.errors",
     "history": "attnlab.api.studies",
     "load": "attnlab.api.model",
@@ -30,7 +31,7 @@ _MODULES = {
 """The module of each public name."""
 
 if TYPE_CHECKING:
-    from attnlab.api.model import Model, load
+    from attnlab.api.model import Model, Score, load
     from attnlab.api.prediction import Prediction
     from attnlab.api.studies import history, runs
     from attnlab.api.training import train
@@ -46,7 +47,7 @@ else:
 
     runs.__class__ = _CallablePackage
 
-__all__ = ["Model", "Prediction", "UserError", "__version__", "history", "load", "runs", "train"]
+__all__ = ["Model", "Prediction", "Score", "UserError", "__version__", "history", "load", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -118,6 +118,18 @@ def test_attention_of_a_translation_equals_that_of_the_search(model: attnlab.Mod
             found.source_tokens,
         )
         assert forced.attention == pytest.approx(found.attention, abs=1e-5)
+        assert forced.score == pytest.approx(found.score, abs=1e-5)
+
+
+def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) -> None:
+    predictions = model.translate(SOURCES, beam_size=2, nbest=2, length_penalty=0)
+    scores = model.score([(found.source, found.text) for found in predictions], batch_size=3)
+    for found, score in zip(predictions, scores, strict=True):
+        assert score.tokens == found.tokens
+        assert len(score.token_log_probabilities) == len(score.tokens)
+        assert score.log_probability == pytest.approx(found.score, abs=1e-4)
+    with pytest.raises(attnlab.UserError, match=r"pairs\[0\] is '': give a string"):
+        model.score([("", "3")])
 
 
 def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnlab.Model) -> None:

@@ -1,9 +1,10 @@
-"""Trained models: translation, and attention of given translations."""
+"""Trained models: translation, and scores and attention of given translations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from attnlab.config.range_checks import check_numbers
 from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.scoring import score
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.runs.directory import Run, locate
 from attnlab.runs.launcher import import_from_current_folder
+from attnlab.types import EOS, Batch
 
 PROGRESS_DELAY = 2.0
 """Seconds before a progress bar is shown."""
@@ -64,6 +67,24 @@ def load(
         prepare=build_preparation(config),
         device=torch.device(device),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Log-probabilities of a given translation.
+
+    Attributes:
+        tokens: T tokens of the translation; the last is "<eos>".
+        token_log_probabilities: log p(y_t | y_1 … y_{t-1}, x) of each token, T numbers.
+    """
+
+    tokens: list[str]
+    token_log_probabilities: list[float]
+
+    @property
+    def log_probability(self) -> float:
+        """Log-probability of the translation: the sum over its tokens."""
+        return sum(self.token_log_probabilities)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -114,20 +135,40 @@ class Model:
             raise UserError(f"nbest={nbest} needs a larger beam: set beam_size={nbest}")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
         pairs = [self.prepare(_checked(text, f"sentences[{i}]")) for i, text in enumerate(texts)]
-        if not pairs:
-            return []
-        examples = encode_pairs(self.config, self.vocabularies, pairs)
-        order = examples.source_lengths.argsort(kind="stable").tolist()
-        results: dict[int, list[Prediction]] = {}
-        with tqdm(total=len(pairs), unit=" sentences", delay=PROGRESS_DELAY, disable=not progress) as bar:
-            for start in range(0, len(pairs), batch_size):
-                rows = order[start : start + batch_size]
-                batch = examples[rows].to(self.device)
-                outputs = translator(self.network, batch, [pairs[row] for row in rows], nbest=nbest)
-                for row, predictions in zip(rows, outputs, strict=True):
-                    results[row] = [Prediction.of(prediction) for prediction in predictions]
-                bar.update(len(rows))
-        return [prediction for row in range(len(pairs)) for prediction in results[row]]
+        results: list[list[Prediction]] = [[] for _ in pairs]
+        for rows, batch in self._batches(pairs, batch_size, progress):
+            outputs = translator(self.network, batch, [pairs[row] for row in rows], nbest=nbest)
+            for row, predictions in zip(rows, outputs, strict=True):
+                results[row] = [Prediction.of(prediction) for prediction in predictions]
+        return list(chain(*results))
+
+    def score(
+        self, pairs: Iterable[tuple[str, str]], *, batch_size: int = 64, progress: bool = True
+    ) -> list[Score]:
+        """Compute the log-probabilities of given translations.
+
+        Args:
+            pairs: source sentences and their translations.
+            batch_size: number of pairs scored together.
+            progress: show a progress bar if it takes more than two seconds.
+
+        Returns:
+            One score per pair, in their order.
+
+        Raises:
+            UserError: if a source is empty.
+        """
+        prepared = [
+            self.prepare(_checked(source, f"pairs[{i}]"), target) for i, (source, target) in enumerate(pairs)
+        ]
+        results: dict[int, Score] = {}
+        for rows, batch in self._batches(prepared, batch_size, progress):
+            log_p = score(self.network, batch).tolist()  # [B, T]
+            for row, ids, values in zip(rows, batch.labels.tolist(), log_p, strict=True):
+                size = ids.index(EOS)
+                tokens = [*self.vocabularies.tokens(ids[:size], prepared[row].source), "<eos>"]
+                results[row] = Score(tokens=tokens, token_log_probabilities=values[: size + 1])
+        return [results[row] for row in range(len(prepared))]
 
     def translator(self, **search: Any) -> Translator:
         """Build the search of the run, with these settings of the group `search` replaced.
@@ -148,17 +189,35 @@ class Model:
             target: its translation.
 
         Returns:
-            A prediction whose text is the target, without a score.
+            A prediction whose text is the target, and whose score is comparable with those of `translate`.
 
         Raises:
             UserError: if the source is empty.
         """
         pair: Pair = self.prepare(_checked(source, "source"), target)
         batch = encode_pairs(self.config, self.vocabularies, [pair])[[0]]
+        on_device = batch.to(self.device)
         with torch.no_grad():
-            weights = self.network(batch.to(self.device)).weights[0].float().cpu()  # [T, S]
+            weights = self.network(on_device).weights[0].float().cpu()  # [T, S]
+        log_p = (
+            float(score(self.network, on_device).sum()) / len(weights) ** self.config.search.length_penalty
+        )
         tokens = batch.labels[0, :-1].tolist()
-        return Prediction.of(self.translator().describe(batch, 0, pair, tokens, None, weights))
+        return Prediction.of(self.translator().describe(batch, 0, pair, tokens, log_p, weights))
+
+    def _batches(
+        self, pairs: list[Pair], batch_size: int, progress: bool
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """Yield batches of similar length with the positions of their pairs, and show the progress."""
+        if not pairs:
+            return
+        examples = encode_pairs(self.config, self.vocabularies, pairs)
+        order = examples.source_lengths.argsort(kind="stable").tolist()
+        with tqdm(total=len(pairs), unit=" sentences", delay=PROGRESS_DELAY, disable=not progress) as bar:
+            for start in range(0, len(pairs), batch_size):
+                rows = order[start : start + batch_size]
+                yield rows, examples[rows].to(self.device)
+                bar.update(len(rows))
 
     def __repr__(self) -> str:
         return f"<attnlab.Model {self.config.name}/{self.config.variant} on {self.device}>"

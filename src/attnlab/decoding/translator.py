@@ -97,7 +97,7 @@ class Translator:
         )
 
     def describe(
-        self, batch: Batch, row: int, pair: Pair, tokens: list[int], score: float | None, weights: Tensor
+        self, batch: Batch, row: int, pair: Pair, tokens: list[int], score: float, weights: Tensor
     ) -> Prediction:
         """Convert one hypothesis to a prediction.
 
@@ -106,7 +106,7 @@ class Translator:
             row: position of the sentence in the batch.
             pair: the sentence as text.
             tokens: ids of the hypothesis, without SOS and EOS.
-            score: its score; None if it has none.
+            score: its score.
             weights: attention weights of the tokens and of EOS, [length + 1, S].
         """
         vocabularies = self.vocabularies
