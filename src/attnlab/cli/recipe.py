@@ -13,7 +13,7 @@ from attnlab.config import build
 from attnlab.errors import UserError
 from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
-from attnlab.runs.environment import peak_memory
+from attnlab.runs.environment import gpu_names, peak_memory
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.training.callbacks import LastCheckpoint
 from attnlab.training.checkpoints import load, load_newest
@@ -69,6 +69,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             steps=trainer.global_step,
             seconds=seconds,
             peak_memory=peak_memory(),
+            gpus=gpu_names(),
         )
     return scores
 

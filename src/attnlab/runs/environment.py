@@ -1,17 +1,19 @@
-"""Versions, machine and git commit that a run is recorded with."""
+"""Versions, machine and code that a run is recorded with."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGES = (
     "attnlab",
+    "numpy",
     "torch",
     "lightning",
     "hydra-core",
@@ -25,30 +27,93 @@ PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions of Python and of `PACKAGES`, the platform, and the git commit or None."""
+    """Return what a run is recorded with: versions, machine, and code.
+
+    `git_commit` and `git_changes` describe the checkout that contains this package, and `project` the one of
+    the current folder, which may define custom mechanisms. They are None for folders outside of git.
+    """
     versions = {}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+    module = Path(__file__)
+    code = code_in(module.parent, tracks=module)
+    project = code_in(Path.cwd())
+    if project is not None and code is not None and project.folder == code.folder:
+        project = None
     return {
         "python": platform.python_version(),
         "packages": versions,
         "platform": platform.platform(),
+        "cpu": cpu_name(),
         "cpus": os.cpu_count(),
-        "git_commit": git_commit(),
+        "git_commit": None if code is None else code.commit,
+        "git_changes": None if code is None else code.changes,
+        "project": None if project is None else project._asdict(),
     }
 
 
-def git_commit() -> str | None:
-    """Return the commit of the checkout that contains this package, or None if it is not in a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+class Code(NamedTuple):
+    """State of a git checkout."""
+
+    folder: str
+    commit: str
+    changes: str | None  # digest of the uncommitted changes; None if there are none
+
+
+def code_in(folder: Path, *, tracks: Path | None = None) -> Code | None:
+    """Return the commit of the checkout that contains a folder, and a digest of its uncommitted changes.
+
+    Untracked files count if they are Python or YAML files that git does not ignore.
+
+    Args:
+        folder: a folder inside the checkout.
+        tracks: a file that the checkout must track; an installed package inside another project is not part
+            of that project.
+
+    Returns:
+        None if the folder is not in a checkout with a commit, or the file is not tracked.
+    """
     try:
-        completed = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        if tracks is not None:
+            _git(folder, "ls-files", "--error-unmatch", str(tracks))
+        top = _git(folder, "rev-parse", "--show-toplevel").decode().strip()
+        commit = _git(folder, "rev-parse", "HEAD").decode().strip()
+        changes = _git(folder, "diff", "--binary", "HEAD", "--", ":/")
+        patterns = (":/*.py", ":/*.yaml", ":/*.yml")
+        listed = _git(Path(top), "ls-files", "-z", "--others", "--exclude-standard", "--", *patterns)
+        untracked = sorted(os.fsdecode(name) for name in listed.split(b"\0") if name)
+        for name in untracked:
+            changes += name.encode() + (Path(top) / name).read_bytes()
+    except (OSError, subprocess.SubprocessError):
         return None
-    return completed.stdout.strip() or None
+    return Code(top, commit, hashlib.sha256(changes).hexdigest() if changes else None)
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    """Return the output of a git command."""
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, timeout=5, check=True).stdout
+
+
+def cpu_name() -> str:
+    """Return the model name of the CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def gpu_names() -> list[str]:
+    """Return the names of the visible GPUs if this process used CUDA, else an empty list."""
+    torch = sys.modules.get("torch")  # a process without torch has used no GPU
+    if torch is None or not torch.cuda.is_initialized():
+        return []
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
 def peak_memory() -> dict[str, int]:
