@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from attnlab.decoding.beam import beam
 from attnlab.decoding.scoring import score
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.search import greedy
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.types import PAD, SOS, Batch

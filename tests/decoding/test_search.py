@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS, SOS, Batch, Hypotheses
-from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, make_network, random_batch, stepwise
+from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, random_batch, stepwise
+from plain_search import make, plain_beam, plain_greedy, single
 
 WORDS = 5  # SOS, EOS, PAD, UNK and one more: an untrained network may produce any of them
 MAX_LENGTH = 3
@@ -24,62 +26,6 @@ ALL_SEQUENCES = [
 ]  # 1 + 4 + 16 + 64
 SEEDS = st.integers(0, 10_000)
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
-
-
-def make(seed: int, *, ends: float = 0.0, **options: Any) -> Seq2Seq:
-    """Return a network whose EOS logit is raised by `ends` at every step."""
-    network = make_network(seed=seed, **options)
-    with torch.no_grad():
-        network.readout.output.bias[EOS] += ends
-    return network
-
-
-def single(batch: Batch, row: int, padding: int = 0) -> Batch:
-    """Return one sentence of the batch as a batch of its own."""
-    return make_batch([batch.source[row, : batch.source_lengths[row]].tolist()], padding=padding)
-
-
-@torch.no_grad()
-def next_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> list[float]:
-    """Return log p(y | tokens) from a teacher-forced pass over the tokens so far."""
-    inputs = torch.tensor([[SOS, *tokens, EOS]])
-    logits = forced_logits(network, sentence._replace(target=inputs))
-    return logits[0, -1].log_softmax(dim=-1).tolist()  # type: ignore[no-any-return]
-
-
-def plain_greedy(network: Seq2Seq, sentence: Batch, max_length: int) -> tuple[list[int], float]:
-    tokens: list[int] = []
-    total = 0.0
-    while True:
-        scores = next_log_probabilities(network, sentence, tokens)
-        best = max(range(len(scores)), key=scores.__getitem__) if len(tokens) < max_length else EOS
-        total += scores[best]
-        if best == EOS:
-            return tokens, total / (len(tokens) + 1)
-        tokens = [*tokens, best]
-
-
-def plain_beam(
-    network: Seq2Seq, sentence: Batch, size: int, max_length: int, length_penalty: float
-) -> list[tuple[float, list[int]]]:
-    active: list[tuple[float, list[int]]] = [(0.0, [])]
-    finished: list[tuple[float, list[int]]] = []
-    for n in range(1, max_length + 2):
-        candidates = [
-            (total + score, tokens, token)
-            for total, tokens in active
-            for token, score in enumerate(next_log_probabilities(network, sentence, tokens))
-            if token == EOS or n <= max_length
-        ]
-        candidates.sort(key=lambda candidate: -candidate[0])
-        ending = [
-            (total / n**length_penalty, tokens) for total, tokens, token in candidates[:size] if token == EOS
-        ]
-        finished += ending[: size - len(finished)]
-        active = [(total, [*tokens, token]) for total, tokens, token in candidates if token != EOS][:size]
-        if len(finished) == size:
-            break
-    return sorted(finished, key=lambda hypothesis: -hypothesis[0])
 
 
 def assert_equal(one: Hypotheses, two: Hypotheses) -> None:

@@ -13,8 +13,9 @@ from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import AcceptedFirst
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.search import greedy
 from attnlab.decoding.translator import Translator
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs.predictions import Prediction

@@ -9,7 +9,8 @@ from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.types import EOS, SOS, UNK

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import custom_parts
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Seq2Seq
 from commands import TINY_REVERSE, attnlab
 from custom_parts import ConvolutionalEncoder, ElmanDecoder

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.ensemble import Ensemble
 from attnlab.types import EOS, SOS
 from networks import make_batch, make_network, random_batch

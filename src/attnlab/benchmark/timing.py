@@ -31,7 +31,8 @@ from attnlab.config import build
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.module import Seq2SeqModule

@@ -21,6 +21,15 @@ RANGES: tuple[tuple[str, float, float], ...] = (
     ("search.beam_size", 1, math.inf),
     ("search.max_length", 1, math.inf),
     ("search.length_penalty", 0.0, math.inf),
+    ("search.min_length", 0, math.inf),
+    ("search.no_repeat_ngram_size", 0, math.inf),
+    ("search.prefix_size", 0, math.inf),
+    ("search.num_beam_groups", 1, math.inf),
+    ("search.diversity_penalty", 0.0, math.inf),
+    ("search.temperature", 1e-6, math.inf),
+    ("search.top_k", 1, math.inf),
+    ("search.top_p", 1e-6, 1.0),
+    ("search.seed", 0, 2**32 - 1),
     ("reranking.coverage_penalty", 0.0, math.inf),
 )
 """Setting, minimum and maximum; if the minimum is an int, the setting must be an int."""

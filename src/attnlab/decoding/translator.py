@@ -7,16 +7,22 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.data.alignment import output_links
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.beam import beam
+from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.reranking import Reranker
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.sampling import Sampler
+from attnlab.decoding.search import greedy, sample
+from attnlab.errors import UserError
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.runs.predictions import Prediction
-from attnlab.types import Batch, Hypotheses
+from attnlab.types import PAD, Batch, Hypotheses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +31,61 @@ class Translator:
 
     Args:
         vocabularies: tokenizers of both sides.
-        beam_size: hypotheses kept in beam search; 1 is greedy search.
+        beam_size: hypotheses kept in beam search, 1 for greedy search; with a temperature, samples per
+            sentence.
         length_penalty: exponent of the length that log-probabilities are divided by.
         max_length: maximum number of output tokens, EOS excluded.
+        min_length: minimum number of output tokens, EOS excluded.
+        no_repeat_ngram_size: no n-gram of this size occurs twice in an output; 0 for no restriction.
+        prefix_size: outputs start with the first this many tokens of the batch's targets; None for all.
+        forced_tokens: tokens at the first positions of every output; None where any token is allowed. A
+            prefix of the target has priority.
+        num_beam_groups: groups of diverse beam search; 1 for beam search.
+        diversity_penalty: penalty of diverse beam search, see `attnlab.decoding.beam.beam`.
+        temperature: sample at this temperature; None for greedy or beam search.
+        top_k: sample from the k most probable tokens; None for all.
+        top_p: sample from the most probable tokens with this total probability; None for all.
+        seed: seed of the samples.
         reranking: applied to the hypotheses of each sentence, in this order.
+
+    Raises:
+        UserError: if settings contradict each other, or a forced token is not in the vocabulary.
     """
 
     vocabularies: Vocabularies
     beam_size: int = 1
     length_penalty: float = 1.0
     max_length: int = 100
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
+    prefix_size: int | None = 0
+    forced_tokens: Sequence[str | int | None] | None = None
+    num_beam_groups: int = 1
+    diversity_penalty: float = 0.5
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
     reranking: Sequence[Reranker] = ()
+
+    def __post_init__(self) -> None:
+        if self.min_length > self.max_length:
+            raise UserError(
+                f"search.min_length={self.min_length} is above search.max_length={self.max_length}"
+            )
+        if self.beam_size % self.num_beam_groups != 0:
+            raise UserError(
+                f"search.num_beam_groups={self.num_beam_groups} does not divide the beam size "
+                f"{self.beam_size}: set search.beam_size to a multiple of it"
+            )
+        if self.temperature is None and (self.top_k is not None or self.top_p is not None):
+            raise UserError("search.top_k and search.top_p restrict sampling: set search.temperature=1")
+        if self.temperature is not None and self.num_beam_groups > 1:
+            raise UserError(
+                "search.num_beam_groups needs a beam search: set search.temperature=null, or "
+                "search.num_beam_groups=1 for samples"
+            )
+        self._forced_ids()
 
     def __call__(
         self,
@@ -50,7 +100,8 @@ class Translator:
 
         Args:
             model: in evaluation mode.
-            batch: B sentences. Targets are read only to find out how far gold alignments apply.
+            batch: B sentences. Targets are read for `prefix_size`, and to find out how far gold alignments
+                apply.
             pairs: the B sentences as text, in the same order.
             encoded: result of `model.encode(batch)`, if it was computed before.
             nbest: number of hypotheses to return for each sentence, at most `beam_size`.
@@ -78,23 +129,52 @@ class Translator:
     def search(
         self, model: TranslationModel, batch: Batch, encoded: tuple[Any, Any] | None = None
     ) -> Hypotheses:
-        """Search without reranking: greedy for `beam_size=1`, else with a beam. Arguments as for a call."""
-        if self.beam_size == 1:
-            return greedy(
-                model,
-                batch,
-                max_length=self.max_length,
-                length_penalty=self.length_penalty,
-                encoded=encoded,
+        """Sample, or search greedily or with a beam, without reranking. Arguments as for a call."""
+        settings: dict[str, Any] = {
+            "max_length": self.max_length,
+            "length_penalty": self.length_penalty,
+            "constraints": self._constraints(batch),
+            "encoded": encoded,
+        }
+        if self.temperature is not None:
+            sampler = Sampler(
+                temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
             )
+            return sample(model, batch, sampler, size=self.beam_size, **settings)
+        if self.beam_size == 1:
+            return greedy(model, batch, **settings)
         return beam(
             model,
             batch,
             size=self.beam_size,
-            max_length=self.max_length,
-            length_penalty=self.length_penalty,
-            encoded=encoded,
+            groups=self.num_beam_groups,
+            diversity_penalty=self.diversity_penalty,
+            **settings,
         )
+
+    def _constraints(self, batch: Batch) -> Constraints:
+        """Return the restrictions on the outputs of a batch."""
+        forced = torch.tensor([self._forced_ids()], device=batch.target.device, dtype=torch.int64)  # [1, P]
+        if self.prefix_size != 0:
+            prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P']
+            width = max(forced.size(1), prefix.size(1))
+            forced, prefix = (F.pad(ids, (0, width - ids.size(1)), value=PAD) for ids in (forced, prefix))
+            forced = torch.where(prefix == PAD, forced, prefix)  # [B, P]
+        return Constraints(
+            min_length=self.min_length,
+            no_repeat_ngram_size=self.no_repeat_ngram_size,
+            forced=forced.expand(len(batch.source), -1) if forced.size(1) > 0 else None,
+        )
+
+    def _forced_ids(self) -> list[int]:
+        """Return the id of each forced token; PAD where any token is allowed."""
+        ids = []
+        for token in self.forced_tokens or ():
+            id = PAD if token is None else self.vocabularies.target.id_of(str(token))
+            if id is None:
+                raise UserError(f"search.forced_tokens: {token!r} is not in the target vocabulary")
+            ids.append(id)
+        return ids
 
     def describe(
         self, batch: Batch, row: int, pair: Pair, tokens: list[int], score: float, weights: Tensor

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.attention import Attention, Dot, MultiHead, ScaledDot
 from attnlab.nn.attention.interventions import (
     INTERVENTIONS,

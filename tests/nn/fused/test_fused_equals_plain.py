@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.attention import Additive
 from attnlab.nn.attention.normalisers import Softmax, Sparsemax
 from attnlab.nn.decoders import BahdanauDecoder, Unroll

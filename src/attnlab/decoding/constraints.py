@@ -1,0 +1,76 @@
+"""Restrictions on the outputs of a search, as masks of its log-probabilities.
+
+B, V, Q as in `attnlab.types` · live: sentences still in the batch · P: positions with a forced token
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnlab.types import EOS, PAD
+
+FORBIDDEN = float("-inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraints:
+    """Minimum length, blocked n-grams and forced tokens; the defaults restrict nothing.
+
+    A forced token is allowed whatever the other restrictions are. Where they allow no token at all, EOS is
+    allowed.
+
+    Args:
+        min_length: minimum number of tokens before EOS.
+        no_repeat_ngram_size: n; no n tokens in sequence occur twice in an output. 0 for no restriction.
+        forced: [B, P] int64, the token of each of the first P positions; PAD where any token is allowed.
+    """
+
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
+    forced: Tensor | None = None
+
+    def __call__(self, log_p: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]) -> Tensor:
+        """Return the log-probabilities with -inf at the tokens that are not allowed.
+
+        Args:
+            log_p: [live, Q, V].
+            sentences: row of each sentence in the batch, [live].
+            step: number of tokens so far.
+            history: returns the tokens so far, [live, Q, step].
+        """
+        allowed = log_p
+        if 0 < self.no_repeat_ngram_size <= step:
+            repeats = _repeats(history(), self.no_repeat_ngram_size, log_p.size(-1))
+            allowed = allowed.masked_fill(repeats, FORBIDDEN)
+        if step < self.min_length:
+            allowed = allowed.index_fill(-1, torch.tensor(EOS, device=log_p.device), FORBIDDEN)
+        if allowed is not log_p:
+            nothing = allowed.isneginf().all(dim=-1, keepdim=True)  # [live, Q, 1]
+            allowed = allowed.where(~(nothing & _is_token(EOS, log_p)), log_p)
+        if self.forced is not None and step < self.forced.size(1):
+            token = self.forced[sentences, step][:, None, None]  # [live, 1, 1]
+            only = log_p.masked_fill(~_is_token(token, log_p), FORBIDDEN)
+            allowed = torch.where(token == PAD, allowed, only)
+        return allowed
+
+
+UNRESTRICTED = Constraints()
+
+
+def _is_token(token: Tensor | int, log_p: Tensor) -> Tensor:
+    """Return a mask [..., V], True at a token."""
+    return torch.arange(log_p.size(-1), device=log_p.device) == token
+
+
+def _repeats(history: Tensor, n: int, vocabulary_size: int) -> Tensor:
+    """Return a mask [live, Q, V] of the tokens that would repeat an n-gram of the history [live, Q, step]."""
+    ngrams = history.unfold(-1, n, 1)  # [live, Q, step - n + 1, n]
+    latest = history[..., None, history.size(-1) - n + 1 :]  # [live, Q, 1, n - 1]
+    equal = (ngrams[..., :-1] == latest).all(dim=-1)  # [live, Q, step - n + 1]
+    last = ngrams[..., -1].where(equal, vocabulary_size)  # an id outside the vocabulary where they differ
+    mask = torch.zeros(*history.shape[:2], vocabulary_size + 1, dtype=torch.bool, device=history.device)
+    return mask.scatter(-1, last, True)[..., :-1]

@@ -1,0 +1,209 @@
+"""Restricted, diverse and sampled outputs against plain loops, sentence by sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab.data.corpus import Pair
+from attnlab.data.examples import encode
+from attnlab.data.tokenization.train import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.beam import beam
+from attnlab.decoding.constraints import Constraints
+from attnlab.decoding.sampling import Sampler
+from attnlab.decoding.search import greedy, sample
+from attnlab.decoding.translator import Translator
+from attnlab.errors import UserError
+from attnlab.types import EOS, PAD, SOS, Hypotheses
+from networks import make_network, random_batch
+from plain_search import (
+    make,
+    next_log_probabilities,
+    plain_beam,
+    plain_diverse_beam,
+    plain_greedy,
+    plain_sample,
+    restriction,
+    single,
+)
+
+WORDS = 6
+FORCED = [[4, PAD, 4], [5, 5, 5], [PAD, PAD, PAD]]
+"""Forced tokens of three sentences, which also repeat n-grams."""
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    size=st.sampled_from([1, 3]),
+    ends=st.sampled_from([-2.0, 2.0]),
+    min_length=st.integers(0, 5),
+    ngram=st.integers(0, 3),
+    forces=st.booleans(),
+)
+@settings(max_examples=12)
+def test_restricted_outputs_equal_those_of_the_plain_loop(
+    seed: int, size: int, ends: float, min_length: int, ngram: int, forces: bool
+) -> None:
+    network = make(seed, ends=ends, vocabulary_size=WORDS)
+    batch = random_batch([3, 7, 1])
+    forced = torch.tensor(FORCED) if forces else None
+    constraints = Constraints(min_length=min_length, no_repeat_ngram_size=ngram, forced=forced)
+    hypotheses = (
+        greedy(network, batch, max_length=5, constraints=constraints)
+        if size == 1
+        else beam(network, batch, size=size, max_length=5, constraints=constraints)
+    )
+    for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
+        restrict = restriction(min_length, ngram, FORCED[row] if forces else ())
+        if size == 1:
+            ids, score = plain_greedy(network, single(batch, row), 5, restrict)
+            expected = [(score, ids)]
+        else:
+            expected = plain_beam(network, single(batch, row), size, 5, 1.0, restrict)
+        assert tokens == [hypothesis for _, hypothesis in expected]
+        assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+def test_eos_is_allowed_where_nothing_else_is() -> None:
+    network = make(0, ends=-50.0, vocabulary_size=WORDS)
+    constraints = Constraints(min_length=8, no_repeat_ngram_size=1)
+    [[tokens]] = greedy(network, random_batch([3]), max_length=8, constraints=constraints).tokens
+    assert sorted(tokens) == [0, 1, 3, 4, 5]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    groups=st.sampled_from([2, 3, 6]),
+    penalty=st.sampled_from([0.0, 0.7, 50.0]),
+    ends=st.sampled_from([-2.0, 0.0, 2.0]),
+)
+@settings(max_examples=8)
+def test_diverse_beam_equals_the_plain_loop(seed: int, groups: int, penalty: float, ends: float) -> None:
+    network = make(seed, ends=ends, vocabulary_size=WORDS)
+    batch = random_batch([3, 7])
+    options: dict[str, Any] = {"size": 6, "max_length": 4, "length_penalty": 0.6}
+    hypotheses = beam(network, batch, groups=groups, diversity_penalty=penalty, **options)
+    for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
+        expected = plain_diverse_beam(network, single(batch, row), 6, groups, penalty, 4, 0.6)
+        assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
+        # with a penalty of 0 all groups find the same hypotheses, whose order is not defined
+        assert sorted(tokens) == sorted(hypothesis for _, hypothesis in expected)
+
+
+def test_strong_penalty_makes_first_tokens_differ() -> None:
+    network = make(3, ends=-5.0)
+    hypotheses = beam(network, random_batch([3, 7]), size=4, max_length=4, groups=4, diversity_penalty=100.0)
+    assert all(len({ids[0] for ids in tokens}) == 4 for tokens in hypotheses.tokens)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    temperature=st.sampled_from([0.5, 1.0, 3.0]),
+    top_k=st.sampled_from([None, 1, 3]),
+    top_p=st.sampled_from([None, 0.3, 0.9]),
+)
+@settings(max_examples=12)
+def test_samples_equal_those_of_the_plain_loop(
+    seed: int, temperature: float, top_k: int | None, top_p: float | None
+) -> None:
+    network = make(seed, vocabulary_size=WORDS)
+    batch = random_batch([3, 7, 1])
+    sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    hypotheses = sample(network, batch, sampler, size=2, max_length=4)
+    random = sampler.random_numbers(batch.indices, 2, 5).view(3, 2, 5).tolist()
+    for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
+        expected = [
+            plain_sample(
+                network, single(batch, row), numbers, 4, temperature=temperature, top_k=top_k, top_p=top_p
+            )
+            for numbers in random[row]
+        ]
+        expected.sort(key=lambda one: -one[1])
+        assert tokens == [ids for ids, _ in expected]
+        assert scores == pytest.approx([score for _, score in expected], abs=1e-4)
+
+
+def drawn(network: Any, batch: Any, seed: int) -> Hypotheses:
+    return sample(network, batch, Sampler(seed=seed), size=3, max_length=6)
+
+
+def test_samples_depend_on_the_seed_and_not_on_other_sentences() -> None:
+    network = make(2, spread=0.3)
+    batch = random_batch([7, 1, 3, 5, 2, 4])
+    together = drawn(network, batch, 1)
+    assert drawn(network, batch, 1).tokens == together.tokens
+    assert drawn(network, batch, 2).tokens != together.tokens
+    for row in range(6):
+        alone = single(batch, row, padding=2)._replace(indices=batch.indices[row : row + 1])
+        assert drawn(network, alone, 1).tokens == [together.tokens[row]]
+
+
+def test_frequencies_of_samples_are_the_probabilities() -> None:
+    network = make(4, vocabulary_size=WORDS, spread=0.3)
+    sentence = random_batch([3])
+    many = 1000
+    hypotheses = sample(network, sentence, Sampler(), size=many, max_length=1)
+    counts = Counter(tokens[0] if tokens else EOS for tokens in hypotheses.tokens[0])
+    p = torch.tensor(next_log_probabilities(network, sentence, [])).exp()
+    p = p.index_fill(0, torch.tensor([0, 1]), 0.0)  # PAD and SOS are not drawn
+    frequencies = torch.tensor([counts[token] / many for token in range(WORDS)])
+    torch.testing.assert_close(frequencies, p / p.sum(), rtol=0, atol=4 * 0.5 / many**0.5)
+
+
+DIGITS = symbols(["3"], count=7)
+PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", ""), Pair("7 8 3 4", "9 9 9 9")]
+
+
+def translated(**options: Any) -> list[str]:
+    vocabularies = Vocabularies(DIGITS, DIGITS)
+    network = make_network(vocabulary_size=DIGITS.size, seed=3)
+    with torch.no_grad():
+        network.readout.output.bias[[PAD, SOS]] -= 50  # as in a trained network
+    examples = encode(PAIRS, vocabularies, source_eos=False, max_source_length=None, max_target_length=None)
+    translator = Translator(vocabularies=vocabularies, **{"max_length": 5, **options})
+    results = translator(network, examples[[0, 1, 2]], PAIRS)
+    return [best.hypothesis for best, *_ in results]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_prefixes_and_forced_tokens_of_the_translator(size: int) -> None:
+    free = translated(beam_size=size)
+    one, two, three = (text.split() for text in translated(beam_size=size, prefix_size=2, min_length=3))
+    assert (one[:2], three[:2]) == (["5", "4"], ["9", "9"])
+    assert len(two) >= 3
+    assert [text.split()[:4] for text in translated(beam_size=size, prefix_size=None)][2] == ["9"] * 4
+    forced = [text.split() for text in translated(beam_size=size, forced_tokens=[7, None, "8"], min_length=3)]
+    assert all((tokens[0], tokens[2]) == ("7", "8") for tokens in forced)
+    both = translated(beam_size=size, forced_tokens=[7], prefix_size=1)
+    assert [text.split()[0] for text in both] == ["5", "7", "9"]
+    assert translated(beam_size=size) == free
+
+
+def test_all_tokens_of_one_sample_can_differ() -> None:
+    outputs = translated(temperature=5.0, no_repeat_ngram_size=1, min_length=4)
+    assert all(len(set(text.split())) == len(text.split()) for text in outputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_length": 6}, "min_length=6 is above search.max_length=5"),
+        ({"num_beam_groups": 2}, "does not divide the beam size 1"),
+        ({"top_k": 3}, "set search.temperature=1"),
+        ({"temperature": 1.0, "num_beam_groups": 2, "beam_size": 2}, "needs a beam search"),
+        ({"forced_tokens": ["x"]}, "'x' is not in the target vocabulary"),
+    ],
+)
+def test_contradictory_settings_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        translated(**options)
+    valid = Translator(vocabularies=Vocabularies(DIGITS, DIGITS), max_length=5)
+    with pytest.raises(UserError, match=message):
+        replace(valid, **options)

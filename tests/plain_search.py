@@ -1,0 +1,193 @@
+"""Searches as plain loops over teacher-forced passes, one sentence at a time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.types import EOS, PAD, SOS, Batch
+from networks import forced_logits, make_batch, make_network
+
+
+def make(seed: int, *, ends: float = 0.0, **options: Any) -> Seq2Seq:
+    """Return a network whose EOS logit is raised by `ends` at every step."""
+    network = make_network(seed=seed, **options)
+    with torch.no_grad():
+        network.readout.output.bias[EOS] += ends
+    return network
+
+
+def single(batch: Batch, row: int, padding: int = 0) -> Batch:
+    """Return one sentence of the batch as a batch of its own."""
+    return make_batch([batch.source[row, : batch.source_lengths[row]].tolist()], padding=padding)
+
+
+@torch.no_grad()
+def next_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> list[float]:
+    """Return log p(y | tokens) from a teacher-forced pass over the tokens so far."""
+    inputs = torch.tensor([[SOS, *tokens, EOS]])
+    logits = forced_logits(network, sentence._replace(target=inputs))
+    return logits[0, -1].log_softmax(dim=-1).tolist()  # type: ignore[no-any-return]
+
+
+Restriction = Callable[[list[float], list[int]], list[float]]
+"""Maps the scores of all tokens and the tokens so far to the scores, -inf where a token is not allowed."""
+
+FORBIDDEN = float("-inf")
+
+
+def unrestricted(scores: list[float], tokens: list[int]) -> list[float]:
+    return scores
+
+
+def restriction(min_length: int = 0, n: int = 0, forced: Sequence[int] = ()) -> Restriction:
+    """Return the restriction to a minimum length, distinct n-grams and forced tokens (PAD where free)."""
+
+    def restrict(scores: list[float], tokens: list[int]) -> list[float]:
+        step = len(tokens)
+        if step < len(forced) and forced[step] != PAD:
+            return [score if token == forced[step] else FORBIDDEN for token, score in enumerate(scores)]
+        allowed = [
+            FORBIDDEN
+            if (token == EOS and step < min_length) or (token != EOS and repeats_ngram([*tokens, token], n))
+            else score
+            for token, score in enumerate(scores)
+        ]
+        if max(allowed) == FORBIDDEN:
+            allowed[EOS] = scores[EOS]
+        return allowed
+
+    return restrict
+
+
+def repeats_ngram(tokens: list[int], n: int) -> bool:
+    """Return whether the last n tokens occur earlier in the sequence."""
+    ngrams = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return n > 0 and ngrams[:-1].count(ngrams[-1]) > 0 if ngrams else False
+
+
+def plain_greedy(
+    network: Seq2Seq, sentence: Batch, max_length: int, restrict: Restriction = unrestricted
+) -> tuple[list[int], float]:
+    tokens: list[int] = []
+    total = 0.0
+    while True:
+        scores = next_log_probabilities(network, sentence, tokens)
+        scores = restrict(scores, tokens) if len(tokens) < max_length else scores
+        best = max(range(len(scores)), key=scores.__getitem__) if len(tokens) < max_length else EOS
+        total += scores[best]
+        if best == EOS:
+            return tokens, total / (len(tokens) + 1)
+        tokens = [*tokens, best]
+
+
+def plain_beam(
+    network: Seq2Seq,
+    sentence: Batch,
+    size: int,
+    max_length: int,
+    length_penalty: float,
+    restrict: Restriction = unrestricted,
+) -> list[tuple[float, list[int]]]:
+    def continuations(tokens: list[int]) -> list[float]:
+        scores = next_log_probabilities(network, sentence, tokens)
+        return restrict(scores, tokens) if len(tokens) < max_length else scores
+
+    active: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    for n in range(1, max_length + 2):
+        candidates = [
+            (total + score, tokens, token)
+            for total, tokens in active
+            for token, score in enumerate(continuations(tokens))
+            if (token == EOS or n <= max_length) and score > FORBIDDEN
+        ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        ending = [
+            (total / n**length_penalty, tokens) for total, tokens, token in candidates[:size] if token == EOS
+        ]
+        finished += ending[: size - len(finished)]
+        active = [(total, [*tokens, token]) for total, tokens, token in candidates if token != EOS][:size]
+        if len(finished) == size:
+            break
+    return sorted(finished, key=lambda hypothesis: -hypothesis[0])
+
+
+def plain_diverse_beam(
+    network: Seq2Seq,
+    sentence: Batch,
+    size: int,
+    groups: int,
+    penalty: float,
+    max_length: int,
+    length_penalty: float,
+) -> list[tuple[float, list[int]]]:
+    """Algorithm 1 of Vijayakumar et al. (2016) with Hamming diversity, which EOS does not take part in."""
+    width = size // groups
+    active: list[list[tuple[float, list[int]]]] = [[(0.0, [])] for _ in range(groups)]
+    finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(groups)]
+    for n in range(1, max_length + 2):
+        used: Counter[int] = Counter()  # tokens of the earlier groups at this step
+        for group in range(groups):
+            candidates = [
+                (total + score - penalty * used[token], total + score, tokens, token)
+                for total, tokens in active[group]
+                for token, score in enumerate(next_log_probabilities(network, sentence, tokens))
+                if token == EOS or n <= max_length
+            ]
+            candidates.sort(key=lambda candidate: -candidate[0])
+            ending = [
+                (total / n**length_penalty, tokens)
+                for _, total, tokens, token in candidates[:width]
+                if token == EOS
+            ]
+            finished[group] += ending[: width - len(finished[group])]
+            kept = [(total, [*tokens, token]) for _, total, tokens, token in candidates if token != EOS]
+            active[group] = kept[:width]
+            used.update(tokens[-1] for _, tokens in active[group])
+        if all(len(done) == width for done in finished):
+            break
+    return sorted((best for done in finished for best in done), key=lambda hypothesis: -hypothesis[0])
+
+
+def plain_sample(
+    network: Seq2Seq,
+    sentence: Batch,
+    random: list[float],
+    max_length: int,
+    *,
+    temperature: float,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> tuple[list[int], float]:
+    """Sample by inverting the cumulative distribution at the given random numbers."""
+    tokens: list[int] = []
+    total = 0.0
+    for step in range(max_length + 1):
+        scores = next_log_probabilities(network, sentence, tokens)
+        powers = {
+            token: math.exp(score / temperature)
+            for token, score in enumerate(scores)
+            if token not in (PAD, SOS) and (step < max_length or token == EOS)
+        }
+        best = sorted(powers, key=lambda token: -powers[token])[:top_k]
+        if top_p is not None:
+            mass = sum(powers[token] for token in best)
+            sizes = (i for i in range(1, len(best) + 1) if sum(powers[t] for t in best[:i]) >= top_p * mass)
+            best = best[: next(sizes, len(best))]
+        threshold = random[step] * sum(powers[token] for token in best)
+        cumulative = 0.0
+        for token in sorted(best):
+            cumulative += powers[token]
+            if cumulative > threshold:
+                break
+        total += scores[token]
+        if token == EOS:
+            break
+        tokens.append(token)
+    return tokens, total / (len(tokens) + 1)
