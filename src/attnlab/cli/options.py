@@ -50,6 +50,12 @@ def predict() -> argparse.ArgumentParser:
         "--beam", type=_positive, metavar="K", help="beam size (default: search.beam_size of the run)"
     )
     parser.add_argument(
+        "--max-length",
+        type=_positive,
+        metavar="N",
+        help="maximum number of output tokens (default: search.max_length of the run)",
+    )
+    parser.add_argument(
         "--nbest",
         type=_positive,
         default=1,
@@ -61,6 +67,12 @@ def predict() -> argparse.ArgumentParser:
         metavar="FILE",
         help="write the attention weights: FILE.html, an interactive page of all lines; FILE.png or "
         "FILE.svg, one heat map per line; FILE.jsonl, numbers; -, heat maps in the terminal",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop at the first line that cannot be translated (default: report it, print an empty line for "
+        "it, and exit with 1 at the end)",
     )
     _add_trust(parser)
     return parser

@@ -4,108 +4,148 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
+import torch
 from omegaconf import DictConfig
-from rich.console import Console
 
+from attnlab.cli import attention_output
+from attnlab.cli.input_lines import Line, read_lines
 from attnlab.config.build import build_preparation, build_translator, encode_pairs
 from attnlab.config.restore import restore_networks
-from attnlab.errors import UserError
-from attnlab.plotting.files import save
-from attnlab.plotting.heatmap import plot_heatmap
-from attnlab.plotting.terminal import heatmap_lines
-from attnlab.report import page
-from attnlab.report.explorer import Sentence
+from attnlab.data.corpus import Pair, Preparation
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.translator import Translator
+from attnlab.errors import UsageError, UserError
+from attnlab.nn.seq2seq import TranslationModel
 from attnlab.runs.directory import locate
 from attnlab.runs.launcher import import_from_current_folder
-from attnlab.runs.predictions import Prediction, to_line
+from attnlab.runs.predictions import Prediction
 
 BATCH = 64
 """Number of sentences decoded together."""
 
-FORMATS = (".png", ".svg", ".jsonl", ".html")
-TERMINAL = Path("-")
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """A trained model with the settings of the command."""
+
+    config: DictConfig
+    vocabularies: Vocabularies
+    network: TranslationModel
+    prepare: Preparation
+    translator: Translator
+
+    def translate(self, lines: Sequence[Line], nbest: int) -> list[list[Prediction] | UserError]:
+        """Return the predictions of each line, or the reason why it cannot be translated."""
+        read = [self._read(line) for line in lines]
+        pairs = {line.number: pair for line, pair in zip(lines, read, strict=True) if isinstance(pair, Pair)}
+        predictions: dict[int, list[Prediction]] = {}
+        if pairs:
+            batch = encode_pairs(self.config, self.vocabularies, [*pairs.values()])[list(range(len(pairs)))]
+            batch = batch._replace(indices=torch.tensor([number - 1 for number in pairs]))
+            results = self.translator(self.network, batch, [*pairs.values()], nbest=nbest)
+            predictions = dict(zip(pairs, results, strict=True))
+        return [
+            predictions[line.number] if isinstance(pair, Pair) else pair
+            for line, pair in zip(lines, read, strict=True)
+        ]
+
+    def limits(self, predictions: Sequence[Prediction]) -> Iterator[str]:
+        """Yield a warning for each limit of the length that cut the input or the output of a line."""
+        limit = self.translator.max_length
+        if not predictions:
+            return
+        if any(len(prediction.tokens) > limit for prediction in predictions):  # tokens include <eos>
+            yield f"the output reached {limit} tokens and may be incomplete; --max-length sets the limit"
+        batching, best = self.config.batching, predictions[0]
+        if len(self.vocabularies.source.encode(best.source)) + batching.source_eos > len(best.source_tokens):
+            yield f"the input was truncated to batching.max_source_length={batching.max_source_length} tokens"
+
+    def _read(self, line: Line) -> Pair | UserError:
+        """Return the pair of a line, or the reason why it cannot be translated."""
+        try:
+            pair = self.prepare(line.decode())
+            if not self.vocabularies.source.encode(pair.source):
+                raise UserError("it contains no token of the vocabulary")
+        except UserError as error:
+            return UserError(f"line {line.number} of standard input: {error}")
+        return pair
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    drawing = None if options.attention is None else Path(options.attention)
-    if drawing not in (None, TERMINAL) and drawing.suffix not in FORMATS:
-        raise UserError(
-            f"--attention {drawing}: the name must end in {', '.join(FORMATS)}, or be - for the terminal"
-        )
+    """Run the command; returns 1 if a line could not be translated, else 0."""
+    attention = attention_output.check(options.attention)
     for path in options.runs:
         if "=" in path and not Path(path).exists():
-            raise UserError(f"{path}: attnlab predict takes no overrides; use its options, such as --beam 5")
+            raise UsageError(f"{path}: attnlab predict takes no overrides; use its options, such as --beam 5")
+    if sys.stdin is None:
+        raise UserError("Standard input is closed: give one sentence per line")
+    model = _restore(options)
+    interactive = sys.stdin.isatty()
+    lines = read_lines(sys.stdin.buffer, interactive=interactive)
+    failed = 0
+    warnings: Counter[str] = Counter()
+    with attention_output.open_output(attention, model.config) as write_attention:
+        while batch := list(islice(lines, 1 if interactive else BATCH)):
+            for line, result in zip(batch, model.translate(batch, options.nbest), strict=True):
+                if isinstance(result, UserError):
+                    if options.strict:
+                        raise result
+                    print(f"attnlab: {result}", file=sys.stderr)
+                    failed += 1
+                predictions = [] if isinstance(result, UserError) else result
+                _print(line.number, predictions, nbest=options.nbest)
+                for prediction in predictions:
+                    write_attention(prediction)
+                warnings.update(model.limits(predictions))
+            if interactive:
+                _warn(warnings)
+    _warn(warnings)
+    return 1 if failed else 0
+
+
+def _restore(options: argparse.Namespace) -> _Model:
+    """Restore the model, with the search settings of the options."""
     if options.trust:
         import_from_current_folder()
     checkpoints = [locate(path)[1] for path in options.runs]
     config, vocabularies, network = restore_networks(checkpoints, options.trust)
-    prepare = build_preparation(config)
     translator = build_translator(config, vocabularies)
-    if options.beam is not None:
-        translator = replace(translator, beam_size=options.beam)
+    translator = replace(
+        translator,
+        beam_size=options.beam or translator.beam_size,
+        max_length=options.max_length or translator.max_length,
+    )
     if options.nbest > translator.beam_size:
-        raise UserError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
-    if drawing is not None and drawing.suffix == ".jsonl":
-        drawing.parent.mkdir(parents=True, exist_ok=True)
-        drawing.write_text("")
-
-    explored: list[Prediction] = []
-    lines = enumerate(line.rstrip("\r\n") for line in sys.stdin)
-    while numbered := list(islice(lines, 1 if sys.stdin.isatty() else BATCH)):
-        for index, line in numbered:
-            if not line.strip():
-                raise UserError(
-                    f"line {index + 1} of standard input is empty: every line must contain a sentence"
-                )
-        pairs = [prepare(line) for _, line in numbered]
-        batch = encode_pairs(config, vocabularies, pairs)[list(range(len(pairs)))]
-        batch = batch._replace(indices=batch.indices + numbered[0][0])
-        for prediction in chain(*translator(network, batch, pairs, nbest=options.nbest)):
-            text = prediction.hypothesis.replace("\n", "\\n")
-            print(
-                text if options.nbest == 1 else f"{prediction.index + 1}\t{prediction.score:.4f}\t{text}",
-                flush=True,
-            )
-            if drawing is not None and drawing.suffix == ".html":
-                explored.append(prediction)
-            elif drawing is not None:
-                _draw(drawing, prediction)
-    if explored:
-        assert drawing is not None
-        _explore(drawing, explored, config)
-    return 0
+        raise UsageError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
+    return _Model(
+        config=config,
+        vocabularies=vocabularies,
+        network=network,
+        prepare=build_preparation(config),
+        translator=translator,
+    )
 
 
-def _draw(path: Path, prediction: Prediction) -> None:
-    """Show in the terminal, append to a .jsonl file, or draw a figure for the line (attention-1.png)."""
-    if path.suffix == ".jsonl":
-        with path.open("a", encoding="utf-8") as file:
-            file.write(to_line(prediction, weights="round"))
+def _print(number: int, predictions: Sequence[Prediction], *, nbest: int) -> None:
+    """Print the hypotheses of a line; an empty one if there is none."""
+    texts = [(prediction.score, prediction.hypothesis.replace("\n", "\\n")) for prediction in predictions]
+    if nbest == 1:
+        print(texts[0][1] if texts else "", flush=True)
         return
-    assert prediction.weights is not None
-    heatmap = prediction.weights, prediction.source_tokens, prediction.tokens
-    if path == TERMINAL:
-        console = Console(highlight=False)
-        for line in heatmap_lines(*heatmap, width=console.width):
-            console.print(line, soft_wrap=True)
-        return
-    number = prediction.index + 1
-    suffix = f"{number}" if prediction.rank == 1 else f"{number}-{prediction.rank}"
-    save(plot_heatmap(*heatmap), path.with_name(f"{path.stem}-{suffix}{path.suffix}"))
+    for score, text in texts:
+        print(f"{number}\t{score:.4f}\t{text}", flush=True)
+    if not texts:
+        print(f"{number}\t\t", flush=True)
 
 
-def _explore(path: Path, predictions: list[Prediction], config: DictConfig) -> None:
-    """Write an explorer page of all lines, with the hypotheses of a line side by side."""
-    ranks = range(1, max(prediction.rank for prediction in predictions) + 1)
-    by_place = {(prediction.index, prediction.rank): prediction for prediction in predictions}
-    sentences = [
-        Sentence(by_place[index, 1].source, "", [by_place.get((index, rank)) for rank in ranks])
-        for index in dict.fromkeys(prediction.index for prediction in predictions)
-    ]
-    names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
-    page.write_explorer(sentences, names, config.name, path)
+def _warn(warnings: Counter[str]) -> None:
+    """Print the warnings, each with the number of its lines, and clear them."""
+    for warning, count in warnings.items():
+        print(f"attnlab: {count} line{'s' * (count != 1)}: {warning}", file=sys.stderr)
+    warnings.clear()

@@ -7,7 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO
+
+from attnlab.errors import UserError
 
 TEMPORARY = ".*.tmp"
 """Pattern of the temporary files that a killed process may leave next to the files that it was writing."""
@@ -21,7 +24,7 @@ def open_atomically(path: Path) -> Iterator[BinaryIO]:
     the block raises, `path` stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -41,3 +44,24 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON; see `open_atomically`."""
     write_atomically(path, json.dumps(value, indent=2) + "\n")
+
+
+def check_writable(path: Path) -> None:
+    """Check that `open_atomically` can write a file, without creating anything.
+
+    Raises:
+        UserError: if `path` is a folder or a device, or its folder cannot be written to.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path} is not a file: give the name of a file")
+        _temporary(path).exists()  # OSError if the name is too long
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")

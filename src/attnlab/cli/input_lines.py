@@ -1,0 +1,57 @@
+"""The lines of standard input."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from attnlab.errors import UserError
+
+PROMPT = "> "
+
+
+class Line(NamedTuple):
+    """A line of the input: its number from 1, and its text without the newline."""
+
+    number: int
+    text: bytes
+
+    def decode(self) -> str:
+        """Return the text.
+
+        Raises:
+            UserError: if it is empty or is not valid UTF-8.
+        """
+        try:
+            text = self.text.decode()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"byte {error.start + 1} (0x{self.text[error.start]:02x}) is not valid UTF-8: convert the "
+                "input, for example with iconv -f latin1 -t utf-8"
+            ) from None
+        if not text.strip():
+            raise UserError("it is empty; every line must contain a sentence")
+        return text
+
+
+def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
+    """Yield the lines of standard input, without a byte order mark.
+
+    In an interactive session, print a prompt to standard error before each line, and omit empty lines.
+    """
+    for number, line in enumerate(_with_prompt(stream) if interactive else stream, start=1):
+        text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b"\r\n")
+        if text.strip() or not interactive:
+            yield Line(number, text)
+
+
+def _with_prompt(stream: BinaryIO) -> Iterable[bytes]:
+    while True:
+        print(PROMPT, end="", file=sys.stderr, flush=True)
+        line = stream.readline()
+        if not line:
+            print(file=sys.stderr)
+            return
+        yield line
