@@ -37,21 +37,6 @@ TINY_NETWORK = (
 )
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("commands")
-
-
-@pytest.fixture(scope="session")
-def trained(folder: Path) -> Run:
-    """A run trained by the command."""
-    tags = "logger.wandb.tags=[pilot,tiny]"
-    completed = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
-    assert completed.returncode == 0, completed.stderr
-    (directory,) = (folder / "outputs" / "reverse").iterdir()
-    return Run(directory)
-
-
 def test_run_directory_contents(trained: Run) -> None:
     assert trained.directory.name.startswith("additive-seed0-")
     result = trained.read_result()
@@ -143,64 +128,6 @@ def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
     assert "already finished" in completed.stdout
     assert "force=true" in completed.stdout
     assert trained.result.stat().st_mtime_ns == before
-
-
-def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
-    samples = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
-    sources = "".join(f"{sample['source']}\n" for sample in samples)
-    completed = attnlab("predict", str(trained.directory), folder=folder, stdin=sources)
-    assert completed.returncode == 0, completed.stderr
-    assert completed.stdout.splitlines() == [sample["hypothesis"] for sample in samples]
-    assert completed.stderr == ""
-
-
-def test_predict_needs_only_the_checkpoint_file(trained: Run, tmp_path: Path) -> None:
-    lone = tmp_path / "model.ckpt"
-    lone.write_bytes(trained.best.read_bytes())
-    assert attnlab("predict", str(lone), folder=tmp_path, stdin="3 4\n").stdout == "4 3\n"
-
-
-def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
-    arguments = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
-    completed = attnlab("predict", str(trained.directory), *arguments, folder=tmp_path, stdin="3 4 5\n4 7\n")
-    rows = [line.split("\t") for line in completed.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
-    assert rows[0][2] == "5 4 3"
-    assert float(rows[0][1]) >= float(rows[1][1])
-    records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
-    assert records[0]["source_tokens"] == ["3", "4", "5"]
-    assert records[0]["tokens"] == ["5", "4", "3", "<eos>"]
-    assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
-
-    completed = attnlab(
-        "predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n"
-    )
-    assert completed.returncode == 0, completed.stderr
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
-
-
-@pytest.mark.slow
-def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: Path) -> None:
-    arguments = ["predict", str(trained.directory), "--attention"]
-    completed = attnlab(*arguments, "-", folder=tmp_path, stdin="3 4 5\n")
-    output, head, *rows = completed.stdout.splitlines()
-    assert output == "5 4 3"
-    assert head.split() == ["3", "4", "5"]
-    assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]
-    assert [row[7:].index(max(row[7:], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
-    assert "\x1b" not in completed.stdout  # no colours outside a terminal
-
-    options = ["--beam", "2", "--nbest", "2"]
-    completed = attnlab(*arguments, "explorer.html", *options, folder=tmp_path, stdin="3 4 5\n4 7\n")
-    assert completed.returncode == 0, completed.stderr
-    match = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "explorer.html").read_text()
-    )
-    assert match is not None
-    data = json.loads(match[1])
-    assert [variant["name"] for variant in data["variants"]] == ["additive · 1", "additive · 2"]
-    assert [sentence["source"] for sentence in data["sentences"]] == ["3 4 5", "4 7"]
-    assert data["sentences"][0]["outputs"][0]["tokens"] == ["5", "4", "3", "<eos>"]
 
 
 @pytest.mark.slow
@@ -436,16 +363,6 @@ def test_traceback_option_shows_the_stack_trace(tmp_path: Path) -> None:
     completed = attnlab("predict", "nowhere", "--traceback", folder=tmp_path)
     assert completed.returncode == 1
     assert "Traceback" in completed.stderr
-
-
-@pytest.mark.slow
-def test_predict_refuses_unknown_symbols_and_empty_lines(trained: Run, folder: Path) -> None:
-    strange = attnlab("predict", str(trained.directory), folder=folder, stdin="3 99\n")
-    assert strange.returncode == 1
-    assert "token '99' is not in the vocabulary 3 … 7" in strange.stderr
-    empty = attnlab("predict", str(trained.directory), folder=folder, stdin="3 4\n\n")
-    assert empty.returncode == 1
-    assert "line 2 of standard input is empty" in empty.stderr
 
 
 @pytest.mark.slow

@@ -1,0 +1,21 @@
+from pathlib import Path
+
+import pytest
+
+from attnlab.runs.directory import Run
+from commands import TINY_REVERSE, attnlab
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("commands")
+
+
+@pytest.fixture(scope="session")
+def trained(folder: Path) -> Run:
+    """A run trained by the command."""
+    tags = "logger.wandb.tags=[pilot,tiny]"
+    completed = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
+    assert completed.returncode == 0, completed.stderr
+    (directory,) = (folder / "outputs" / "reverse").iterdir()
+    return Run(directory)

@@ -1,0 +1,156 @@
+"""The command `attnlab predict`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attnlab.runs.directory import Run
+from commands import ATTNLAB, attnlab, clean_environment
+from forked import ForkedProcess
+
+
+def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
+    samples = [json.loads(line) for line in (trained.predictions / "test.jsonl").read_text().splitlines()]
+    sources = "".join(f"{sample['source']}\n" for sample in samples)
+    completed = attnlab("predict", str(trained.directory), folder=folder, stdin=sources)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == [sample["hypothesis"] for sample in samples]
+    assert completed.stderr == ""
+
+
+def test_predict_needs_only_the_checkpoint_file(trained: Run, tmp_path: Path) -> None:
+    lone = tmp_path / "model.ckpt"
+    lone.write_bytes(trained.best.read_bytes())
+    assert attnlab("predict", str(lone), folder=tmp_path, stdin="3 4\n").stdout == "4 3\n"
+
+
+def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
+    arguments = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
+    completed = attnlab("predict", str(trained.directory), *arguments, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    rows = [line.split("\t") for line in completed.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert rows[0][2] == "5 4 3"
+    assert float(rows[0][1]) >= float(rows[1][1])
+    records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
+    assert records[0]["source_tokens"] == ["3", "4", "5"]
+    assert records[0]["tokens"] == ["5", "4", "3", "<eos>"]
+    assert [sum(row) for row in records[0]["weights"]] == pytest.approx([1.0] * 4, abs=1e-3)
+
+    completed = attnlab(
+        "predict", str(trained.directory), "--attention", "map.png", folder=tmp_path, stdin="3 4\n7 7\n"
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
+
+
+@pytest.mark.slow
+def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: Path) -> None:
+    arguments = ["predict", str(trained.directory), "--attention"]
+    completed = attnlab(*arguments, "-", folder=tmp_path, stdin="3 4 5\n")
+    output, head, *rows = completed.stdout.splitlines()
+    assert output == "5 4 3"
+    assert head.split() == ["3", "4", "5"]
+    assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]
+    assert [row[7:].index(max(row[7:], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
+    assert "\x1b" not in completed.stdout  # no colours outside a terminal
+
+    options = ["--beam", "2", "--nbest", "2"]
+    completed = attnlab(*arguments, "explorer.html", *options, folder=tmp_path, stdin="3 4 5\n4 7\n")
+    assert completed.returncode == 0, completed.stderr
+    match = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "explorer.html").read_text()
+    )
+    assert match is not None
+    data = json.loads(match[1])
+    assert [variant["name"] for variant in data["variants"]] == ["additive · 1", "additive · 2"]
+    assert [sentence["source"] for sentence in data["sentences"]] == ["3 4 5", "4 7"]
+    assert data["sentences"][0]["outputs"][0]["tokens"] == ["5", "4", "3", "<eos>"]
+
+
+LINES = b"\xef\xbb\xbf3 4\n\n3 99\n5 \xff 3\n4 3\n"
+PROBLEMS = [
+    "attnlab: line 2 of standard input: it is empty; every line must contain a sentence",
+    "attnlab: line 3 of standard input: token '99' is not in the vocabulary 3 … 7. Use only these symbols, "
+    "separated by spaces",
+    "attnlab: line 4 of standard input: byte 3 (0xff) is not valid UTF-8: convert the input, for example "
+    "with iconv -f latin1 -t utf-8",
+]
+
+
+def predict(run: Run, *options: str, folder: Path, stdin: bytes) -> tuple[int, list[str], list[str]]:
+    """Return the exit code and the lines of standard output and standard error."""
+    with ForkedProcess(
+        [ATTNLAB, "predict", str(run.directory), *options],
+        cwd=folder,
+        env=clean_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        output, errors = process.communicate(stdin, timeout=60)
+    return process.returncode, output.decode().splitlines(), errors.decode().splitlines()
+
+
+def test_bad_lines_are_reported_with_their_numbers(trained: Run, tmp_path: Path) -> None:
+    code, output, errors = predict(trained, "--attention", "new/weights.jsonl", folder=tmp_path, stdin=LINES)
+    assert (code, output, errors) == (1, ["4 3", "", "", "", "3 4"], PROBLEMS)
+    records = (tmp_path / "new" / "weights.jsonl").read_text().splitlines()
+    assert [json.loads(record)["index"] for record in records] == [0, 4]
+    options = ["--nbest", "2", "--beam", "2", "--attention", "page.html"]
+    code, output, errors = predict(trained, *options, folder=tmp_path, stdin=LINES)
+    assert (code, [line.split("\t")[0] for line in output], errors) == (1, [*"1123455"], PROBLEMS)
+    assert output[2] == "2\t\t"
+    assert "4 3" in (tmp_path / "page.html").read_text()
+
+
+def test_strict_stops_at_the_first_bad_line_and_keeps_the_earlier_file(trained: Run, tmp_path: Path) -> None:
+    kept = tmp_path / "keep.jsonl"
+    kept.write_text("earlier\n")
+    options = ["--strict", "--attention", "keep.jsonl"]
+    assert predict(trained, *options, folder=tmp_path, stdin=LINES) == (1, ["4 3"], PROBLEMS[:1])
+    for lines in (b"", b"99\n"):
+        predict(trained, "--attention", "keep.jsonl", folder=tmp_path, stdin=lines)
+    assert kept.read_text() == "earlier\n"
+    assert [*tmp_path.iterdir()] == [kept]
+
+
+def test_outputs_at_the_length_limit_are_counted(trained: Run, tmp_path: Path) -> None:
+    code, output, errors = predict(trained, "--max-length", "2", folder=tmp_path, stdin=b"3 4 5\n5 4 3 4\n5 6 7\n")
+    assert code == 0
+    assert [len(line.split()) for line in output] == [2, 2, 2]
+    warning = "the output reached 2 tokens and may be incomplete; --max-length sets the limit"
+    assert errors == [f"attnlab: 3 lines: {warning}"]
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """The two ends of a pseudo-terminal."""
+    ends = pty.openpty()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+def test_interactive_session_survives_a_typo(trained: Run, terminal: tuple[int, int], tmp_path: Path) -> None:
+    user, device = terminal
+    with ForkedProcess(
+        [ATTNLAB, "predict", str(trained.directory)],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdin=device,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.write(user, b"3 x\n\n3 4\n\x04")
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (1, "\n4 3\n")
+    assert re.fullmatch(r"> attnlab: line 1 of .*'x' is not in .*\n> > > \n", errors)
