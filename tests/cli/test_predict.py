@@ -123,7 +123,8 @@ def test_strict_stops_at_the_first_bad_line_and_keeps_the_earlier_file(trained: 
 
 
 def test_outputs_at_the_length_limit_are_counted(trained: Run, tmp_path: Path) -> None:
-    code, output, errors = predict(trained, "--max-length", "2", folder=tmp_path, stdin=b"3 4 5\n5 4 3 4\n5 6 7\n")
+    lines = b"3 4 5\n5 4 3 4\n5 6 7\n"
+    code, output, errors = predict(trained, "--max-length", "2", folder=tmp_path, stdin=lines)
     assert code == 0
     assert [len(line.split()) for line in output] == [2, 2, 2]
     warning = "the output reached 2 tokens and may be incomplete; --max-length sets the limit"
