@@ -19,7 +19,7 @@ class Line(NamedTuple):
     text: bytes
 
     def decode(self) -> str:
-        """Return the text.
+        """Return the text of the line.
 
         Raises:
             UserError: if it is empty or is not valid UTF-8.
