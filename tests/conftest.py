@@ -9,7 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from hypothesis import settings
 from omegaconf import DictConfig, open_dict, read_write
 
-from attnlab.config.compose import CONF
+from attnlab.config.options import CONF
 
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
 settings.register_profile("attnlab", deadline=None, derandomize=True)

@@ -13,7 +13,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 
-from attnlab.config.compose import CONF, compose_run
+from attnlab.config.compose import compose_run
+from attnlab.config.options import CONF
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 RECORDER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done >> {log}\necho >> {log}\n'

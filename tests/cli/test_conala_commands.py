@@ -38,7 +38,7 @@ def train(folder: Path, *overrides: str) -> Run:
     completed = attnlab(
         *(
             "train",
-            "data=conala_official",
+            "data=conala",
             "data.preparation.slots=true",
             "data.path=train.json",
             "logger=none",
@@ -57,13 +57,13 @@ def train(folder: Path, *overrides: str) -> Run:
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> Run:
     """A run with early stopping by BLEU."""
-    return train(folder, "callbacks=early_stopping")
+    return train(folder, "callbacks.early_stopping.patience=5")
 
 
 @pytest.fixture(scope="module")
 def averaged(folder: Path) -> Run:
     """A run with weight averaging."""
-    return train(folder, "callbacks=averaging", "seed=1")
+    return train(folder, "callbacks.early_stopping.patience=5", "callbacks.averaging.decay=0.99", "seed=1")
 
 
 def test_early_stopping_by_bleu(trained: Run) -> None:

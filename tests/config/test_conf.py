@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config import build
-from attnlab.config.compose import CONF, all_keys, apply_overrides, suggest
+from attnlab.config.compose import all_keys, apply_overrides
+from attnlab.config.options import CONF, suggest
 from attnlab.errors import UserError
 from attnlab.runs.directory import prepare
 from attnlab.runs.identity import identify
@@ -41,6 +42,7 @@ VARIANTS = (
     "readout.maxout=3",
     "data.task=copy",
     "data.task=sort",
+    "reranking.coverage_penalty=0.2",
 )
 """Settings that choose between models or tasks within one option file."""
 STEPS = list(OmegaConf.load(CONF / "experiment" / "conala_steps.yaml").steps)
@@ -112,9 +114,12 @@ def test_every_optimizer_and_scheduler_trains(option: str, composed: Composed) -
     assert trainer.global_step == 2 * 3
 
 
-@pytest.mark.parametrize("option", options("callbacks", "logger"))
+CALLBACKS = "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99"
+
+
+@pytest.mark.parametrize("option", [*options("logger"), "logger=[wandb,tensorboard]", CALLBACKS])
 def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> None:
-    config = composed(*TINY, *SYNTHETIC, option)
+    config = composed(*TINY, *SYNTHETIC, *option.split())
     run = prepare(config)
     vocabularies = build.build_vocabularies(config, build.build_corpus(config))
     loggers = build.build_loggers(config, run)
@@ -123,14 +128,13 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
     names = {type(part).__name__ for part in (*loggers, *callbacks)}
     finish_wandb(0)
     expected = {
-        "callbacks=default": {"AttentionFigures", "AttentionWeights"},
-        "callbacks=averaging": {"AttentionFigures", "EarlyStopping", "WeightAveraging"},
-        "callbacks=early_stopping": {"AttentionFigures", "EarlyStopping"},
+        CALLBACKS: {"EarlyStopping", "WeightAveraging"},
         "logger=wandb": {"TolerantWandbLogger"},
         "logger=tensorboard": {"TensorBoardLogger"},
-        "logger=many": {"TolerantWandbLogger", "TensorBoardLogger"},
+        "logger=[wandb,tensorboard]": {"TolerantWandbLogger", "TensorBoardLogger"},
     }
-    assert expected.get(option, set()) <= names
+    assert expected.get(option, set()) | {"AttentionFigures", "AttentionWeights"} <= names
+    assert option == CALLBACKS or not {"EarlyStopping", "WeightAveraging"} & names
 
 
 @pytest.mark.parametrize("option", options("data"))

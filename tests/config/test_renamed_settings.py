@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from attnlab.config.compose import apply_overrides, compose_run, explain
 from attnlab.config.renamed_settings import DERIVED, RENAMED
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 from commands import attnlab
 
 OUTDATED = [name if "=" in name else f"{name}=1" for name in (*RENAMED, *DERIVED)]
@@ -17,9 +17,10 @@ OUTDATED = [name if "=" in name else f"{name}=1" for name in (*RENAMED, *DERIVED
 @pytest.mark.parametrize("override", OUTDATED)
 def test_outdated_override_is_refused_with_its_current_form(override: str) -> None:
     group = ["attention=mixture"] if override.startswith("attention.") else []
-    with pytest.raises(HydraException) as refused:
+    with pytest.raises((HydraException, UsageError)) as refused:
         compose_run([*group, override])
-    message = explain(refused.value)
+    error = refused.value
+    message = explain(error) if isinstance(error, HydraException) else str(error)
     assert message.startswith(override)
     assert "\n" not in message
     key = override.partition("=")[0]
@@ -45,15 +46,15 @@ def test_evaluate_overrides_name_the_current_setting() -> None:
 
 def test_evaluate_can_replace_the_reranking_group() -> None:
     config = compose_run([])
-    assert apply_overrides(config, ["reranking=coverage"]).reranking.coverage_penalty == 0.2
+    assert apply_overrides(config, ["reranking.coverage_penalty=0.2"]).reranking.coverage_penalty == 0.2
     assert apply_overrides(config, ["reranking.coverage_penalty=0.3", "reranking=python"]).reranking == (
         apply_overrides(config, ["reranking=python", "reranking.coverage_penalty=0.3"]).reranking
     )
     changed = apply_overrides(config, ["reranking=python", "reranking.coverage_penalty=0.3"])
     assert changed.reranking.accepts._target_ == "attnlab.metrics.conala.is_valid_python"
     assert changed.reranking.coverage_penalty == 0.3
-    with pytest.raises(UserError, match="coverge"):
-        apply_overrides(config, ["reranking=coverge"])
+    with pytest.raises(UserError, match="pyton"):
+        apply_overrides(config, ["reranking=pyton"])
 
 
 def test_outdated_option_is_a_one_line_usage_error_of_the_command(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_outdated_setting_in_a_search_space_is_refused_before_the_first_trial(
 
 def test_unknown_step_is_one_line_of_the_command(tmp_path: Path) -> None:
     done = attnlab("train", "experiment=conala_steps", "step=5", folder=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("attnlab: step=5: choose from 0_baseline, ")
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

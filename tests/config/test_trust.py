@@ -11,7 +11,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.config.compose import CONF
+from attnlab.config.options import CONF
 from attnlab.config.trust import check
 from attnlab.errors import UserError
 

@@ -12,7 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.config.compose import CONF
+from attnlab.config.options import CONF
 from attnlab.sweeps.preflight import find_error
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))

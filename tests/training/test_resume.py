@@ -38,7 +38,6 @@ SETTINGS = {
         "attention=monotonic",  # draws noise
     ),
     "early stopping and a plateau scheduler": (
-        "callbacks=early_stopping",
         "callbacks.early_stopping.patience=4",
         "scheduler=plateau",
         "scheduler.schedule.patience=0",

@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import apply_overrides
-from attnlab.config.range_checks import check_numbers
+from attnlab.config.range_checks import check_ranges
 from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
     trained, vocabularies, network = restore_networks([path for _, path in located], options.trust)
     config = apply_overrides(trained, overrides)
     _refuse_fixed(overrides)
-    check_numbers(config)
+    check_ranges(config)
 
     corpus = build.build_corpus(config)
     split: Split = options.split or ("test" if corpus.test else "val")

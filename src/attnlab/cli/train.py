@@ -6,14 +6,18 @@ import argparse
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import hydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from attnlab.config.compose import CONF, explain
-from attnlab.errors import UserError
+from attnlab.config.compose import explain
+from attnlab.config.options import CONF, check_overrides
+from attnlab.errors import UsageError
 from attnlab.runs.launcher import INTERRUPTED
 from attnlab.sweeps.jobs import FailedRunError, Jobs
 
@@ -30,7 +34,9 @@ def main(options: argparse.Namespace) -> int:
     sys.argv = ["attnlab train", *arguments]
     os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     try:
-        hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
+        check_overrides(arguments)
+        with _unused_sweep_folder_removed(arguments):
+            hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
     except (HydraException, OmegaConfBaseException) as error:
         if os.environ.get("ATTNLAB_TRACEBACK"):
             raise
@@ -50,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
     except RuntimeError as error:
         if not str(error).startswith("Unknown plugin class"):
             raise
-        raise UserError(
+        raise UsageError(
             "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'"
         ) from error
     except KeyboardInterrupt:
@@ -61,3 +67,21 @@ def main(options: argparse.Namespace) -> int:
     if jobs.refused is not None:
         raise jobs.refused
     return jobs.exit_code()
+
+
+@contextmanager
+def _unused_sweep_folder_removed(arguments: list[str]) -> Iterator[None]:
+    """After a usage error, remove the folder that Hydra created for a sweep before it composed the jobs."""
+    given = dict(argument.split("=", maxsplit=1) for argument in arguments if "=" in argument)
+    output = Path(given.get("paths.output", "outputs")).expanduser()
+    sweeps = output / "sweeps"
+    created = [folder for folder in (sweeps, output) if not folder.exists()]
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, UsageError):
+        if sweeps in created and sweeps.is_dir():
+            (sweeps / "multirun.yaml").unlink(missing_ok=True)
+            for folder in created:
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+        raise

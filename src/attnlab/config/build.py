@@ -17,8 +17,8 @@ from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.config.compose import suggest
-from attnlab.config.range_checks import check_numbers
+from attnlab.config.options import suggest
+from attnlab.config.range_checks import check_ranges
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
@@ -41,6 +41,9 @@ from attnlab.training.module import Seq2SeqModule
 
 CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """Exceptions of constructors whose arguments do not fit."""
+
+CALLBACK_SWITCHES = {"averaging": "decay", "early_stopping": "patience"}
+"""Callbacks that are off while this setting is null."""
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
@@ -140,7 +143,7 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     Raises:
         UserError: if a part rejects its settings, or the parts do not fit together.
     """
-    check_numbers(config)
+    check_ranges(config)
     if "match" in config.attention:
         config = match_parameters(config, vocabularies)
     embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
@@ -287,7 +290,7 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
 def build_callbacks(
     config: DictConfig, run: Run, vocabularies: Vocabularies, metrics: MetricsFile, *, terminal: bool
 ) -> list[Callback]:
-    """Build the callbacks of every run and those of the callbacks group."""
+    """Build the callbacks of every run and those of the section `callbacks`."""
     contents = checkpoints.describe(config, vocabularies, run.hash)
     interruption = callbacks.Interruption()
     progress: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
@@ -308,8 +311,17 @@ def build_callbacks(
         callbacks.Throughput(),
         callbacks.Predictions(run.predictions),
         LearningRateMonitor(logging_interval="step"),
-        *(construct(node, run=run) for node in config.callbacks.values()),
+        *_configured_callbacks(config, run),
         callbacks.BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
+    ]
+
+
+def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
+    """Build the callbacks of the section `callbacks`, without those that are off."""
+    return [
+        construct(node, run=run)
+        for name, node in config.callbacks.items()
+        if name not in CALLBACK_SWITCHES or node[CALLBACK_SWITCHES[name]] is not None
     ]
 
 
@@ -327,6 +339,6 @@ def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks
 
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
-    """Build Lightning's Trainer from the trainer group; these arguments replace its settings."""
+    """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
     trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **config.trainer}, **arguments)
     return trainer

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
+from attnlab.config.options import CONF, check_overrides, options_of, suggest
 from attnlab.config.renamed_settings import explain_renamed
-from attnlab.errors import UserError
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
-"""Folder of the config groups: inside an installed package, or at the top of a checkout."""
+from attnlab.config.validation import check_settings
+from attnlab.errors import UsageError
 
 REPLACEABLE = ("reranking",)
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
@@ -45,18 +40,25 @@ def compose_run(overrides: list[str]) -> DictConfig:
 
     Raises:
         HydraException, OmegaConfBaseException: at a wrong override; `explain` describes it in one line.
+        UsageError: at a value that is not allowed.
     """
+    check_overrides(overrides)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return resolve(compose("train", overrides=overrides, return_hydra_config=True))
 
 
 def resolve(config: DictConfig) -> DictConfig:
-    """Return a composed configuration without its `hydra` node, with all interpolations resolved."""
+    """Return a composed configuration without its `hydra` node, with all interpolations resolved.
+
+    Raises:
+        UsageError: if a setting has a value that is not allowed.
+    """
     HydraConfig.instance().set_config(config)  # ${hydra:runtime.choices.data} is looked up there
     resolved = config.copy()
     with read_write(resolved), open_dict(resolved):
         del resolved["hydra"]
     OmegaConf.resolve(resolved)
+    check_settings(resolved)
     return resolved
 
 
@@ -64,13 +66,13 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
     """Return a copy of a configuration with `key=value` overrides applied.
 
     Raises:
-        UserError: if a key does not exist, or an override does not give it a single value.
+        UsageError: if a key does not exist, or an override does not give it a single value.
     """
     changed = config.copy()
     try:
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
-        raise UserError(str(error).splitlines()[0]) from error
+        raise UsageError(explain(error)) from error
     keys = all_keys(changed)
     for override in sorted(parsed, key=lambda override: override.key_or_group not in REPLACEABLE):
         key = override.key_or_group
@@ -78,16 +80,16 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
             try:
                 changed[key] = compose_run([str(override.input_line)])[key]
             except HydraException as error:
-                raise UserError(explain(error)) from error
+                raise UsageError(explain(error)) from error
             continue
         if key not in keys:
             if outdated := explain_renamed(key, str(override.input_line).partition("=")[2]):
-                raise UserError(outdated)
-            raise UserError(f"Unknown setting {key!r} in this run.{suggest(key, keys)}")
+                raise UsageError(outdated)
+            raise UsageError(f"Unknown setting {key!r} in this run.{suggest(key, keys)}")
         if override.is_delete() or override.is_add() or override.is_sweep_override():
-            raise UserError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")
+            raise UsageError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")
         if isinstance(OmegaConf.select(changed, key), DictConfig):
-            raise UserError(f"{override.input_line}: {key} is a group; give its single settings, {key}.…=…")
+            raise UsageError(f"{override.input_line}: {key} is a group; give its single settings, {key}.…=…")
         OmegaConf.update(changed, key, override.value())
     return changed
 
@@ -107,34 +109,30 @@ def all_keys(config: DictConfig) -> list[str]:
     return walk(OmegaConf.to_container(config, resolve=False), "")
 
 
-def suggest(name: str, names: Iterable[str]) -> str:
-    """Return " Did you mean 'NEAREST'?", to append to a message, or "" if no name is similar."""
-    near = difflib.get_close_matches(name, [other for other in names if other != name], n=1, cutoff=0.6)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def explain(error: HydraException | OmegaConfBaseException) -> str:
     """Describe one of Hydra's errors in one line, with the nearest name if one was mistyped."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-    unknown_option = re.search(
-        r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?) Config search path", text
-    )
+    unknown_option = re.search(r"Could not (?:find|load) '(\S+)/(\S+)'", text)
     if unknown_option is not None:
-        group, name, options = unknown_option.groups()
+        group, name = unknown_option.groups()
         if outdated := explain_renamed(*f"{group}/{name}".split("/", maxsplit=1)):
             return outdated
-        return (
-            f"Unknown {group} {name!r}.{suggest(name, options.split())} Options: {', '.join(options.split())}"
-        )
-    invalid = re.search(r" raised while resolving interpolation: (.*?) full_key: ", text)
+        available = re.search(r"Available options in '\S+': (.*?) Config search path", text)
+        options = available[1].split() if available else options_of(group)
+        return f"Unknown {group} {name!r}.{suggest(name, options)} Options: {', '.join(options)}"
+    invalid = re.search(r" raised while resolving interpolation: (.*?)(?: full_key: |$)", text)
     if invalid is not None:
         return invalid[1]
+    if isinstance(error, OverrideParseException):
+        override = str(error.override)
+        quoted = "{}='\"{}\"'".format(*override.partition("=")[::2])
+        return f"{override}: cannot be parsed; quote a value with special characters: {quoted}"
     unknown_key = re.search(r"Could not override '([^'@]+)'", text)
     if unknown_key is None:
         return text
     key = unknown_key[1]
-    value = re.search(r" \+[^\s=]+=(.*)$", text)
-    if value and (outdated := explain_renamed(key, value[1])):
+    assigned = re.search(r" \+[^\s=]+=(.*)$", text)
+    if assigned and (outdated := explain_renamed(key, assigned[1])):
         return outdated
     keys = all_keys(compose_run(["+tune=default"] if key.startswith("tune.") else []))
     if key in keys:

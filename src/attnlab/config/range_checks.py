@@ -1,51 +1,241 @@
-"""Range checks for numeric settings."""
+"""Table of the allowed values of settings. Imports no torch."""
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.errors import UserError
-
-RANGES: tuple[tuple[str, float, float], ...] = (
-    ("seed", 0, 2**32 - 1),
-    ("embedding.size", 1, math.inf),
-    ("encoder.size", 1, math.inf),
-    ("encoder.layers", 1, math.inf),
-    ("decoder.size", 1, math.inf),
-    ("decoder.layers", 1, math.inf),
-    ("attention_size", 1, math.inf),
-    ("loss.label_smoothing", 0.0, 1.0),
-    ("loss.coverage", 0.0, math.inf),
-    ("search.beam_size", 1, math.inf),
-    ("search.max_length", 1, math.inf),
-    ("search.length_penalty", 0.0, math.inf),
-    ("search.min_length", 0, math.inf),
-    ("search.no_repeat_ngram_size", 0, math.inf),
-    ("search.prefix_size", 0, math.inf),
-    ("search.num_beam_groups", 1, math.inf),
-    ("search.diversity_penalty", 0.0, math.inf),
-    ("search.temperature", 1e-6, math.inf),
-    ("search.top_k", 1, math.inf),
-    ("search.top_p", 1e-6, 1.0),
-    ("search.seed", 0, 2**32 - 1),
-    ("reranking.coverage_penalty", 0.0, math.inf),
+from attnlab.config.rules import (
+    Rule,
+    choice,
+    is_devices,
+    is_duration,
+    is_lengths,
+    is_whole,
+    number,
+    share_or_count,
+    show,
+    whole,
 )
-"""Setting, minimum and maximum; if the minimum is an int, the setting must be an int."""
+from attnlab.errors import UsageError
+
+FLAG = choice(True, False)
+SIZE = whole(1)
+OPTIONAL_SIZE = whole(1, other=(None,))
+DROPOUT = number("[0, 1)")
+PROBABILITY = number("[0, 1]")
+POSITIVE = number("(0, inf)")
+NOT_NEGATIVE = number("[0, inf)")
+FINITE = number("(-inf, inf)")
+CELL = choice("lstm", "gru")
+LENGTHS = Rule(is_lengths, "two whole numbers, the shortest and the longest length, such as [3,12]")
+
+PRECISIONS = (
+    *("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true", "32", "16", "64", "bf16"),
+    *("transformer-engine", "transformer-engine-float16"),
+)
+
+RULES: dict[str, Rule] = {
+    "seed": whole(0, 2**32 - 1),
+    "force": FLAG,
+    "quick": FLAG,
+    "fused": FLAG,
+    "oversubscribe": FLAG,
+    "shared_vocabulary": FLAG,
+    "attention_size": SIZE,
+    "attention_bias": FLAG,
+    "embedding.size": SIZE,
+    "embedding.dropout": DROPOUT,
+    "embedding.word_dropout": DROPOUT,
+    "embedding.shared": FLAG,
+    **{
+        f"{part}.{key}": rule
+        for part in ("encoder", "decoder")
+        for key, rule in {
+            "cell": CELL,
+            "size": SIZE,
+            "layers": SIZE,
+            "dropout": DROPOUT,
+            "recurrent_dropout": DROPOUT,
+            "layer_norm": FLAG,
+            "bidirectional": FLAG,
+            "input_feeding": FLAG,
+            "residual": FLAG,
+        }.items()
+    },
+    "bridge.activation": choice("tanh", "identity"),
+    "bridge.layers_from": choice("top", "each"),
+    "bridge.half": choice("both", "backward"),
+    "attention.size": SIZE,
+    "attention.bias": FLAG,
+    "attention.strength": FINITE,
+    "attention.max_fertility": POSITIVE,
+    "attention.temperature": POSITIVE,
+    "attention.window": SIZE,
+    "attention.max_length": SIZE,
+    "attention.channels": SIZE,
+    "attention.kernel": Rule(
+        lambda value: is_whole(value) and value > 0 and value % 2 == 1, "an odd number ≥ 1"
+    ),
+    "attention.components": SIZE,
+    "attention.step": POSITIVE,
+    "attention.width": POSITIVE,
+    "attention.chunk": SIZE,
+    "attention.offset": FINITE,
+    "attention.noise": NOT_NEGATIVE,
+    "attention.heads": SIZE,
+    "attention.reach": SIZE,
+    "normaliser.temperature": POSITIVE,
+    "readout.maxout": OPTIONAL_SIZE,
+    "readout.dropout": DROPOUT,
+    "readout.tied": FLAG,
+    "optimizer.lr": POSITIVE,
+    "optimizer.weight_decay": NOT_NEGATIVE,
+    "optimizer.rho": DROPOUT,
+    "optimizer.eps": NOT_NEGATIVE,
+    "optimizer.fused": choice(True, False, None),
+    "scheduler.interval": choice("step", "epoch"),
+    "scheduler.schedule.factor": POSITIVE,
+    "scheduler.schedule.after": NOT_NEGATIVE,
+    "scheduler.schedule.every": POSITIVE,
+    "scheduler.schedule.max_lr": POSITIVE,
+    "scheduler.schedule.pct_start": PROBABILITY,
+    "scheduler.schedule.cycle_momentum": FLAG,
+    "scheduler.schedule.patience": whole(0),
+    "teacher_forcing.value": PROBABILITY,
+    "teacher_forcing.start": PROBABILITY,
+    "teacher_forcing.end": PROBABILITY,
+    "teacher_forcing.steps": SIZE,
+    "teacher_forcing.k": POSITIVE,
+    "teacher_forcing.per": choice("step", "token"),
+    **{
+        f"{side}.{key}": rule
+        for side in ("tokenizer", "target_tokenizer")
+        for key, rule in {
+            "max_size": OPTIONAL_SIZE,
+            "min_frequency": SIZE,
+            "count": SIZE,
+            "graphemes": FLAG,
+            "lowercase": FLAG,
+            "subwords": FLAG,
+        }.items()
+    },
+    "batching.batch_size": SIZE,
+    "batching.batch_type": choice("sentences", "tokens"),
+    "batching.bucket_by_length": FLAG,
+    "batching.pool": SIZE,
+    "batching.evaluation_batch_size": OPTIONAL_SIZE,
+    "batching.source_eos": FLAG,
+    "batching.max_source_length": OPTIONAL_SIZE,
+    "batching.max_target_length": OPTIONAL_SIZE,
+    "batching.workers": whole(0),
+    "loss.label_smoothing": PROBABILITY,
+    "loss.coverage": NOT_NEGATIVE,
+    "search.beam_size": SIZE,
+    "search.max_length": SIZE,
+    "search.length_penalty": NOT_NEGATIVE,
+    "search.min_length": whole(0),
+    "search.no_repeat_ngram_size": whole(0),
+    "search.prefix_size": whole(0, other=(None,)),
+    "search.num_beam_groups": SIZE,
+    "search.diversity_penalty": NOT_NEGATIVE,
+    "search.temperature": number("(0, inf)", null=True),
+    "search.top_k": OPTIONAL_SIZE,
+    "search.top_p": number("(0, 1]", null=True),
+    "search.seed": whole(0, 2**32 - 1),
+    "reranking.coverage_penalty": NOT_NEGATIVE,
+    "checkpoint.mode": choice("min", "max"),
+    "checkpoint.every_minutes": number("[0, inf)", null=True),
+    "callbacks.attention_figures.count": whole(0),
+    "callbacks.attention_figures.every_n_epochs": SIZE,
+    "callbacks.attention_weights.count": whole(0),
+    "callbacks.early_stopping.mode": choice("min", "max"),
+    "callbacks.early_stopping.patience": whole(0, other=(None,)),
+    "callbacks.averaging.decay": number("[0, 1)", null=True),
+    "callbacks.averaging.update_starting_at_epoch": whole(0),
+    "logger.wandb.mode": choice("auto", "online", "offline"),
+    "logger.wandb.timeout": POSITIVE,
+    "data.task": choice("reverse", "copy", "sort"),
+    "data.symbols": SIZE,
+    "data.trainis_lengths": LENGTHS,
+    "data.valis_lengths": LENGTHS,
+    "data.testis_lengths": LENGTHS,
+    "data.train_size": SIZE,
+    "data.val_size": SIZE,
+    "data.test_size": whole(0),
+    "data.seed": whole(0),
+    "data.val_fraction": DROPOUT,
+    "data.test_fraction": DROPOUT,
+    "data.header": choice(True, False, None),
+    "data.source_column": whole(0),
+    "data.target_column": whole(0),
+    "data.limit": OPTIONAL_SIZE,
+    "data.group_by_question": FLAG,
+    "data.near_duplicates": number("(0, 1]", null=True),
+    "data.keep_unrewritten": FLAG,
+    "data.max_tokens": OPTIONAL_SIZE,
+    "data.preparation.normalise": FLAG,
+    "data.preparation.slots": FLAG,
+    "trainer.accelerator": choice("auto", "cpu", "gpu", "cuda", "mps", "tpu"),
+    "trainer.devices": Rule(is_devices, "a number of devices ≥ 1, a list of devices, auto, or -1 for all"),
+    "trainer.num_nodes": SIZE,
+    "trainer.precision": Rule(lambda value: str(value) in PRECISIONS, ", ".join(PRECISIONS)),
+    "trainer.max_epochs": whole(1, other=(-1,)),
+    "trainer.min_epochs": whole(0, other=(None,)),
+    "trainer.max_steps": whole(1, other=(-1,)),
+    "trainer.min_steps": whole(0, other=(None,)),
+    "trainer.max_time": Rule(is_duration, "days:hours:minutes:seconds, such as 00:12:00:00, or null"),
+    "trainer.gradient_clip_val": number("[0, inf)", null=True),
+    "trainer.gradient_clip_algorithm": choice("norm", "value", None),
+    "trainer.accumulate_grad_batches": SIZE,
+    "trainer.val_check_interval": share_or_count(None),
+    "trainer.check_val_every_n_epoch": OPTIONAL_SIZE,
+    "trainer.log_every_n_steps": SIZE,
+    "trainer.limit_train_batches": share_or_count(None),
+    "trainer.limit_val_batches": share_or_count(None),
+    "trainer.limit_test_batches": share_or_count(None),
+    "trainer.limit_predict_batches": share_or_count(None),
+    "trainer.overfit_batches": share_or_count(0, 0.0),
+    "trainer.fast_dev_run": whole(1, other=(True, False)),
+    "trainer.deterministic": choice(True, False, "warn", None),
+    "trainer.benchmark": choice(True, False, None),
+    "trainer.inference_mode": FLAG,
+    "trainer.detect_anomaly": FLAG,
+    "trainer.barebones": choice(False),  # a barebones Trainer saves no checkpoints
+    "trainer.sync_batchnorm": FLAG,
+    "trainer.reload_dataloaders_every_n_epochs": whole(0),
+    "trainer.enable_autolog_hparams": FLAG,
+    "tune.trials": SIZE,
+    "tune.seed": whole(0, 2**32 - 1),
+    "tune.pruner.n_startup_trials": whole(0),
+    "tune.pruner.n_warmup_steps": whole(0),
+}
+"""Allowed values by setting."""
+
+SHIPPED = ("attnlab.", "torch.", "lightning.", "optuna.")
+"""Packages of classes whose arguments have rules. A custom class may use the same names for other values."""
 
 
-def check_numbers(config: DictConfig) -> None:
-    """Check the settings of `RANGES`; other settings are checked by the objects that are built from them.
+def check_ranges(config: DictConfig) -> None:
+    """Check the settings of `RULES` that a configuration has.
 
     Raises:
-        UserError: at the first setting out of range or of the wrong type.
+        UsageError: at the first value that is not allowed.
     """
-    for key, minimum, maximum in RANGES:
-        value = OmegaConf.select(config, key)
-        whole = isinstance(minimum, int)
-        numeric = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if value is not None and not (numeric and minimum <= value <= maximum):
-            kind = "a whole number" if whole else "a number"
-            limits = f"≥ {minimum}" if math.isinf(maximum) else f"in [{minimum}, {maximum}]"
-            raise UserError(f"{key}={value}: must be {kind} {limits}")
+    settings = OmegaConf.to_container(config, resolve=True)
+    for key, rule in RULES.items():
+        for value in _values(settings, key.split(".")):
+            if not rule.allows(value):
+                raise UsageError(f"{key}={show(value)}: must be {rule.expected}")
+
+
+def _values(node: Any, keys: list[str]) -> list[Any]:
+    """Return [value] of a setting; [] if it does not exist or belongs to a custom class."""
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return []
+        if not str(node.get("_target_", SHIPPED[0])).startswith(SHIPPED):
+            return []
+        node = node[key]
+    return [node]

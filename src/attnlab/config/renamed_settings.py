@@ -6,10 +6,13 @@ _PUBLISHED_CLEANING = "[apostrophes,ascii_punctuation,ascii_digits,devanagari_di
 
 RENAMED: dict[str, str] = {
     # options: group=option -> overrides
-    "attention=additive_biased": "attention=additive attention.bias=true",
+    "attention=additive_biased": "attention=additive attention_bias=true",
     "bridge=bahdanau": "bridge=linear bridge.half=backward",
     "bridge=tanh": "bridge=linear",
-    "data=conala_slots": "data=conala_official data.preparation.slots=true",
+    "callbacks=averaging": "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99",
+    "callbacks=early_stopping": "callbacks.early_stopping.patience=5",
+    "data=conala_official": "data=conala",
+    "data=conala_slots": "data=conala data.preparation.slots=true",
     "data=copy": "data=synthetic data.task=copy",
     "data=reverse": "data=synthetic data.task=reverse",
     "data=sort": "data=synthetic data.task=sort",
@@ -18,6 +21,8 @@ RENAMED: dict[str, str] = {
     "experiment=conala_baseline": "experiment=conala attention=none",
     "experiment=copy_published": "experiment=reverse_published data.task=copy",
     "experiment=eng_deu_baseline": "experiment=eng_deu attention=none",
+    "experiment=eng_deu_best": "experiment=translation data.limit=50000",
+    "experiment=eng_mar_best": f"experiment=translation tokenizer.drop={_PUBLISHED_CLEANING}",
     "experiment=reverse": "data=synthetic data.task=reverse",
     **{
         f"experiment=conala_steps/{step}": f"experiment=conala_steps step={step}"
@@ -33,9 +38,11 @@ RENAMED: dict[str, str] = {
         )
     },
     "logger=csv": "logger=none",
+    "logger=many": "logger=[wandb,tensorboard]",
     "readout=maxout": "readout=softmax readout.parts=[state,context,input] readout.maxout=500",
     "readout=state": "readout=softmax readout.parts=[state]",
     "readout=state_context": "readout=softmax",
+    "reranking=coverage": "reranking.coverage_penalty=0.2",
     "tokenizer=words_without_digits": f"tokenizer=words tokenizer.drop={_PUBLISHED_CLEANING}",
     "trainer=ddp": "trainer.accelerator=gpu trainer.devices=-1",
     "trainer=ddp_cpu": "trainer.accelerator=cpu trainer.devices=2",

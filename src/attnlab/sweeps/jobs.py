@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlab.config.compose import explain
-from attnlab.errors import UserError
+from attnlab.config.validation import check_settings
+from attnlab.errors import UsageError, UserError
 from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
 
@@ -59,7 +60,7 @@ class Jobs:
         except (UserError, OmegaConfBaseException) as error:
             if self.sweeping:
                 raise
-            self.refused = error if isinstance(error, UserError) else UserError(explain(error))
+            self.refused = error if isinstance(error, UserError) else UsageError(explain(error))
             return None
         if state(run) == "finished":
             _print_finished(run)
@@ -78,8 +79,9 @@ class Jobs:
         Raises:
             UserError: if the configuration cannot be trained.
         """
+        check_settings(config)
         if config.attention_override is not None:
-            raise UserError(
+            raise UsageError(
                 "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
                 f"attention_override={config.attention_override}"
             )

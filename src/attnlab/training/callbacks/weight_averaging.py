@@ -4,17 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightning.pytorch.callbacks
 from lightning import LightningModule, Trainer
-from lightning.pytorch.callbacks import EMAWeightAveraging
+from torch import Tensor
+from torch.optim.swa_utils import get_ema_avg_fn
 
 
-class WeightAveraging(EMAWeightAveraging):
+class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
     """Uses averaged weights in validation, checkpoints and at the end: θ̄ ← d θ̄ + (1 - d) θ after each step.
 
-    The average covers about the last 1 / (1 - d) steps. The arguments are those of Lightning's
-    `EMAWeightAveraging`, which also acts when a checkpoint is evaluated after training, and would then
-    replace the averaged weights that the checkpoint holds.
+    The average covers about the last 1 / (1 - d) steps. Before its first epoch it equals the current weights.
+    Lightning's `EMAWeightAveraging` averages from the first step, whatever its first epoch. It also acts when
+    a checkpoint is evaluated after training, and would then replace the averaged weights that the checkpoint
+    holds.
+
+    Args:
+        decay: d.
+        update_starting_at_epoch: first epoch of the average, from 0.
     """
+
+    def __init__(self, *, decay: float = 0.99, update_starting_at_epoch: int | None = 0) -> None:
+        self.average = get_ema_avg_fn(decay)  # type: ignore[no-untyped-call]
+        self.first_epoch = update_starting_at_epoch or 0
+        self.started = False
+        super().__init__(avg_fn=self._update)
+
+    def _update(self, average: Tensor, current: Tensor, count: Tensor | int) -> Tensor:
+        """Return the new average of a parameter (any shape)."""
+        updated: Tensor = self.average(average, current, count) if self.started else current
+        return updated
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Update the average after an optimizer step."""
+        self.started = trainer.current_epoch >= self.first_epoch
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

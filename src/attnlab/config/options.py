@@ -1,0 +1,112 @@
+"""The option files of `conf/`: their names and their keys. Imports no torch."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from attnlab.errors import UsageError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
+"""Folder of the config groups: inside an installed package, or at the top of a checkout."""
+
+PRESETS = ("experiment", "study", "debug", "data")
+"""Groups whose options set keys of other groups."""
+
+OPTIONAL = ("experiment", "study", "debug", "tokenizer@target_tokenizer")
+"""Groups of which no option has to be chosen."""
+
+
+def options_of(group: str) -> list[str]:
+    """Return the names of the shipped options of a group."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return " Did you mean 'NEAREST'?", to append to a message, or "" if no name is similar."""
+    near = difflib.get_close_matches(name, [other for other in names if other != name], n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def check_overrides(overrides: Iterable[str]) -> None:
+    """Refuse overrides that remove a group which every run needs; Hydra would end with a stack trace.
+
+    Raises:
+        UsageError: at an override such as `encoder=null`.
+    """
+    for override in overrides:
+        group, _, option = override.partition("=")
+        if option.strip() in ("null", "", "''", '""') and group not in OPTIONAL and options_of(group):
+            raise UsageError(f"{override}: choose an option of {group}: {', '.join(options_of(group))}")
+
+
+def check_option_keys(config: DictConfig) -> None:
+    """Check that presets set only keys that the chosen options have.
+
+    A key is refused if another shipped option of the group has it and the chosen one does not. Further
+    arguments of a class are allowed.
+
+    Raises:
+        UsageError: at the first group with such keys.
+    """
+    hydra = HydraConfig.get()
+    added = {override.lstrip("+").partition("=")[0] for override in hydra.overrides.task}
+    for selected, option in hydra.runtime.choices.items():
+        group, _, package = selected.partition("@")
+        package = package or group
+        node = OmegaConf.select(config, package)
+        if group in PRESETS or not isinstance(node, DictConfig) or option not in options_of(group):
+            continue
+        if not str(node.get("_target_", "")).startswith("attnlab."):
+            continue
+        others = {key: name for name in options_of(group) for key in keys_of(group, name)}
+        missing = [
+            key
+            for key in node
+            if key in others and key not in keys_of(group, option) and f"{package}.{key}" not in added
+        ]
+        if missing:
+            names = ", ".join(map(repr, missing))
+            removals = " ".join(f"~{package}.{key}" for key in missing)
+            preset = _preset_with(f"{package}.{missing[0]}", hydra.runtime.choices)
+            raise UsageError(
+                f"{selected}={option} has no setting {names}, which {preset} sets: add {removals}, or choose "
+                f"{selected}={others[missing[0]]}"
+            )
+
+
+@cache
+def keys_of(group: str, option: str) -> frozenset[str]:
+    """Return the keys of an option, without those that start with an underscore."""
+    content = _read(group, option)
+    nested = {
+        str(group_at).rpartition("@")[2]
+        for entry in content.get("defaults", [])
+        if isinstance(entry, dict)
+        for group_at in entry
+        if "@" in str(group_at)
+    }
+    return frozenset(
+        str(key) for key in {*content, *nested} if not str(key).startswith("_") and key != "defaults"
+    )
+
+
+def _read(group: str, option: str) -> dict[str, Any]:
+    return yaml.safe_load((CONF / group / f"{option}.yaml").read_text(encoding="utf-8")) or {}
+
+
+def _preset_with(key: str, choices: Mapping[str, Any]) -> str:
+    """Return the chosen preset that sets a key, such as "experiment=conala"."""
+    for group in PRESETS:
+        option = choices.get(group)
+        if option in options_of(group) and OmegaConf.select(OmegaConf.create(_read(group, option)), key):
+            return f"{group}={option}"
+    return "the configuration"
