@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from attnlab.api.prediction import Prediction
 from attnlab.config.build import build_preparation, build_translator, encode_pairs
-from attnlab.config.range_checks import check_numbers
+from attnlab.config.range_checks import check_ranges
 from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -178,7 +178,7 @@ class Model:
         """
         config = self.config.copy()
         config.search = {**config.search, **search}
-        check_numbers(config)
+        check_ranges(config)
         return build_translator(config, self.vocabularies)
 
     def attention(self, source: str, target: str) -> Prediction:
