@@ -74,7 +74,7 @@ def test_groups_stay_in_one_split(groups: list[int], val_fraction: float, test_f
         assert all(sizes[group] >= 2 * missing for group in groups_of_parts[0])  # and no smaller one is
 
 
-@pytest.mark.parametrize(("val", "test"), [(0, 0.1), (-0.1, 0), (0.5, 0.5), (1, 0), (0.1, -0.1), (0.1, 1.0)])
+@pytest.mark.parametrize(("val", "test"), [(-0.1, 0), (0.5, 0.5), (1, 0), (0.1, -0.1), (0.1, 1.0)])
 def test_invalid_fractions_are_rejected(val: float, test: float):
     with pytest.raises(UserError, match=rf"val_fraction={val} and data.test_fraction={test}"):
         split(numbered(10), val_fraction=val, test_fraction=test, seed=0)
@@ -85,10 +85,25 @@ def test_number_of_groups_must_equal_the_number_of_pairs():
         split(numbered(3), val_fraction=0.5, seed=0, groups=[1, 2])
 
 
-def test_corpus_needs_training_and_validation_pairs():
+def test_training_needs_training_and_validation_pairs():
     some = numbered(1)
-    assert Corpus(train=some, val=some, test=[]).metrics == ()
+    Corpus(train=some, val=some, test=[]).require_training_data()
     with pytest.raises(UserError, match=r"training split is empty \(0 training, 1 validation and 2 test"):
-        Corpus(train=[], val=some, test=numbered(2))
+        Corpus(train=[], val=some, test=numbered(2)).require_training_data()
     with pytest.raises(UserError, match="validation split is empty"):
-        Corpus(train=some, val=[], test=some)
+        Corpus(train=some, val=[], test=some).require_training_data()
+
+
+def test_test_sets_are_splits_with_their_names():
+    one, two = numbered(1), numbered(2)
+    assert Corpus(train=two, val=one).test_splits == ()
+    assert Corpus(train=two, val=one, test=one).splits == {"train": two, "val": one, "test": one}
+    corpus = Corpus(train=two, val=one, test={"flickr2016": one, "mscoco": two})
+    assert corpus.test_splits == ("test/flickr2016", "test/mscoco")
+    assert corpus.splits["test/mscoco"] == two
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "attention", ".hidden", "a b"])
+def test_invalid_names_of_test_sets_are_rejected(name: str):
+    with pytest.raises(UserError, match="not a valid name of a test set"):
+        Corpus(train=numbered(1), val=numbered(1), test={name: numbered(1)})

@@ -19,9 +19,10 @@ from omegaconf import OmegaConf
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.variants import distinguish, mark_duplicates
 from attnlab.errors import UserError
+from attnlab.metrics.registry import split as metric_split
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
-from attnlab.runs.predictions import Prediction, read_predictions
+from attnlab.runs.predictions import Prediction, predictions_file, read_predictions
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 
@@ -150,8 +151,11 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
     if not result.get("metrics"):
         raise UserError("result.json has status 'finished' but no metrics")
     memory = result.get("peak_memory") or {}
-    files = {split: run.predictions / f"{split}.jsonl" for split in ("test", "val")}
-    split = next((split for split, path in files.items() if path.is_file()), None)
+    splits = dict.fromkeys(metric_split(name) for name in result["metrics"])
+    stored = {split: run.predictions / predictions_file(split) for split in splits}
+    stored = {split: path for split, path in stored.items() if path.is_file()}
+    used = [split for split in stored if split != "val"] or list(stored)
+    split = used[0] if used else None
     return replace(
         record,
         scores={name: float(value) for name, value in result["metrics"].items()},
@@ -161,7 +165,8 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
         peak_memory=memory.get("gpu", memory.get("host")),
         signatures=result.get("signatures", {}),
         split=split,
-        predictions=[] if split is None else load_predictions(files[split]),
+        predictions=[] if split is None else load_predictions(stored[split]),
+        other_test_sets={other: load_predictions(stored[other]) for other in used[1:]},
     )
 
 

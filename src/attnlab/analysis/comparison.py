@@ -144,7 +144,7 @@ def compare(
     def counts(metric: str, directory: Path) -> Counts:
         sentence_counts = registry.sentence_counts(metric)
         assert sentence_counts is not None
-        predictions = runs[directory].predictions
+        predictions = runs[directory].predictions_of(registry.split(metric))
         return sentence_counts.count(
             [prediction.hypothesis for prediction in predictions],
             [prediction.reference for prediction in predictions],
@@ -212,11 +212,11 @@ def _over_sentences(
     """Return the paired test over sentences; empty without predictions for the same test set."""
     metric = comparison.metric
     score = registry.sentence_counts(metric)
-    pairs = [pair for pair in pairs if pair[0].split == pair[1].split == registry.split(metric)]
     if score is None or not pairs:
         return []
-    test_set = _sentences(pairs[0][0])
-    same = [pair for pair in pairs if all(_sentences(run) == test_set for run in pair)]
+    split = registry.split(metric)
+    test_set = _sentences(pairs[0][0], split)
+    same = [pair for pair in pairs if all(_sentences(run, split) == test_set for run in pair)]
     if len(test_set) < 2 or not same:
         return []
     ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
@@ -224,9 +224,9 @@ def _over_sentences(
     return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]
 
 
-def _sentences(run: RunRecord) -> list[tuple[str, str]]:
-    """Return the (source, reference) pairs of the test set of a run."""
-    return [(prediction.source, prediction.reference) for prediction in run.predictions]
+def _sentences(run: RunRecord, split: str) -> list[tuple[str, str]]:
+    """Return the (source, reference) pairs of a split of a run."""
+    return [(prediction.source, prediction.reference) for prediction in run.predictions_of(split)]
 
 
 def _correct(comparisons: Sequence[Comparison]) -> list[Comparison]:

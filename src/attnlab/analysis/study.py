@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attnlab.metrics.registry import MAIN_METRICS, better
+from attnlab.metrics.registry import MAIN_METRICS, better, split
 from attnlab.runs.predictions import Prediction
 
 
@@ -34,8 +34,9 @@ class RunRecord:
         tokens_per_second: source and target tokens without padding, median over the training.
         seconds_per_step: median over the training.
         series: (step, value) of each logged metric, in the order logged.
-        split: the split of `predictions`: "test", or "val" if there is no test split.
+        split: the split of `predictions`: "test" or the first named test set, or "val" without test data.
         predictions: decoded sentences of that split.
+        other_test_sets: decoded sentences of the other named test sets, by split ("test/mscoco").
         signatures: sacreBLEU signatures of the scores.
         commit: git commit of the code.
         versions: versions of Python and of the packages.
@@ -58,6 +59,7 @@ class RunRecord:
     series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     split: str | None = None
     predictions: list[Prediction] = field(default_factory=list)
+    other_test_sets: dict[str, list[Prediction]] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)
     commit: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
@@ -66,6 +68,10 @@ class RunRecord:
     def finished(self) -> bool:
         """True if the run is finished, so that its scores are used."""
         return self.status == "finished"
+
+    def predictions_of(self, split: str) -> list[Prediction]:
+        """Return the decoded sentences of a split; an empty list if they were not stored."""
+        return self.predictions if split == self.split else self.other_test_sets.get(split, [])
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,16 @@ class Study:
     def metrics(self) -> list[str]:
         """Metrics to compare by; the first one ranks the variants.
 
-        The selected metrics, or the main metrics of the finished runs, on the test split if there is one.
+        The selected metrics, or the main metrics of the finished runs, on every test set if there is one.
         """
         if self.selected_metrics:
             return list(self.selected_metrics)
-        available = {name for run in self.finished for name in run.scores}
-        for split in ("test", "val"):
-            metrics = [f"{split}/{name}" for name in MAIN_METRICS if f"{split}/{name}" in available]
-            if metrics:
+        available = dict.fromkeys(name for run in self.finished for name in run.scores)
+        splits = dict.fromkeys(split(name) for name in available)
+        tests = [name for name in splits if name != "val"]
+        for chosen in (tests, ["val"]):
+            metrics = [f"{name}/{metric}" for name in chosen for metric in MAIN_METRICS]
+            if metrics := [metric for metric in metrics if metric in available]:
                 return metrics
         return []
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Column, Table
 
 from attnlab.cli.logs import quieten_lightning
-from attnlab.config import build
+from attnlab.config import build, evaluation_data
 from attnlab.config.compose import apply_overrides
 from attnlab.config.range_checks import check_ranges
 from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.digests import check_unchanged, count_seen, describe
 from attnlab.errors import UserError
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score_by_length
@@ -29,7 +32,8 @@ from attnlab.runs.files import write_json
 from attnlab.runs.identity import short_hash
 from attnlab.runs.launcher import import_from_current_folder
 from attnlab.training.callbacks import Predictions
-from attnlab.training.module import Seq2SeqModule, Split
+from attnlab.training.checkpoints import read_data_record
+from attnlab.training.module import Seq2SeqModule
 
 CHANGEABLE = ("attention_override", "batching", "data", "paths", "reranking", "search", "seed", "trainer")
 """Settings and groups that can be changed after training, except `FIXED`."""
@@ -49,13 +53,19 @@ def main(options: argparse.Namespace) -> int:
     run, checkpoint = located[0]
     other_members = [str(path) for _, path in located[1:]]
     trained, vocabularies, network = restore_networks([path for _, path in located], options.trust)
-    config = apply_overrides(trained, overrides)
+    given, other_overrides = evaluation_data.separate(trained, overrides)
+    config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)
     check_ranges(config)
 
-    corpus = build.build_corpus(config)
-    split: Split = options.split or ("test" if corpus.test else "val")
-    if split == "test" and not corpus.test:
+    records = [read_data_record(path) for _, path in located]
+    stage = options.split or next((name for name in ("test", "val") if name in given.files), None)
+    if stage in given.files:
+        corpus = evaluation_data.read(config, given, metrics=tuple(records[0].get("metrics", ())))
+    else:
+        corpus = build.build_corpus(config)
+    stage = stage or ("test" if corpus.test_splits else "val")
+    if stage == "test" and not corpus.test_splits:
         raise UserError("This corpus has no test split: evaluate the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
@@ -65,46 +75,58 @@ def main(options: argparse.Namespace) -> int:
         network.decoder.attention = interventions.pop(config.attention_override)
 
     other_checkpoint = [] if checkpoint == run.best else [checkpoint.name]
-    folder = (
-        run.directory / "evaluations" / _folder_name(split, [*overrides, *other_members, *other_checkpoint])
-    )
-    other_data = any(override.startswith("data.") for override in overrides)
-    seen = _seen_in_training(trained, data.pairs(split)) if other_data else 0
-    scores = _evaluate(config, module, data, split, folder)
-    lengths = _by_length(module, split)
-    changed = {}
-    for name, attention in interventions.items():
-        assert isinstance(network, Seq2Seq)
-        network.decoder.attention = attention
-        changed[name] = _evaluate(config, module, data, split, folder / name)
-    result = {
-        "checkpoint": str(checkpoint),
-        "ensemble_with": other_members,
-        "overrides": overrides,
-        "split": split,
-        "sentences": len(data.pairs(split)),
-        "seen_in_training": seen,
-        "metrics": scores,
-        "by_length": [row._asdict() for row in lengths],
-        "signatures": registry.signatures(module.text_metrics),
-    }
-    if changed:
-        result["attention_override"] = {
-            name: {
-                "metrics": metrics,
-                # if its own weights are all 0, the network has no attention metrics to compare with
-                "drops": {key: scores[key] - value for key, value in metrics.items() if key in scores},
-            }
-            for name, metrics in changed.items()
+    changes = [*overrides, *other_members, *other_checkpoint]
+    splits = corpus.test_splits if stage == "test" else ("val",)
+    if not any(override.startswith("data.") for override in overrides):
+        check_unchanged(
+            records[0].get("data"),
+            describe(corpus, vocabularies),
+            splits,
+            fix="evaluate on the changed data with data.test=FILE or data.val=FILE",
+        )
+    own_attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
+    for split in splits:
+        if split != "val":
+            data.test_split = split
+        folder = run.directory / "evaluations" / _folder_name(split, changes)
+        seen = _seen_in_training(records, data.pairs(split))
+        scores = _evaluate(config, module, data, split, folder)
+        lengths = _by_length(module, split)
+        changed = {}
+        for name, attention in interventions.items():
+            assert isinstance(network, Seq2Seq)
+            network.decoder.attention = attention
+            changed[name] = _evaluate(config, module, data, split, folder / name)
+        if isinstance(network, Seq2Seq) and own_attention is not None:
+            network.decoder.attention = own_attention
+        result = {
+            "checkpoint": str(checkpoint),
+            "ensemble_with": other_members,
+            "overrides": overrides,
+            "split": split,
+            "sentences": len(data.pairs(split)),
+            "seen_in_training": seen,
+            "metrics": scores,
+            "by_length": [row._asdict() for row in lengths],
+            "signatures": registry.signatures(module.text_metrics),
         }
-    write_json(folder / "result.json", result)
-    save_png_and_svg(_curves(lengths), folder / "by_length")
-    console = Console(soft_wrap=True)
-    console.print(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
-    console.print(_lengths_table(lengths))
-    if seen:
-        console.print(f"{seen} of these sources were in the training split", style="red")
-    console.print(f"results, figures and predictions  {folder}", highlight=False)
+        if changed:
+            result["attention_override"] = {
+                name: {
+                    "metrics": metrics,
+                    # if its own weights are all 0, the network has no attention metrics to compare with
+                    "drops": {key: scores[key] - value for key, value in metrics.items() if key in scores},
+                }
+                for name, metrics in changed.items()
+            }
+        write_json(folder / "result.json", result)
+        save_png_and_svg(_curves(lengths), folder / "by_length")
+        console = Console(soft_wrap=True)
+        console.print(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
+        console.print(_lengths_table(lengths))
+        if seen:
+            console.print(f"{seen} of these sources were in the training data", style="red")
+        console.print(f"results, figures and predictions  {folder}", highlight=False)
     return 0
 
 
@@ -119,14 +141,16 @@ def _refuse_fixed(overrides: list[str]) -> None:
             )
 
 
-def _seen_in_training(config: DictConfig, pairs: Sequence[Pair]) -> int:
-    """Count the pairs whose source is in the training split of this configuration."""
-    sources = {pair.source for pair in build.build_corpus(config).train}
-    return sum(pair.source in sources for pair in pairs)
+def _seen_in_training(records: Sequence[dict[str, Any]], pairs: Sequence[Pair]) -> int | None:
+    """Count the pairs whose source is in the training data of one of the checkpoints; None if unknown."""
+    known = [record["training_sources"] for record in records if "training_sources" in record]
+    if len(known) < len(records):
+        return None
+    return count_seen(pairs, torch.cat(known).numpy())
 
 
 def _evaluate(
-    config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, split: Split, folder: Path
+    config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, split: str, folder: Path
 ) -> dict[str, float]:
     """Decode a split, write the predictions into the folder, and return the metrics."""
     trainer = build.make_trainer(
@@ -141,7 +165,7 @@ def _evaluate(
         enable_model_summary=False,
         enable_progress_bar=False,
     )
-    evaluate = {"val": trainer.validate, "test": trainer.test}[split]
+    evaluate = trainer.validate if split == "val" else trainer.test
     (scores,) = evaluate(module, datamodule=data, verbose=False)
     return {name: float(value) for name, value in scores.items()}
 
@@ -160,7 +184,7 @@ def _scores_table(scores: dict[str, float], changed: dict[str, dict[str, float]]
             f"{_number(others[name])}\n{_number(value - others[name], '+')}" if name in others else "–"
             for others in changed.values()  # zero weights have no attention metrics
         ]
-        label = name.removeprefix("val/").removeprefix("test/")  # the title names the split
+        label = registry.name(name)  # the title names the split
         table.add_row(label.replace("/", " ").replace("_", " "), _number(value), *cells)
     return table
 
@@ -172,7 +196,7 @@ def _number(score: float, sign: str = "") -> str:
     return f"{score:{sign}.2f}" if abs(score) < 1e4 else f"{score:{sign}.2e}"
 
 
-def _by_length(module: Seq2SeqModule, split: Split) -> list[LengthScores]:
+def _by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:
     """Compute the metrics of the decoded sentences for ranges of source lengths, in tokens without EOS."""
     lengths = module.data.examples(split).source_lengths - module.data.source_eos
     by_index = [int(lengths[output.index]) for output in module.outputs]
@@ -209,4 +233,5 @@ def _curves(rows: list[LengthScores]) -> Figure:
 
 def _folder_name(split: str, changes: list[str]) -> str:
     """Return a folder name for a split and a set of changes."""
-    return f"{split}-{short_hash(sorted(changes))}" if changes else split
+    name = split.replace("/", "-")
+    return f"{name}-{short_hash(sorted(changes))}" if changes else name

@@ -10,13 +10,14 @@ from lightning import seed_everything
 from omegaconf import DictConfig
 
 from attnlab.config import build
+from attnlab.data import digests
 from attnlab.errors import UserError
 from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import gpu_names, peak_memory
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.training.callbacks import LastCheckpoint
-from attnlab.training.checkpoints import load, load_newest
+from attnlab.training.checkpoints import describe, load, load_newest
 from attnlab.training.curves import save_training_curves
 from attnlab.training.loggers import MetricsFile
 
@@ -30,7 +31,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     same as without the interruption: see `LastCheckpoint`.
 
     Returns:
-        The metrics of the best checkpoint: `val/…`, `attention/…`, and `test/…` if there is a test split.
+        The metrics of the best checkpoint: `val/…`, `attention/…`, and `test/…` if there is a test split, or
+        `test/NAME/…` for each of several test sets.
     """
     seed_everything(config.seed, workers=True, verbose=False)
     metrics = MetricsFile(run.metrics)
@@ -42,21 +44,27 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     network = build.build_network(config, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
     log.info(
-        "%d training, %d validation, %d test pairs · vocabulary %d → %d · %s parameters",
-        *(len(split) for split in (corpus.train, corpus.val, corpus.test)),
+        "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters",
+        len(corpus.train),
+        len(corpus.val),
+        " + ".join(str(len(corpus.splits[split])) for split in corpus.test_splits) or "0",
         vocabularies.source.size,
         vocabularies.target.size,
         f"{network.parameter_count:,}",
     )
 
-    callbacks = build.build_callbacks(config, run, vocabularies, metrics, terminal=sys.stderr.isatty())
+    contents = describe(config, vocabularies, run.hash, corpus)
+    checkpoint = _resume(run, metrics, contents["data"])
+    callbacks = build.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
     trainer = build.build_trainer(config, run, loggers, callbacks)
-    trainer.fit(module, datamodule=data, ckpt_path=_resume(run, metrics))
+    if trainer.is_global_zero:
+        run.write_result("running", data=contents["data"])
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
     trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
     scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
     trainer.loggers = loggers
-    if corpus.test:
+    for data.test_split in corpus.test_splits:
         scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
 
     if trainer.is_global_zero:
@@ -74,8 +82,12 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     return scores
 
 
-def _resume(run: Run, metrics: MetricsFile) -> Path | None:
-    """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time."""
+def _resume(run: Run, metrics: MetricsFile, data: digests.Record) -> Path | None:
+    """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time.
+
+    Raises:
+        UserError: if the data (a record of `digests.describe`) differs from that of the checkpoint.
+    """
     newest = load_newest(run.last, run.previous)
     if newest is None:
         metrics.truncate(0)
@@ -85,6 +97,8 @@ def _resume(run: Run, metrics: MetricsFile) -> Path | None:
         raise UserError(
             f"{path} is from an earlier version and cannot be resumed: start again with force=true"
         )
+    recorded = checkpoint["attnlab"].get("data")
+    digests.check_unchanged(recorded, data, data["splits"], fix="start again with force=true")
     if run.best.is_file():
         load(run.best)  # report a damaged file now rather than after the training
     metrics.truncate(checkpoint["resumption"]["metrics_length"])

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from attnlab.cli.logs import log_to_files, quieten_lightning
 from attnlab.errors import InterruptedRunError, UserError
+from attnlab.metrics import registry
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import environment
 from attnlab.runs.launcher import INTERRUPTED, die_with_parent, import_from_current_folder
@@ -99,8 +100,8 @@ def _stop(*_: Any) -> None:
 def _print_scores(run: Run, scores: dict[str, float]) -> None:
     columns: dict[str, dict[str, str]] = {}
     for key, value in scores.items():
-        split = "test" if key.startswith("test/") else "validation"
-        columns.setdefault(split, {})[key.removeprefix("val/").removeprefix("test/")] = f"{value:.4f}"
+        split = {"val": "validation"}.get(registry.split(key), registry.split(key))
+        columns.setdefault(split, {})[registry.name(key)] = f"{value:.4f}"
     table = Table("score", title=run.directory.name)
     for split in columns:
         table.add_column(split, justify="right")

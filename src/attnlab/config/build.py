@@ -76,6 +76,7 @@ def _report_errors(node: Any) -> Iterator[None]:
 def build_corpus(config: DictConfig) -> Corpus:
     """Build the corpus: pairs of raw texts in splits."""
     corpus: Corpus = construct(config.data)
+    corpus.require_training_data()
     return corpus
 
 
@@ -288,10 +289,12 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
 
 
 def build_callbacks(
-    config: DictConfig, run: Run, vocabularies: Vocabularies, metrics: MetricsFile, *, terminal: bool
+    config: DictConfig, run: Run, contents: dict[str, Any], metrics: MetricsFile, *, terminal: bool
 ) -> list[Callback]:
-    """Build the callbacks of every run and those of the section `callbacks`."""
-    contents = checkpoints.describe(config, vocabularies, run.hash)
+    """Build the callbacks of every run and those of the section `callbacks`.
+
+    `contents` is what `checkpoints.describe` adds to every checkpoint.
+    """
     interruption = callbacks.Interruption()
     progress: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
     return [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.errors import UserError
@@ -46,32 +48,65 @@ def plain_pair(source: str, target: str = "") -> Pair:
     return Pair(source, target)
 
 
+TEST_SET_NAME = re.compile(r"(?!attention$)[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""Names of test sets, which are part of metric names (`test/NAME/bleu`) and of file names."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Text pairs in three disjoint splits.
+    """Text pairs in three disjoint splits; the test split may consist of several named test sets.
 
     Attributes:
         train: training pairs.
         val: validation pairs.
-        test: test pairs; may be empty.
+        test: test pairs, or several test sets by name; may be empty.
         metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) that are computed in addition
             to the default ones.
+        files: files that the pairs were read from.
 
     Raises:
-        UserError: if the training or the validation split is empty.
+        UserError: if the name of a test set is not valid.
     """
 
-    train: list[Pair]
-    val: list[Pair]
-    test: list[Pair]
+    train: list[Pair] = field(default_factory=list)
+    val: list[Pair] = field(default_factory=list)
+    test: list[Pair] | Mapping[str, list[Pair]] = field(default_factory=list)
     metrics: tuple[str, ...] = ()
+    files: tuple[Path, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
+        for name in self.test if isinstance(self.test, Mapping) else ():
+            if not TEST_SET_NAME.fullmatch(str(name)):
+                raise UserError(
+                    f"data.test: {name!r} is not a valid name of a test set. Use letters, digits, '_', '-' "
+                    "and '.', and not the name 'attention'"
+                )
+
+    @property
+    def splits(self) -> dict[str, list[Pair]]:
+        """The pairs of each split: "train", "val", and "test" or one "test/NAME" per named test set.
+
+        Test sets without pairs are left out.
+        """
+        tests = self.test if isinstance(self.test, Mapping) else {None: self.test}
+        named = {"test" if name is None else f"test/{name}": pairs for name, pairs in tests.items()}
+        return {"train": self.train, "val": self.val} | {
+            name: pairs for name, pairs in named.items() if pairs
+        }
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """Names in `splits` of the test split or the named test sets; empty if there is no test data."""
+        return tuple(name for name in self.splits if name.partition("/")[0] == "test")
+
+    def require_training_data(self) -> None:
+        """Raise `UserError` if the training or the validation split is empty."""
         for name, pairs in (("training", self.train), ("validation", self.val)):
             if not pairs:
+                tests = sum(len(self.splits[split]) for split in self.test_splits)
                 raise UserError(
                     f"the {name} split is empty ({len(self.train)} training, {len(self.val)} validation "
-                    f"and {len(self.test)} test pairs). Provide more data or change the sizes of the splits"
+                    f"and {tests} test pairs). Provide more data or change the sizes of the splits"
                 )
 
 
@@ -89,7 +124,7 @@ def split(
 
     Args:
         pairs: N pairs.
-        val_fraction: share of the pairs in the validation split, above 0.
+        val_fraction: share of the pairs in the validation split.
         test_fraction: share of the pairs in the test split. A split with a fraction above 0 gets at least one
             pair if the groups allow it.
         seed: seed of the shuffle.
@@ -99,10 +134,10 @@ def split(
     Raises:
         UserError: if a fraction is out of range, or the fractions leave no training data.
     """
-    if not (0 < val_fraction < 1 and 0 <= test_fraction < 1 and val_fraction + test_fraction < 1):
+    if not (0 <= val_fraction < 1 and 0 <= test_fraction < 1 and val_fraction + test_fraction < 1):
         raise UserError(
             f"data.val_fraction={val_fraction} and data.test_fraction={test_fraction} are not valid: "
-            "val_fraction must be above 0, test_fraction at least 0, and their sum below 1"
+            "both must be at least 0, and their sum below 1"
         )
     members: dict[Hashable, list[Pair]] = {}
     for key, pair in zip(range(len(pairs)) if groups is None else groups, pairs, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
@@ -18,24 +18,14 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import Batch
 
-Split = Literal["train", "val", "test"]
-
-SPLITS: dict[str, tuple[Split, ...]] = {
-    "fit": ("train", "val"),
-    "validate": ("val",),
-    "test": ("test",),
-    "predict": ("test",),
-}
-"""Splits used by each stage of Lightning's Trainer."""
-
 
 class Seq2SeqData(LightningDataModule):
     """Batches of a corpus in a reproducible order.
 
     The batch samplers divide the data among processes themselves, so the Trainer needs
     `use_distributed_sampler=False`. Training can be resumed within an epoch: it continues with the batch
-    after the last one that was started when the checkpoint was saved. The prediction stage uses the test
-    split.
+    after the last one that was started when the checkpoint was saved. The test and prediction stages use
+    `test_split`.
 
     Args:
         corpus: text pairs.
@@ -53,6 +43,9 @@ class Seq2SeqData(LightningDataModule):
         workers: number of data loading processes.
         seed: seed of the training order.
         cache: folder of the cache of encoded pairs; None for no cache.
+
+    Attributes:
+        test_split: split of the test stage, one of `Corpus.test_splits`; the first one unless it is set.
     """
 
     def __init__(
@@ -76,6 +69,7 @@ class Seq2SeqData(LightningDataModule):
         super().__init__()
         self.corpus = corpus
         self.vocabularies = vocabularies
+        self.test_split = next(iter(corpus.test_splits), "test")
         self.evaluation_batch_size = evaluation_batch_size or (
             batch_size if batch_type == "sentences" else 64
         )
@@ -97,14 +91,14 @@ class Seq2SeqData(LightningDataModule):
             seed=seed,
         )
         self._workers = workers
-        self._examples: dict[Split, Examples] = {}
+        self._examples: dict[str, Examples] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
-    def pairs(self, split: Split) -> list[Pair]:
-        """Return the text pairs of a split, which `Batch.indices` refer to."""
-        return {"train": self.corpus.train, "val": self.corpus.val, "test": self.corpus.test}[split]
+    def pairs(self, split: str) -> list[Pair]:
+        """Return the text pairs of a split (`Corpus.splits`), which `Batch.indices` refer to."""
+        return self.corpus.splits.get(split, [])
 
-    def examples(self, split: Split) -> Examples:
+    def examples(self, split: str) -> Examples:
         """Return the encoded pairs of a split; available after `setup` of a stage that uses the split."""
         return self._examples[split]
 
@@ -127,7 +121,7 @@ class Seq2SeqData(LightningDataModule):
                 "trainer.overfit_batches is not supported, because it replaces the batch sampler. Use "
                 "trainer.limit_train_batches"
             )
-        for split in SPLITS[stage]:
+        for split in {"fit": ("train", "val"), "validate": ("val",)}.get(stage, (self.test_split,)):
             if split not in self._examples:
                 self._examples[split] = self._encode(self.pairs(split))
 
@@ -148,13 +142,13 @@ class Seq2SeqData(LightningDataModule):
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of this rank's part of the test split."""
-        return self._evaluation_loader("test")
+        return self._evaluation_loader(self.test_split)
 
     def predict_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of the test stage."""
-        return self._evaluation_loader("test")
+        return self._evaluation_loader(self.test_split)
 
-    def _evaluation_loader(self, split: Split) -> DataLoader[Batch]:
+    def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
         examples = self._examples[split]
         rank, world = self._rank_and_world()
         sampler = EvaluationBatchSampler(

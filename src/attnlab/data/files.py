@@ -1,14 +1,19 @@
-"""Reading of text files, with errors that name the file and the line."""
+"""Reading of text files, plain or compressed by gzip, with errors that name the file and the line."""
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from pathlib import Path
 
 from attnlab.errors import UserError
 
+GZIP_MAGIC = b"\x1f\x8b"
+"""First bytes of a gzip file."""
+
 
 def read_text(path: str | Path, *, setting: str | None = None) -> str:
-    """Return the text of a UTF-8 file, with or without a byte order mark.
+    """Return the text of a UTF-8 file, with or without a byte order mark, plain or compressed by gzip.
 
     Args:
         path: file to read.
@@ -24,6 +29,10 @@ def read_text(path: str | Path, *, setting: str | None = None) -> str:
         raise UserError(f"{name} does not exist. Check the path") from error
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror}). Check the path") from error
+    if content.startswith(GZIP_MAGIC):
+        content = _decompress(content, name=str(path))
+    elif str(path).endswith(".gz"):
+        raise UserError(f"{path}: the file is not compressed by gzip. Rename it without .gz or compress it")
     return decode(content, name=str(path))
 
 
@@ -44,6 +53,16 @@ def decode(content: bytes, *, name: str) -> str:
         raise UserError(
             f"{name}, line {_line_number(content, error.start)}: not valid UTF-8 "
             f"(byte 0x{content[error.start]:02x}). Save the file as UTF-8 text"
+        ) from error
+
+
+def _decompress(content: bytes, *, name: str) -> bytes:
+    """Return the content of a gzip file."""
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(
+            f"{name}: the gzip file is truncated or damaged ({error}). Download or create it again"
         ) from error
 
 

@@ -5,7 +5,8 @@ row. Functions are named by their import path and imported when they are used, s
 torch.
 
 Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/entropy" (validation) and
-"test/attention/entropy". The functions below accept a name with or without the prefix.
+"test/attention/entropy". With several test sets the prefix contains the name of the set:
+"test/mscoco/bleu". The functions below accept a name with or without the prefix.
 """
 
 from __future__ import annotations
@@ -170,20 +171,24 @@ def signatures(metrics: Iterable[str] = DEFAULT_METRICS) -> dict[str, str]:
     return {metric: _load(path)() for metric, path in signature_of.items() if path is not None}
 
 
-def split(metric: str) -> Literal["test", "val"]:
-    """Return the split that a logged metric was computed on."""
-    return "test" if metric.startswith("test/") else "val"
+def split(metric: str) -> str:
+    """Return the split that a logged metric was computed on: "val", "test" or a named set, "test/mscoco"."""
+    if not metric.startswith("test/"):
+        return "val"
+    rest = metric.removeprefix("test/")
+    test_set, _, base = rest.partition("/")
+    return "test" if not base or test_set == "attention" else f"test/{test_set}"
 
 
 def name(metric: str) -> str:
-    """Return the metric without its split: "bleu" for "test/bleu"."""
-    return metric.removeprefix("test/").removeprefix("val/")
+    """Return the metric without its split: "bleu" for "test/bleu" and "test/mscoco/bleu"."""
+    return metric.removeprefix(f"{split(metric)}/")
 
 
 def label(metric: str) -> str:
-    """Return the label of a logged metric: "BLEU" for the test split, "BLEU (val)" for the other."""
-    text = _info(metric).label
-    return text if split(metric) == "test" else f"{text} (val)"
+    """Return the label of a logged metric: "BLEU" for the test split, else "BLEU (val)", "BLEU (mscoco)"."""
+    text, of = _info(metric).label, split(metric)
+    return text if of == "test" else f"{text} ({of.removeprefix('test/')})"
 
 
 def unit(metric: str) -> Literal["%", "nats", ""]:

@@ -128,7 +128,7 @@ def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigur
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.set_xlabel(_axis_label(metric))
         yield StudyFigure(
-            f"scores-{registry.name(metric)}",
+            f"scores-{metric.removeprefix('test/').removeprefix('val/').replace('/', '-')}",
             f"{_title(metric)} by variant",
             "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval.",
             figure,
@@ -327,5 +327,6 @@ def _title(metric: str) -> str:
 
 
 def _label(metric: str) -> str:
-    """Return the label of a metric without its split."""
-    return registry.label(f"test/{registry.name(metric)}")
+    """Return the label of a metric without its split, but with the name of a test set."""
+    named = registry.split(metric) not in ("test", "val")
+    return registry.label(metric if named else f"test/{registry.name(metric)}")

@@ -1,7 +1,8 @@
 """Checkpoint files: written atomically, verified, and loaded without executing code.
 
 A checkpoint contains only plain dicts and tensors. Besides Lightning's entries (weights, optimizer, loops,
-callbacks) it holds the configuration and the vocabularies under "attnlab", so that it suffices to predict.
+callbacks) it holds the configuration and the vocabularies under "attnlab", so that it suffices to predict,
+and digests of the data, so that changed data is noticed.
 
 The file is a zip archive with a CRC-32 of each entry. torch does not verify them; `load` does, as `unzip -t
 FILE` does on the command line.
@@ -20,6 +21,8 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.data import digests
+from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -114,13 +117,27 @@ def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str) -> dict[str, Any]:
-    """Return the configuration, the vocabularies and the run's id as plain values for a checkpoint."""
+def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str, corpus: Corpus) -> dict[str, Any]:
+    """Return the configuration, the vocabularies, the run's id and digests of the data for a checkpoint."""
     return {
+        "data": digests.describe(corpus, vocabularies),
+        "metrics": list(corpus.metrics),
+        "training_sources": torch.from_numpy(digests.source_hashes(corpus.train)),
         "config": OmegaConf.to_container(config, resolve=True),
         "vocabularies": [tokenizer.to_json() for tokenizer in vocabularies],
         "wandb_id": run_id,
     }
+
+
+def read_data_record(path: Path) -> dict[str, Any]:
+    """Return "data", "metrics" and "training_sources" of `describe`; {} for an earlier version's file.
+
+    Raises:
+        UserError: as in `load`.
+    """
+    described = load(path).get("attnlab", {})
+    names = ("data", "metrics", "training_sources")
+    return {name: described[name] for name in names if name in described}
 
 
 def restore(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:

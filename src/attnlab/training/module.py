@@ -27,8 +27,6 @@ from attnlab.training.gathering import gather_predictions
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.types import PAD, Batch
 
-Split = Literal["val", "test"]
-
 
 class Seq2SeqModule(lightning.LightningModule):
     """Trains and evaluates a translation model.
@@ -142,7 +140,7 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate a batch of the test split: teacher-forced metrics and decoding."""
-        self._evaluate(batch, "test")
+        self._evaluate(batch, self.data.test_split)
 
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the validation split."""
@@ -150,7 +148,7 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         """Log the metrics of the test split."""
-        self._log_metrics("test")
+        self._log_metrics(self.data.test_split)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the epoch's loss so far, of every process: Lightning does not save metrics of an epoch."""
@@ -210,7 +208,7 @@ class Seq2SeqModule(lightning.LightningModule):
         real = batch.labels != PAD  # [B, T]
         return decoded, self.network.logits(decoded, batch.copy_ids, real), batch.labels[real]
 
-    def _evaluate(self, batch: Batch, split: Split) -> None:
+    def _evaluate(self, batch: Batch, split: str) -> None:
         """Encode a batch once, update the metrics under teacher forcing, and decode the sources."""
         encoded, state = self.network.encode(batch)
         decoded, logits, labels = self._with_logits(self.network.decode(encoded, state, batch), batch)
@@ -229,11 +227,11 @@ class Seq2SeqModule(lightning.LightningModule):
         weights = prediction.weights if prediction.index < self.kept_weights else None
         return replace(prediction, weights=None if weights is None else weights.copy())
 
-    def _log_metrics(self, split: Split) -> None:
+    def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
         values = {**self.token_metrics.compute(), **score(self.outputs, self.text_metrics)}
-        attention = {"val": "attention", "test": "test/attention"}[split]
+        attention = "attention" if split == "val" else f"{split}/attention"
         self.log_dict(
             {
                 **{f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()},

@@ -148,8 +148,8 @@ def test_splits_depend_only_on_the_seed(write):
         (b"a\tb\nc\t\xe9\n", "pairs.tsv, line 2: not valid UTF-8"),
         ("1\t2\n", "pairs.tsv: no sentence pairs"),
         ("\ufeff", "pairs.tsv: no sentence pairs"),
-        ("a\tb\n", "training split is empty"),
-        ("a\tb\na\tc\na\td\n", "validation split is empty"),
+        ("a\tb\n", "training and validation data is empty: 1 pairs"),
+        ("a\tb\nA!\tc\na\td\n", "validation and test data is empty: 3 pairs with 1 different"),
     ],
 )
 def test_errors_name_the_line_of_the_table(write, content: str | bytes, message: str):

@@ -17,8 +17,9 @@ class AttentionFigures(Callback):
     """Plots the attention of the first decoded sentences to `figures/attention-<n>.png` and `.svg`.
 
     The sentences are from the validation split during training. At the end the best model's are plotted, from
-    the test split, or from the validation split if there is no test split. Gold alignments are framed for as
-    long as the output equals the reference. A mechanism without weights has no figures.
+    the test split (the first test set), or from the validation split if there is no test split. Gold
+    alignments are framed for as long as the output equals the reference. A mechanism without weights has no
+    figures.
 
     Args:
         run: run directory; the figures go to its `figures` folder.
@@ -42,8 +43,10 @@ class AttentionFigures(Callback):
             self._plot(trainer, pl_module)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plot the test split."""
-        self._plot(trainer, pl_module)
+        """Plot the test split, or the first test set."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        if pl_module.data.test_split == pl_module.data.corpus.test_splits[0]:
+            self._plot(trainer, pl_module)
 
     def _plot(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, Seq2SeqModule)

@@ -12,7 +12,7 @@ from attnlab.training.module import Seq2SeqModule
 class AttentionWeights(Callback):
     """Writes `predictions/attention.jsonl`: predictions of the best model with their attention weights.
 
-    They are from the test split, or from the validation split if there is no test split.
+    They are from the test split (the first test set), or from the validation split if there is no test split.
 
     Args:
         run: run directory.
@@ -31,13 +31,14 @@ class AttentionWeights(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the validation split after training if there is no test split."""
         assert isinstance(pl_module, Seq2SeqModule)
-        if trainer.state.fn != "fit" and not pl_module.data.pairs("test"):
+        if trainer.state.fn != "fit" and not pl_module.data.corpus.test_splits:
             self._write(trainer, pl_module)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the test split."""
+        """Write the test split, or the first test set."""
         assert isinstance(pl_module, Seq2SeqModule)
-        self._write(trainer, pl_module)
+        if pl_module.data.test_split == pl_module.data.corpus.test_splits[0]:
+            self._write(trainer, pl_module)
 
     def _write(self, trainer: Trainer, module: Seq2SeqModule) -> None:
         if trainer.is_global_zero:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.runs.predictions import write_predictions
+from attnlab.runs.predictions import predictions_file, write_predictions
 from attnlab.training.loggers import log_table
 from attnlab.training.module import Seq2SeqModule
 
 
 class Predictions(Callback):
-    """Writes `val.jsonl` and `test.jsonl` with one line per sentence, and logs a table of the first ones.
+    """Writes one file per split with one line per sentence, and logs a table of the first ones.
+
+    The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set.
 
     Args:
         folder: output folder.
@@ -28,14 +30,15 @@ class Predictions(Callback):
         self._write(trainer, pl_module, "val")
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the test split."""
-        self._write(trainer, pl_module, "test")
+        """Write the current test set."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        self._write(trainer, pl_module, pl_module.data.test_split)
 
     def _write(self, trainer: Trainer, module: LightningModule, split: str) -> None:
         assert isinstance(module, Seq2SeqModule)
         if not trainer.is_global_zero:
             return
-        write_predictions(self.folder / f"{split}.jsonl", module.outputs, weights="omit")
+        write_predictions(self.folder / predictions_file(split), module.outputs, weights="omit")
         rows = [
             [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]
         ]

@@ -1,0 +1,89 @@
+"""Validation and test files that `attnlab evaluate` is given in place of the data of the run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+
+from attnlab.config.build import construct
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datasets.pair_files import Layout
+from attnlab.data.datasets.parallel_text import read_test_sets
+from attnlab.errors import UserError
+
+LAYOUT = ("languages", "header", "source_column", "target_column")
+"""Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
+
+PAIRS = "attnlab.data.datasets.parallel_text.load"
+
+
+class GivenData(NamedTuple):
+    """Files given on the command line.
+
+    Attributes:
+        files: the file, prefix or named files of "val" and "test".
+        layout: the given settings of `LAYOUT`.
+    """
+
+    files: dict[str, Any]
+    layout: dict[str, Any]
+
+
+def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[str]]:
+    """Separate `data.val=…` and `data.test=…`, and the layout of these files, from the other overrides.
+
+    A dataset with its own format, such as CoNaLa, reads the files itself: its overrides are not separated.
+
+    Raises:
+        UserError: if an override cannot be parsed.
+    """
+    given = GivenData({}, {})
+    others = []
+    for text in overrides:
+        group, _, key = text.partition("=")[0].partition(".")
+        known = group == "data" and key in ("val", "test", *LAYOUT)
+        if not known or (config.data._target_ != PAIRS and key in config.data):
+            others.append(text)
+            continue
+        try:
+            override = OverridesParser.create().parse_override(text)
+        except HydraException as error:
+            raise UserError(str(error).splitlines()[0]) from error
+        (given.layout if key in LAYOUT else given.files)[key] = override.value()
+    if not given.files:
+        return GivenData({}, {}), overrides
+    return given, others
+
+
+def read(config: DictConfig, given: GivenData, metrics: tuple[str, ...]) -> Corpus:
+    """Read the given files. The training data of the run is not read.
+
+    Args:
+        config: configuration of the run.
+        given: the files, and their layout where it differs from that of the training data.
+        metrics: metrics of the dataset, as in `Corpus`.
+
+    Raises:
+        UserError: if a file cannot be read or parsed.
+    """
+    own = {key: config.data[key] for key in LAYOUT if key in config.data}
+    layout = Layout(**{**own, **given.layout})
+    preparation = config.data.get("preparation")
+    prepare = None if preparation is None else construct(preparation)
+
+    def prepared(pairs: list[Pair]) -> list[Pair]:
+        return pairs if prepare is None else [prepare(pair.source, pair.target) for pair in pairs]
+
+    val, val_files = layout.read(given.files["val"], setting="data.val") if "val" in given.files else ([], ())
+    test, test_files = read_test_sets(given.files["test"], layout) if "test" in given.files else ([], ())
+    return Corpus(
+        val=prepared(val),
+        test=prepared(test)
+        if isinstance(test, list)
+        else {name: prepared(pairs) for name, pairs in test.items()},
+        metrics=metrics,
+        files=(*val_files, *test_files),
+    )

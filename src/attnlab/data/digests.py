@@ -1,0 +1,104 @@
+"""Digests of the data that a run was trained on: of its files, its splits and its vocabularies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+
+Record = Mapping[str, Any]
+"""Plain values of `describe`, stored in checkpoints and in result.json."""
+
+SPLIT_NAMES = {"train": "training", "val": "validation"}
+
+
+def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
+    """Return the SHA-256 of each file, each split and each vocabulary, and the sizes of the splits."""
+    return {
+        "files": {str(path): _file_digest(path) for path in corpus.files},
+        "splits": {
+            name: {"pairs": len(pairs), "sha256": _pairs_digest(pairs)}
+            for name, pairs in corpus.splits.items()
+        },
+        "vocabularies": {
+            side: {"size": tokenizer.size, "sha256": _text_digest(tokenizer.to_json())}
+            for side, tokenizer in vocabularies._asdict().items()
+        },
+    }
+
+
+def check_unchanged(recorded: Record | None, current: Record, splits: Iterable[str], *, fix: str) -> None:
+    """Compare splits, and the vocabularies if the training split is among them, with those of a run.
+
+    Args:
+        recorded: result of `describe` when the run started; None for a checkpoint of an earlier version,
+            which is not checked.
+        current: result of `describe` for the data as it is now.
+        splits: names of the splits to compare.
+        fix: what a user can do other than restoring the data, for the error message.
+
+    Raises:
+        UserError: if a split or a vocabulary differs; names the files that changed.
+    """
+    if recorded is None:
+        return
+    changed = [name for name in splits if recorded["splits"].get(name) != current["splits"].get(name)]
+    if changed:
+        names = " and ".join(SPLIT_NAMES.get(name, name) for name in changed)
+        files = [
+            path
+            for path, digest in current["files"].items()
+            if recorded["files"].get(path, digest) != digest or path not in recorded["files"]
+        ]
+        subject = " and ".join(files) or "the dataset, or the version of attnlab,"
+        raise UserError(
+            f"{subject} changed since this run was started: the {names} data is different. Restore the "
+            f"original data, or {fix}"
+        )
+    if "train" in splits and recorded["vocabularies"] != current["vocabularies"]:
+        raise UserError(
+            "the vocabularies differ from those that this run was started with, although the data is the "
+            f"same. Use the versions of the packages in result.json, or {fix}"
+        )
+
+
+def source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
+    """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later."""
+    return np.unique(_source_hashes(pairs))
+
+
+def count_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64]) -> int:
+    """Count the pairs whose source is among those of `source_hashes`."""
+    return int(np.isin(_source_hashes(pairs), hashes).sum())
+
+
+def _source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
+    """Return the hash of each source, [N]."""
+    digests = (hashlib.blake2b(pair.source.encode(), digest_size=8).digest() for pair in pairs)
+    return np.frombuffer(b"".join(digests), dtype=np.int64)
+
+
+def _file_digest(path: Path) -> str:
+    with path.expanduser().open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _pairs_digest(pairs: Sequence[Pair]) -> str:
+    """Return the digest of everything in the pairs except their post-processing."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update(json.dumps(pair[:5], default=str).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

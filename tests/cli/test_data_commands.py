@@ -1,0 +1,85 @@
+"""Training, evaluation, prediction and reports on a corpus with its own splits and two test sets."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab.runs.directory import Run
+from attnlab.runs.predictions import read_predictions
+from commands import attnlab
+from multi30k import SIZES, SPLITS, write_corpus
+
+TINY = (
+    *("embedding.size=8", "encoder.size=8", "decoder.size=16", "attention_size=8", "batching.batch_size=32"),
+    *(
+        "search.max_length=6",
+        "trainer.accelerator=cpu",
+        "trainer.max_epochs=1",
+        "logger=none",
+        "name=multi30k",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return a run that was trained in the folder of the corpus."""
+    folder = tmp_path_factory.mktemp("multi30k")
+    write_corpus(folder)
+    done = attnlab("train", *SPLITS, *TINY, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "12 + 8 test pairs" in " ".join(done.stderr.split())
+    (directory,) = (folder / "outputs" / "multi30k").iterdir()
+    return Run(directory)
+
+
+def folder_of(run: Run) -> Path:
+    """Return the folder of the corpus."""
+    return run.directory.parents[2]
+
+
+def test_every_test_set_has_its_own_scores_and_predictions(run: Run):
+    scores = run.read_result()["metrics"]
+    for name in ("bleu", "exact_match", "loss", "attention/entropy"):
+        assert {f"test/flickr2016/{name}", f"test/mscoco/{name}"} <= scores.keys()
+    assert not {"test/bleu", "test/loss"} & scores.keys()
+    for name, split in (("flickr2016", "test_2016_flickr"), ("mscoco", "test_2017_mscoco")):
+        predictions = read_predictions(run.predictions / f"test-{name}.jsonl")
+        references = (folder_of(run) / f"{split}.en").read_text().splitlines()
+        assert [prediction.reference for prediction in predictions] == references
+    first = read_predictions(run.attention)
+    assert len(first) == SIZES["test_2016_flickr"]
+
+
+def test_report_compares_on_every_test_set(run: Run):
+    folder = folder_of(run)
+    done = attnlab("report", "outputs/multi30k", "-o", "page/report.html", folder=folder)
+    assert done.returncode == 0, done.stderr
+    with (folder / "page" / "results.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert {"test/flickr2016/bleu", "test/mscoco/bleu"} <= row.keys()
+    assert "BLEU (flickr2016)" in (folder / "page" / "report.html").read_text()
+
+
+def test_evaluate_reads_given_test_sets_and_not_the_training_data(run: Run):
+    folder = folder_of(run)
+    (folder / "train.de").rename(folder / "elsewhere.de")
+    try:
+        done = attnlab(
+            "evaluate", str(run.directory), "data.test={new:val,old:test_2017_mscoco}", folder=folder
+        )
+    finally:
+        (folder / "elsewhere.de").rename(folder / "train.de")
+    assert done.returncode == 0, done.stderr
+    results = [
+        json.loads(path.read_text()) for path in sorted((run.directory / "evaluations").glob("*/result.json"))
+    ]
+    assert [(result["split"], result["sentences"]) for result in results] == [
+        ("test/new", 20),
+        ("test/old", 8),
+    ]
+    original = run.read_result()["metrics"]
+    assert results[1]["metrics"]["test/old/bleu"] == original["test/mscoco/bleu"]
+    assert results[1]["metrics"]["test/old/loss"] == pytest.approx(original["test/mscoco/loss"])
