@@ -74,7 +74,7 @@ def test_early_stopping_by_bleu(trained: Run) -> None:
 
 
 def test_evaluate_on_a_test_file(trained: Run, folder: Path) -> None:
-    completed = attnlab("evaluate", str(trained.directory), "data.test_path=test.json", folder=folder)
+    completed = attnlab("evaluate", str(trained.directory), "data.test=test.json", folder=folder)
     assert completed.returncode == 0, completed.stderr
     (path,) = trained.directory.glob("evaluations/test-*/result.json")
     evaluation = json.loads(path.read_text())

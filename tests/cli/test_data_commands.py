@@ -1,10 +1,13 @@
 """Training, evaluation, prediction and reports on a corpus with its own splits and two test sets."""
 
 import csv
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from attnlab.runs.directory import Run
 from attnlab.runs.predictions import read_predictions
@@ -13,13 +16,8 @@ from multi30k import SIZES, SPLITS, write_corpus
 
 TINY = (
     *("embedding.size=8", "encoder.size=8", "decoder.size=16", "attention_size=8", "batching.batch_size=32"),
-    *(
-        "search.max_length=6",
-        "trainer.accelerator=cpu",
-        "trainer.max_epochs=1",
-        "logger=none",
-        "name=multi30k",
-    ),
+    *("search.max_length=6", "trainer.accelerator=cpu", "trainer.max_epochs=1", "logger=none"),
+    "name=multi30k",
 )
 
 
@@ -65,11 +63,12 @@ def test_report_compares_on_every_test_set(run: Run):
 
 def test_evaluate_reads_given_test_sets_and_not_the_training_data(run: Run):
     folder = folder_of(run)
+    leaked = (folder / "train.de").read_text().splitlines()[:3]
+    (folder / "leak.tsv").write_text("\n".join(f"{line}\tA dog." for line in [*leaked, "Ein Baum."]))
     (folder / "train.de").rename(folder / "elsewhere.de")
     try:
-        done = attnlab(
-            "evaluate", str(run.directory), "data.test={new:val,old:test_2017_mscoco}", folder=folder
-        )
+        test_sets = "data.test={new:leak.tsv,old:test_2017_mscoco}"
+        done = attnlab("evaluate", str(run.directory), test_sets, folder=folder)
     finally:
         (folder / "elsewhere.de").rename(folder / "train.de")
     assert done.returncode == 0, done.stderr
@@ -77,9 +76,53 @@ def test_evaluate_reads_given_test_sets_and_not_the_training_data(run: Run):
         json.loads(path.read_text()) for path in sorted((run.directory / "evaluations").glob("*/result.json"))
     ]
     assert [(result["split"], result["sentences"]) for result in results] == [
-        ("test/new", 20),
+        ("test/new", 4),
         ("test/old", 8),
     ]
+    assert [result["seen_in_training"] for result in results] == [3, 0]
+    assert "3 of these sources were in the training data" in done.stdout
     original = run.read_result()["metrics"]
     assert results[1]["metrics"]["test/old/bleu"] == original["test/mscoco/bleu"]
     assert results[1]["metrics"]["test/old/loss"] == pytest.approx(original["test/mscoco/loss"])
+
+
+def test_digests_of_the_data_are_recorded(run: Run):
+    data = run.read_result()["data"]
+    content = (folder_of(run) / "train.de").read_bytes()
+    assert data["files"]["train.de"] == hashlib.sha256(content).hexdigest()
+    assert len(data["files"]) == 8
+    assert {name: split["pairs"] for name, split in data["splits"].items()} == {
+        "train": 160, "val": 20, "test/flickr2016": 12, "test/mscoco": 8
+    }  # fmt: skip
+    assert data["vocabularies"]["source"]["sha256"] != data["vocabularies"]["target"]["sha256"]
+    assert torch.load(run.best, weights_only=True)["attnlab"]["data"] == data
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("train.de", "training data is different. Restore the original data, or start again with force=true"),
+        ("test_2017_mscoco.en", "test/mscoco data is different. Restore the original data, or start again"),
+    ],
+)
+def test_interrupted_run_is_not_resumed_on_replaced_data(run: Run, tmp_path: Path, name: str, way: str):
+    folder = tmp_path / "corpus"
+    shutil.copytree(folder_of(run), folder)
+    copy = Run(folder / run.directory.relative_to(folder_of(run)))
+    copy.write_result("interrupted")
+    checkpoint = copy.last.read_bytes()
+    lines = (folder / name).read_text().splitlines()
+    (folder / name).write_text("\n".join([lines[1], lines[0], *lines[2:]]))
+    done = attnlab("train", *SPLITS, *TINY, folder=folder)
+    assert done.returncode == 1
+    assert f"{name} changed since this run was started: the {way}" in " ".join(done.stderr.split())
+    assert copy.last.read_bytes() == checkpoint
+    if name.startswith("test"):
+        done = attnlab("evaluate", str(copy.directory), folder=folder)
+        assert done.returncode == 1
+        assert f"{name} changed since this run was started: the test/mscoco data" in done.stderr
+        assert "or evaluate on the changed data with data.test=FILE" in done.stderr
+        assert (
+            attnlab("evaluate", str(copy.directory), "data.test=test_2017_mscoco", folder=folder).returncode
+            == 0
+        )

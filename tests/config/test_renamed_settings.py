@@ -30,11 +30,16 @@ def test_outdated_override_is_refused_with_its_current_form(override: str) -> No
 
 @pytest.mark.parametrize("old", RENAMED)
 def test_current_form_of_an_outdated_override_composes(old: str) -> None:
-    values = {"attention.bells": "3", "batching.by": "tokens", "search.coverage_penalty": "0.2"}
+    values = {
+        "attention.bells": "3",
+        "data.test_path": "x.json",
+        "batching.by": "tokens",
+        "search.coverage_penalty": "0.2",
+    }
     values |= {"callbacks.pictures.count": "3", "callbacks.pictures.every_n_epochs": "3"}
     new = RENAMED[old] if "=" in old else f"{RENAMED[old]}={values.get(old, 'true')}"
-    group = ["attention=mixture"] if old == "attention.bells" else []
-    compose_run([*group, *new.split(" ")])
+    groups = {"attention.bells": ["attention=mixture"], "data.test_path": ["data=conala"]}
+    compose_run([*groups.get(old, []), *new.split(" ")])
 
 
 def test_evaluate_overrides_name_the_current_setting() -> None:

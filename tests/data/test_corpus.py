@@ -87,11 +87,12 @@ def test_number_of_groups_must_equal_the_number_of_pairs():
 
 def test_training_needs_training_and_validation_pairs():
     some = numbered(1)
-    Corpus(train=some, val=some, test=[]).require_training_data()
+    assert Corpus(train=some, val=some, test=[]).metrics == ()
     with pytest.raises(UserError, match=r"training split is empty \(0 training, 1 validation and 2 test"):
-        Corpus(train=[], val=some, test=numbered(2)).require_training_data()
+        Corpus(train=[], val=some, test=numbered(2))
     with pytest.raises(UserError, match="validation split is empty"):
-        Corpus(train=some, val=[], test=some).require_training_data()
+        Corpus(train=some, val=[], test=some)
+    assert Corpus(test=some, evaluation_only=True).test == some
 
 
 def test_test_sets_are_splits_with_their_names():

@@ -54,6 +54,12 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     )
 
     contents = describe(config, vocabularies, run.hash, corpus)
+    for split in ("val", *corpus.test_splits):
+        pairs = corpus.splits[split]
+        if seen := digests.count_seen(pairs, contents["training_sources"].numpy()):
+            log.warning(
+                "%d of the %d sources of the %s data are in the training data", seen, len(pairs), split
+            )
     checkpoint = _resume(run, metrics, contents["data"])
     callbacks = build.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
     trainer = build.build_trainer(config, run, loggers, callbacks)

@@ -76,7 +76,6 @@ def _report_errors(node: Any) -> Iterator[None]:
 def build_corpus(config: DictConfig) -> Corpus:
     """Build the corpus: pairs of raw texts in splits."""
     corpus: Corpus = construct(config.data)
-    corpus.require_training_data()
     return corpus
 
 

@@ -86,4 +86,5 @@ def read(config: DictConfig, given: GivenData, metrics: tuple[str, ...]) -> Corp
         else {name: prepared(pairs) for name, pairs in test.items()},
         metrics=metrics,
         files=(*val_files, *test_files),
+        evaluation_only=True,
     )

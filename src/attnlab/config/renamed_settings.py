@@ -56,6 +56,7 @@ RENAMED: dict[str, str] = {
     "batching.source_end": "batching.source_eos",
     "callbacks.pictures.count": "callbacks.attention_figures.count",
     "callbacks.pictures.every_n_epochs": "callbacks.attention_figures.every_n_epochs",
+    "data.test_path": "data.test",
     "search.coverage_penalty": "reranking.coverage_penalty",
 }
 """Current overrides by outdated `group=option`, `key=value` or key."""

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,9 +64,10 @@ class Corpus:
         metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) that are computed in addition
             to the default ones.
         files: files that the pairs were read from.
+        evaluation_only: whether the corpus needs no training and validation pairs.
 
     Raises:
-        UserError: if the name of a test set is not valid.
+        UserError: if the training or the validation split is empty, or the name of a test set is not valid.
     """
 
     train: list[Pair] = field(default_factory=list)
@@ -73,6 +75,7 @@ class Corpus:
     test: list[Pair] | Mapping[str, list[Pair]] = field(default_factory=list)
     metrics: tuple[str, ...] = ()
     files: tuple[Path, ...] = field(default=(), compare=False)
+    evaluation_only: bool = False
 
     def __post_init__(self) -> None:
         for name in self.test if isinstance(self.test, Mapping) else ():
@@ -81,8 +84,15 @@ class Corpus:
                     f"data.test: {name!r} is not a valid name of a test set. Use letters, digits, '_', '-' "
                     "and '.', and not the name 'attention'"
                 )
+        for name, pairs in (("training", self.train), ("validation", self.val)):
+            if not pairs and not self.evaluation_only:
+                tests = sum(len(self.splits[split]) for split in self.test_splits)
+                raise UserError(
+                    f"the {name} split is empty ({len(self.train)} training, {len(self.val)} validation "
+                    f"and {tests} test pairs). Provide more data or change the sizes of the splits"
+                )
 
-    @property
+    @cached_property
     def splits(self) -> dict[str, list[Pair]]:
         """The pairs of each split: "train", "val", and "test" or one "test/NAME" per named test set.
 
@@ -98,16 +108,6 @@ class Corpus:
     def test_splits(self) -> tuple[str, ...]:
         """Names in `splits` of the test split or the named test sets; empty if there is no test data."""
         return tuple(name for name in self.splits if name.partition("/")[0] == "test")
-
-    def require_training_data(self) -> None:
-        """Raise `UserError` if the training or the validation split is empty."""
-        for name, pairs in (("training", self.train), ("validation", self.val)):
-            if not pairs:
-                tests = sum(len(self.splits[split]) for split in self.test_splits)
-                raise UserError(
-                    f"the {name} split is empty ({len(self.train)} training, {len(self.val)} validation "
-                    f"and {tests} test pairs). Provide more data or change the sizes of the splits"
-                )
 
 
 def split(

@@ -99,7 +99,7 @@ def test_max_tokens_drops_long_examples(write):
 
 def test_the_test_file_is_read_completely_and_in_order(write):
     tests = write([item(60, rewritten_intent=None), item(61, snippet="x " * 99)], "test.json")
-    corpus = load_file(write(ITEMS), test_path=tests)
+    corpus = load_file(write(ITEMS), test=tests)
     assert corpus.test == [Pair("how to 60", "f(60)"), Pair("do `61`", "x " * 99)]
 
 
@@ -138,9 +138,7 @@ def test_pairs_with_placeholders_restore_the_texts_and_keep_the_raw_reference(wr
         "Print `names` and 'age'.", snippet, reference=snippet, annotations={"quoted": ["names", "age"]}
     )
     assert expected in plain.train + plain.val
-    tests = load_file(
-        write(ITEMS), test_path=write([example], "test.json"), preparation=Preparation(slots=True)
-    )
+    tests = load_file(write(ITEMS), test=write([example], "test.json"), preparation=Preparation(slots=True))
     assert tests.test == [pair]
 
 
@@ -205,8 +203,8 @@ def test_errors_name_the_file_and_the_item(write, content: object, message: str)
 def test_errors_name_missing_files_and_invalid_settings(write):
     with pytest.raises(UserError, match=r"data\.path: none\.json does not exist"):
         load_file("none.json")
-    with pytest.raises(UserError, match=r"data\.test_path: none\.json does not exist"):
-        load_file(write(ITEMS), test_path="none.json")
+    with pytest.raises(UserError, match=r"data\.test: none\.json does not exist"):
+        load_file(write(ITEMS), test="none.json")
     with pytest.raises(UserError, match=r"data\.max_tokens=0"):
         load_file(write(ITEMS), max_tokens=0)
     with pytest.raises(UserError, match=r"data\.near_duplicates=1\.5 must be above 0"):
@@ -302,11 +300,11 @@ def test_archive_provides_training_and_test_examples(served: tuple[Path, str], t
     assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".zip"]
 
 
-def test_test_path_replaces_the_test_file_of_the_archive(served: tuple[Path, str], tmp_path: Path, write):
+def test_test_file_replaces_the_test_file_of_the_archive(served: tuple[Path, str], tmp_path: Path, write):
     folder, address = served
     archive(folder, test_member="elsewhere.json")
     settings = {"cache": str(tmp_path / "cache"), "url": f"{address}/conala.zip", "train_md5": MD5}
-    corpus = load(test_path=write([item(88)], "test.json"), **settings)
+    corpus = load(test=write([item(88)], "test.json"), **settings)
     assert corpus.test == [Pair("do `88`", "f(88)")]
     with pytest.raises(UserError, match=r"conala-test.json\): cannot be read from the archive"):
         load(**settings)

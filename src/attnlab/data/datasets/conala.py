@@ -105,7 +105,7 @@ class Example(NamedTuple):
 def load(
     *,
     path: str | None = None,
-    test_path: str | None = None,
+    test: str | None = None,
     cache: str,
     url: str = URL,
     known_hash: str | None = None,
@@ -123,7 +123,7 @@ def load(
     Args:
         path: training file (JSON). None: the official archive is downloaded to `cache`, and its test file is
             the test split.
-        test_path: test file (JSON). It replaces the test file of the archive; without it a corpus from
+        test: test file (JSON). It replaces the test file of the archive; without it a corpus from
             `path` has no test split. The whole file is used, so that scores are comparable with published
             ones.
         cache: folder of downloaded files.
@@ -151,14 +151,15 @@ def load(
     if near_duplicates is not None and not 0 < near_duplicates <= 1:
         raise UserError(f"data.near_duplicates={near_duplicates} must be above 0 and at most 1, or null")
     tests: list[Example] = []
+    archive: Path | None = None
     if path is None:
         archive = download(url, known_hash=known_hash, cache=cache)
         examples = _read_member(archive, TRAIN_MEMBER, md5=train_md5)
-        tests = _read_member(archive, TEST_MEMBER) if test_path is None else []
+        tests = _read_member(archive, TEST_MEMBER) if test is None else []
     else:
         examples = _parse(read_text(path, setting="data.path"), name=path)
-    if test_path is not None:
-        tests = _parse(read_text(test_path, setting="data.test_path"), name=test_path)
+    if test is not None:
+        tests = _parse(read_text(test, setting="data.test"), name=test)
 
     kept = [
         example
@@ -182,6 +183,7 @@ def load(
         val=val,
         test=[prepare(example.question, example.snippet) for example in tests],
         metrics=("conala_bleu", "parses") if preparation is None else METRICS,
+        files=tuple(Path(file) for file in (archive if path is None else path, test) if file is not None),
     )
 
 

@@ -89,14 +89,12 @@ def load(
         test_fraction=test_fraction if test is None else 0.0,
         seed=seed,
     )
-    corpus = Corpus(
+    return Corpus(
         train=train_pairs,
         val=val_part if val is None else val_pairs,
         test=test_part if test is None else test_sets,
         files=(*files, *val_files, *test_files),
     )
-    corpus.require_training_data()
-    return corpus
 
 
 def read_test_sets(
