@@ -117,7 +117,14 @@ def test_every_optimizer_and_scheduler_trains(option: str, composed: Composed) -
 CALLBACKS = "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99"
 
 
-@pytest.mark.parametrize("option", [*options("logger"), "logger=[wandb,tensorboard]", CALLBACKS])
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(option, marks=pytest.mark.slow) if option == "logger=mlflow" else option
+        for option in (*options("logger"), "logger=[wandb,tensorboard]", CALLBACKS)
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning:mlflow")
 def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, *option.split())
     run = prepare(config)
@@ -130,6 +137,7 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
         "logger=wandb": {"TolerantWandbLogger"},
         "logger=tensorboard": {"TensorBoardLogger"},
         "logger=[wandb,tensorboard]": {"TolerantWandbLogger", "TensorBoardLogger"},
+        "logger=mlflow": {"TolerantMLFlowLogger"},
     }
     assert expected.get(option, set()) | {"AttentionFigures", "AttentionWeights"} <= names
     assert option == CALLBACKS or not {"EarlyStopping", "WeightAveraging"} & names

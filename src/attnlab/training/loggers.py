@@ -1,18 +1,19 @@
-"""Loggers: metrics.csv, which every run writes, and Weights & Biases and TensorBoard."""
+"""Loggers: metrics.csv, which every run writes, and Weights & Biases, TensorBoard and MLflow."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.errors import UserError
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import NOT_IDENTITY
 from attnlab.runs.metrics_file import append_metrics
@@ -178,11 +179,90 @@ def tensorboard_logger(*, run: Run, config: DictConfig) -> TensorBoardLogger:
     return TensorBoardLogger(save_dir=run.directory, name="", version="tensorboard")
 
 
+class TolerantMLFlowLogger(MLFlowLogger):
+    """MLflow logger whose errors do not stop the training: after one, nothing more is sent."""
+
+    failed = False
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Send the metrics of a step."""
+        self._send(lambda: super(TolerantMLFlowLogger, self).log_metrics(metrics, step))
+
+    @rank_zero_only
+    def log_image(self, key: str, path: Path) -> None:
+        """Send an image file as an artifact."""
+        self._send(lambda: self.experiment.log_artifact(self.run_id, str(path), key))
+
+    @rank_zero_only
+    def finalize(self, status: str = "success") -> None:
+        """Set the final status of the run."""
+        self._send(lambda: super(TolerantMLFlowLogger, self).finalize(status))
+
+    def _send(self, request: Callable[[], None]) -> None:
+        if self.failed:
+            return
+        try:
+            request()
+        except Exception as error:
+            log.warning("MLflow: data could not be sent; continuing without MLflow: %s", error)
+            self.failed = True
+
+
+def mlflow_logger(*, run: Run, config: DictConfig, tracking_uri: str | None) -> MLFlowLogger | None:
+    """Start an MLflow run, or continue that of an interrupted run; return None if that fails.
+
+    Args:
+        run: run directory; its hash is the tag `attnlab_run`.
+        config: logged as parameters; `name` is the experiment and `variant` a tag.
+        tracking_uri: MLflow server or database; None for the variable MLFLOW_TRACKING_URI or, if it is not
+            set, the SQLite file `mlflow.db` in the output folder.
+
+    Raises:
+        UserError: if MLflow is not installed.
+    """
+    if rank_zero_only.rank != 0:  # type: ignore[attr-defined]
+        return None
+    try:
+        from mlflow.tracking import MlflowClient
+    except ImportError as error:
+        raise UserError("logger=mlflow needs MLflow: pip install 'attnlab[mlflow]'") from error
+
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    output = run.directory.parent.parent
+    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{output / 'mlflow.db'}"
+    try:
+        logger = TolerantMLFlowLogger(
+            experiment_name=str(config.name),
+            run_name=run.directory.name,
+            tracking_uri=uri,
+            tags={"attnlab_run": run.hash, "variant": str(config.variant), "seed": str(config.seed)},
+            artifact_location=(output / "mlflow-artifacts").as_uri() if uri.startswith("sqlite:") else None,
+            run_id=None if config.force else _mlflow_run(MlflowClient(uri), str(config.name), run.hash),
+        )
+        logger.log_hyperparams(flatten(config))
+    except Exception as error:
+        log.warning("MLflow could not be started; continuing without MLflow: %s", error)
+        return None
+    return logger
+
+
+def _mlflow_run(client: Any, experiment: str, tag: str) -> str | None:
+    """Return the id of the newest MLflow run with this tag `attnlab_run`, or None."""
+    found = client.get_experiment_by_name(experiment)
+    if found is None:
+        return None
+    runs = client.search_runs([found.experiment_id], f"tags.attnlab_run = '{tag}'", max_results=1)
+    return runs[0].info.run_id if runs else None
+
+
 def log_image(loggers: list[Logger], key: str, path: Path) -> None:
     """Send an image file to the loggers that support images."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key=key, images=[str(path)])
+        elif isinstance(logger, TolerantMLFlowLogger):
+            logger.log_image(key, path)
 
 
 def log_table(loggers: list[Logger], key: str, columns: list[str], rows: list[list[Any]]) -> None:
