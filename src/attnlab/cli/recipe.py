@@ -16,7 +16,7 @@ from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import gpu_names, peak_memory
 from attnlab.runs.metrics_file import read_metrics
-from attnlab.training.callbacks import LastCheckpoint
+from attnlab.training.callbacks import EpochDigests, LastCheckpoint
 from attnlab.training.checkpoints import describe, load, load_newest
 from attnlab.training.curves import save_training_curves
 from attnlab.training.loggers import MetricsFile
@@ -67,6 +67,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         run.write_result("running", data=contents["data"])
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
+    chain = next(part.digests for part in callbacks if isinstance(part, EpochDigests))
     trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
     scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
     trainer.loggers = loggers
@@ -81,6 +82,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             signatures=signatures(module.text_metrics),
             parameters=network.parameter_count,
             steps=trainer.global_step,
+            digest=chain[-1] if chain else None,
+            epoch_digests=chain,
             seconds=seconds,
             peak_memory=peak_memory(),
             gpus=gpu_names(),

@@ -38,6 +38,7 @@ from attnlab.runs.directory import Run
 from attnlab.training import callbacks, checkpoints
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
+from attnlab.training.shards import Shards
 
 CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """Exceptions of constructors whose arguments do not fit."""
@@ -264,6 +265,7 @@ def build_module(
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
         text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
+        shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )
 
 
@@ -306,6 +308,7 @@ def build_callbacks(
         ),
         interruption,
         *progress,
+        callbacks.EpochDigests(),
         callbacks.EpochLog(),
         callbacks.Guard(),
         callbacks.Reproducible(config.seed),

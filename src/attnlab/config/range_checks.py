@@ -129,6 +129,7 @@ RULES: dict[str, Rule] = {
     "batching.source_eos": FLAG,
     "batching.max_source_length": OPTIONAL_SIZE,
     "batching.max_target_length": OPTIONAL_SIZE,
+    "batching.shards": OPTIONAL_SIZE,
     "batching.workers": whole(0),
     "loss.label_smoothing": PROBABILITY,
     "loss.coverage": NOT_NEGATIVE,

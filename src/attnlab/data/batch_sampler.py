@@ -5,7 +5,7 @@ N pairs of a split · B pairs of a batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -116,29 +116,36 @@ class TrainingBatchSampler(Sampler[list[int]]):
 
 
 class EvaluationBatchSampler(Sampler[list[int]]):
-    """Batches of one rank for evaluation: sorted by length, every pair exactly once over all ranks.
+    """Batches of one process for evaluation: sorted by length, every pair exactly once over all processes.
 
-    Sums over ranks are exact, because no pair is repeated, and every rank has the same number of batches.
+    Sums over processes are exact, because no pair is repeated. The batches are dealt to `count` shards in
+    turn, the same number to each. They depend on `count`, but not on which process has which shards.
 
     Args:
         lengths: S of each pair, [N].
         size: maximum number of pairs per batch.
-        rank: number of this process, from 0.
-        world: number of processes.
+        shards: the shards of this process.
+        count: number of shards of all processes.
 
     Raises:
-        UserError: if there are fewer pairs than ranks.
+        UserError: if there are fewer pairs than shards.
     """
 
-    def __init__(self, lengths: Lengths, *, size: int, rank: int = 0, world: int = 1) -> None:
-        bounds = np.cumsum(_even_batch_sizes(len(lengths), size=size, world=world))[:-1]
-        self._batches = np.split(np.argsort(lengths, kind="stable"), bounds)[rank::world]
+    def __init__(self, lengths: Lengths, *, size: int, shards: Sequence[int] = (0,), count: int = 1) -> None:
+        bounds = np.cumsum(_even_batch_sizes(len(lengths), size=size, world=count))[:-1]
+        batches = np.split(np.argsort(lengths, kind="stable"), bounds)
+        self._batches = [batch for number, batch in enumerate(batches) if number % count in shards]
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[list[int]]:
         return (batch.tolist() for batch in self._batches)
+
+
+def shards_of(rank: int, world: int, count: int) -> range:
+    """Return the shards, of `count`, of one of `world` processes: consecutive ones, at least one."""
+    return range(-(-rank * count // world), -(-(rank + 1) * count // world))
 
 
 def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]:
@@ -184,8 +191,10 @@ def _token_batch_sizes(
 
 
 def _check_sizes(total: int, size: int, world: int) -> None:
-    """Raise `UserError` if the batch size is not positive or there are fewer pairs than processes."""
+    """Raise `UserError` if the batch size is not positive or there are too few pairs."""
     if size < 1:
         raise UserError(f"batching.batch_size={size} must be at least 1")
     if total < world:
-        raise UserError(f"{total} pairs are too few for {world} processes. Use fewer processes or more data")
+        raise UserError(
+            f"{total} pairs are too few for {world} processes or shards. Use fewer of them or more data"
+        )

@@ -10,7 +10,12 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader, Sampler
 
-from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, TrainingBatchSampler
+from attnlab.data.batch_sampler import (
+    BatchType,
+    EvaluationBatchSampler,
+    TrainingBatchSampler,
+    shards_of,
+)
 from attnlab.data.cache import encode_cached
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.examples import Examples, encode
@@ -41,6 +46,8 @@ class Seq2SeqData(LightningDataModule):
         max_target_length: see `encode`.
         with_copy_ids: see `encode`.
         workers: number of data loading processes.
+        shards: number of virtual shards. Every process then loads the whole training batch, and its shards
+            of the evaluation batches: see `attnlab.training.shards`. None for batches of its own.
         seed: seed of the training order.
         cache: folder of the cache of encoded pairs; None for no cache.
 
@@ -63,6 +70,7 @@ class Seq2SeqData(LightningDataModule):
         max_target_length: int | None = None,
         with_copy_ids: bool = False,
         workers: int = 0,
+        shards: int | None = None,
         seed: int = 0,
         cache: Path | None = None,
     ) -> None:
@@ -91,6 +99,7 @@ class Seq2SeqData(LightningDataModule):
             seed=seed,
         )
         self._workers = workers
+        self._shards = shards
         self._examples: dict[str, Examples] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
@@ -128,7 +137,7 @@ class Seq2SeqData(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of the training split, starting at the current position of training."""
         examples = self._examples["train"]
-        rank, world = self._rank_and_world()
+        rank, world = self._rank_and_world() if self._shards is None else (0, 1)
         sampler = self._training_sampler(
             examples.source_lengths, examples.target_lengths, rank=rank, world=world
         )
@@ -151,8 +160,12 @@ class Seq2SeqData(LightningDataModule):
     def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
         examples = self._examples[split]
         rank, world = self._rank_and_world()
+        count = self._shards or world
         sampler = EvaluationBatchSampler(
-            examples.source_lengths, size=self.evaluation_batch_size, rank=rank, world=world
+            examples.source_lengths,
+            size=self.evaluation_batch_size,
+            shards=shards_of(rank, world, count),
+            count=count,
         )
         return self._loader(examples, sampler)
 

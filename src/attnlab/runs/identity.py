@@ -12,6 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 NOT_IDENTITY = ("force", "quick", "paths", "logger", "data.cache", "checkpoint.every_minutes")
 """Settings that do not change the results: output folders, loggers, and how other settings were chosen."""
 
+DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
+"""Settings that do not change the results of a run with `batching.shards`."""
+
 
 def identify(config: DictConfig) -> str:
     """Return eight hexadecimal digits, equal for equal resolved configurations."""
@@ -20,13 +23,22 @@ def identify(config: DictConfig) -> str:
     return short_hash(identity(settings))
 
 
-def identity(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every setting that determines the results, by its dotted name: all except `NOT_IDENTITY`."""
+def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return every setting that determines the results, by its dotted name.
+
+    These are all settings except `NOT_IDENTITY`, and except `DEVICE_COUNTS` if there are shards.
+    """
+    flat = _flatten(settings)
+    excluded = () if flat.get("batching.shards") is None else DEVICE_COUNTS
+    return {name: value for name, value in flat.items() if name not in excluded}
+
+
+def _flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         name = f"{prefix}{key}"
         if name not in NOT_IDENTITY:
-            flat |= identity(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+            flat |= _flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return flat
 
 

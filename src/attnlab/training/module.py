@@ -24,6 +24,7 @@ from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.runs.predictions import Prediction
 from attnlab.training.gathering import gather_predictions
+from attnlab.training.shards import Losses, Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.types import PAD, Batch
 
@@ -43,6 +44,7 @@ class Seq2SeqModule(lightning.LightningModule):
         label_smoothing: share of the target distribution spread over the vocabulary (in training only).
         coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
+        shards: virtual shards that make the results independent of the number of processes; None for none.
 
     Attributes:
         outputs: predictions of the last evaluation, of all processes, ordered by index.
@@ -63,6 +65,7 @@ class Seq2SeqModule(lightning.LightningModule):
         label_smoothing: float = 0.0,
         coverage_weight: float = 0.0,
         text_metrics: Sequence[str] = (),
+        shards: Shards | None = None,
     ) -> None:
         super().__init__()
         self.network = network
@@ -76,11 +79,15 @@ class Seq2SeqModule(lightning.LightningModule):
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_weight
         self.text_metrics = tuple(text_metrics)
+        self.shards = shards
+        self.shard_gradients: list[Tensor] = []  # gradients of the last batch, one per trained parameter
+        self.step_tokens = 0  # target tokens since the last optimizer step, unless a step has one batch
         self.train_loss = MeanLoss()  # loss of the current epoch
         self.last_loss: Tensor | None = None  # [], loss of the last training step
         self.gradient_norm: Tensor | None = None  # [], norm at the last optimizer step, before clipping
-        self.token_metrics = TokenMetrics()
-        self.attention_metrics = AttentionMetrics()
+        count = 1 if shards is None else shards.count
+        self.token_metrics = TokenMetrics(count)
+        self.attention_metrics = AttentionMetrics(count)
         self.kept_weights = 0
         self.predictions: list[Prediction] = []  # predictions of this process in the current evaluation
         self.outputs: list[Prediction] = []
@@ -116,31 +123,78 @@ class Seq2SeqModule(lightning.LightningModule):
         uniform = -log_p[labels != PAD, :vocabulary].mean()
         return (1 - share) * F.nll_loss(log_p, labels, ignore_index=PAD) + share * uniform
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the training loss []: mean cross-entropy per token plus the weighted coverage loss."""
+    def setup(self, stage: str) -> None:
+        """Find out which shards this process holds."""
+        if self.shards is not None:
+            self.shards.setup(self.trainer)
+
+    def losses(self, batch: Batch) -> Losses:
+        """Compute the training losses: mean cross-entropy per token, and the weighted coverage loss."""
         forced = sample_forced(self.teacher_forcing, self.global_step, batch.inputs)
         decoded, logits, labels = self.teacher_forced(batch, forced)
         loss = self.cross_entropy(logits, labels)
-        self.last_loss = loss.detach()
-        if not self.train_loss.update_called:  # Lightning computes and resets it at the end of the epoch
-            self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
-        self.train_loss.update(self.last_loss, len(labels))
-        step_values = {"train/loss": self.last_loss}
+        logged = {"train/loss": loss}
         if self.coverage_weight > 0:
             coverage = coverage_loss(decoded.weights, batch.labels != PAD)
-            step_values["train/coverage_loss"] = coverage
+            logged["train/coverage_loss"] = coverage
             loss = loss + self.coverage_weight * coverage
+        return Losses(loss, logged, len(labels))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Return the training loss []. With shards, also compute the gradients, for `backward`."""
+        if self.shards is None:
+            losses = self.losses(batch)
+        else:
+            number = self.trainer.fit_loop.epoch_loop.total_batch_idx
+            losses, self.shard_gradients = self.shards.gradients(
+                self.losses, batch, self._trained_parameters(), number=number
+            )
+        self.last_loss = losses.logged["train/loss"].detach()
+        if not self.train_loss.update_called:  # Lightning computes and resets it at the end of the epoch
+            self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
+        # With shards, every process has the loss of the whole batch: the first one counts it
+        counted = self.shards is None or self.global_rank == 0
+        self.train_loss.update(self.last_loss, losses.tokens if counted else 0)
         if self._is_logged_step():
-            self.log_dict(step_values, on_step=True, on_epoch=False)
-        return loss
+            self.log_dict(losses.logged, on_step=True, on_epoch=False)
+        accumulated = self.trainer.accumulate_grad_batches
+        if self.shards is None and self.trainer.world_size * accumulated == 1:
+            return losses.total
+        self.step_tokens += losses.tokens
+        return losses.total * losses.tokens * accumulated  # Lightning divides by `accumulated`
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients, or add those that the shards have computed."""
+        if self.shards is None:
+            super().backward(loss, *args, **kwargs)
+            return
+        for parameter, gradient in zip(self._trained_parameters(), self.shard_gradients, strict=True):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+        self.shard_gradients = []
+
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
+        """Divide summed gradients by the target tokens of this step, over all batches and processes.
+
+        A mean over batches of means over tokens would depend on how tokens are divided into batches.
+        """
+        if self.step_tokens == 0:
+            return
+        tokens = torch.tensor(float(self.step_tokens), device=self.device)  # []
+        # The mean over processes: DDP has divided the sum of the gradients by their number, too. With shards,
+        # every process has the gradients and the tokens of the whole batch.
+        tokens = self.trainer.strategy.reduce(tokens, reduce_op="mean")
+        for parameter in self._trained_parameters():
+            if parameter.grad is not None:
+                parameter.grad.div_(tokens)
+        self.step_tokens = 0
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate a batch of the validation split: teacher-forced metrics and decoding."""
-        self._evaluate(batch, "val")
+        self._evaluate(batch, batch_idx, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate a batch of the test split: teacher-forced metrics and decoding."""
-        self._evaluate(batch, self.data.test_split)
+        self._evaluate(batch, batch_idx, self.data.test_split)
 
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the validation split."""
@@ -208,17 +262,21 @@ class Seq2SeqModule(lightning.LightningModule):
         real = batch.labels != PAD  # [B, T]
         return decoded, self.network.logits(decoded, batch.copy_ids, real), batch.labels[real]
 
-    def _evaluate(self, batch: Batch, split: str) -> None:
+    def _trained_parameters(self) -> list[Tensor]:
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def _evaluate(self, batch: Batch, number: int, split: str) -> None:
         """Encode a batch once, update the metrics under teacher forcing, and decode the sources."""
+        shard = 0 if self.shards is None else self.shards.start_evaluation_batch(number)
         encoded, state = self.network.encode(batch)
         decoded, logits, labels = self._with_logits(self.network.decode(encoded, state, batch), batch)
-        self.token_metrics.update(logits, labels)
+        self.token_metrics.update(logits, labels, shard)
         pairs = [self.data.pairs(split)[index] for index in batch.indices.tolist()]
         gold = alignment_matrix(
             batch, [self.vocabularies.gold_alignment(pair) for pair in pairs]
         )  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
-        self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold)
+        self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold, shard)
         results = self.translator(self.network, batch, pairs, encoded=(encoded, state))
         self.predictions += [self._without_shared_weights(best) for best, *_ in results]
 
@@ -237,7 +295,9 @@ class Seq2SeqModule(lightning.LightningModule):
                 **{f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()},
                 **{f"{attention}/{name}": value for name, value in self.attention_metrics.compute().items()},
             },
+            # All processes have the same values. Their maximum is exact; a mean of three may be rounded
             sync_dist=True,
+            reduce_fx="max",
         )
         for metric in (self.token_metrics, self.attention_metrics):
             metric.reset()

@@ -1,9 +1,10 @@
-"""Lightning callbacks: figures, predictions, checkpoints, throughput, checks and interruption."""
+"""Lightning callbacks: figures, predictions, checkpoints, digests, throughput, checks and interruption."""
 
 from attnlab.training.callbacks.attention_figures import AttentionFigures
 from attnlab.training.callbacks.attention_weights import AttentionWeights
 from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
 from attnlab.training.callbacks.checkpoint_contents import CheckpointContents
+from attnlab.training.callbacks.epoch_digests import EpochDigests
 from attnlab.training.callbacks.epoch_log import EpochLog
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.interruption import Interruption
@@ -19,6 +20,7 @@ __all__ = [
     "AttentionWeights",
     "BestCheckpoint",
     "CheckpointContents",
+    "EpochDigests",
     "EpochLog",
     "Guard",
     "Interruption",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-import numpy as np
-import torch
 from lightning import Callback, LightningModule, Trainer
+
+from attnlab.training.seeding import seed_generators
 
 
 class Reproducible(Callback):
     """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation.
 
     A resumed run therefore draws the same dropout masks and teacher-forcing decisions as an uninterrupted
-    one.
+    one. With virtual shards, `attnlab.training.shards` seeds again for each of them.
 
     Args:
         seed: seed of the run.
@@ -42,11 +41,4 @@ class Reproducible(Callback):
         self._seed(trainer, 0)
 
     def _seed(self, trainer: Trainer, batches: int) -> None:
-        entropy = (self.seed, batches, trainer.global_rank)
-        state = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-        random.seed(state)
-        np.random.seed(state)  # noqa: NPY002  for libraries that draw from the global generator
-        # torch.manual_seed would also look for every other kind of device, at every step
-        torch.default_generator.manual_seed(state)
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed_all(state)
+        seed_generators(self.seed, batches, trainer.global_rank)
