@@ -164,9 +164,10 @@ def test_evaluation_is_sorted_by_length() -> None:
     size=st.integers(1, 9),
     world=st.integers(1, 3),
 )
-def test_ranks_evaluate_every_pair_once(lengths: list[int], size: int, world: int) -> None:
+def test_shards_evaluate_every_pair_once(lengths: list[int], size: int, world: int) -> None:
     orders = [
-        EvaluationBatchSampler(np.array(lengths), size=size, rank=rank, world=world) for rank in range(world)
+        EvaluationBatchSampler(np.array(lengths), size=size, shards=[shard], count=world)
+        for shard in range(world)
     ]
     indices = [index for order in orders for batch in order for index in batch]
     assert sorted(indices) == list(range(len(lengths)))
@@ -174,6 +175,6 @@ def test_ranks_evaluate_every_pair_once(lengths: list[int], size: int, world: in
     assert all(len(order) == len(list(order)) >= 1 for order in orders)
 
 
-def test_evaluation_needs_a_pair_per_rank() -> None:
+def test_evaluation_needs_a_pair_per_shard() -> None:
     with pytest.raises(UserError, match="1 pairs are too few for 2 processes"):
-        EvaluationBatchSampler(np.array([1]), size=4, rank=0, world=2)
+        EvaluationBatchSampler(np.array([1]), size=4, count=2)

@@ -107,7 +107,7 @@ class AttentionMetrics(SumMetric):
         gold: Tensor | None = None,
         shard: int = 0,
     ) -> None:
-        """Add the weights of a batch to a shard; the other arguments and shapes are those of `measure`."""
+        """Add the weights [B, T, S] of a batch to a shard; other arguments and shapes as in `measure`."""
         for place, (values, counted) in enumerate(measure(weights, target_mask, source_mask, gold).values()):
             self.sums[shard, place] += values.where(counted, 0).sum()
             self.counts[place] += counted.sum()

@@ -164,7 +164,7 @@ class Seq2SeqModule(lightning.LightningModule):
         return losses.total * losses.tokens * accumulated  # Lightning divides by `accumulated`
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute the gradients, or add those that the shards have computed."""
+        """Compute the gradients of the loss [], or add those that the shards have computed."""
         if self.shards is None:
             super().backward(loss, *args, **kwargs)
             return

@@ -38,13 +38,13 @@ class Losses(NamedTuple):
 class Group(NamedTuple):
     """The processes that share the shards; each holds consecutive ones, at least one."""
 
-    count: int  # number of shards
+    shards: int  # number of shards
     rank: int  # number of this process
     world: int  # number of processes
 
     def holder(self, shard: int) -> int:
         """Return the rank of the process that holds a shard: the inverse of `shards_of`."""
-        return shard * self.world // self.count
+        return shard * self.world // self.shards
 
 
 class Shards:
@@ -110,12 +110,12 @@ class Shards:
         Args:
             losses: computes the losses of a shard.
             batch: the whole batch, the same on every process.
-            parameters: parameters of the model.
+            parameters: parameters of the model, [...] each.
             number: number of the batch, counted from the start of training.
 
         Returns:
-            The losses of the whole batch, and for each parameter the gradient of the total loss times the
-            number of tokens. A parameter that the loss does not depend on has a gradient of zeros.
+            The losses of the whole batch, and for each parameter the gradient [...] of the total loss times
+            the number of tokens. A parameter that the loss does not depend on has a gradient of zeros.
         """
         names: list[str] = []
 
