@@ -15,6 +15,10 @@ class UsageError(UserError):
     """A `UserError` in the command line itself: an option, an override or a value. Commands exit with 2."""
 
 
+class InUseError(UserError):
+    """Another process works on the run directory."""
+
+
 class InterruptedRunError(BaseException):
     """The run was interrupted by a signal, and the same command resumes it.
 

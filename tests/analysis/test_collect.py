@@ -80,11 +80,12 @@ def test_run_without_a_result_is_running(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "error"),
     [
-        ("result.json", '{"status": "fin', "JSONDecodeError"),
-        ("result.json", '["finished"]', "AttributeError"),
+        ("result.json", '{"status": "fin', "result.json cannot be read: Unterminated string"),
+        ("result.json", "", "result.json cannot be read: Expecting value"),
+        ("result.json", '["finished"]', "result.json is not a JSON object"),
         ("result.json", '{"status": "done"}', "unknown status 'done'"),
         ("result.json", '{"status": "finished"}', "has status 'finished' but no metrics"),
-        ("result.json", '{"status": "finished", "metrics": {"test/bleu": null}}', "TypeError"),
+        ("result.json", '{"status": "finished", "metrics": {"test/bleu": null}}', "but no metrics"),
         ("config.yaml", "name: [", "config.yaml is not a valid configuration"),
         ("config.yaml", "a: 1", "lacks name, variant, seed"),
         ("config.yaml", "- a", "it is not a mapping"),

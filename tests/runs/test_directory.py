@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from omegaconf import DictConfig
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run, prepare
 from attnlab.runs.identity import identify
+from run_files import write_run
 
 HOLD = """
 import os, sys, time
@@ -79,10 +81,11 @@ def test_lock_waits_for_a_process_whose_parent_ended(tmp_path: Path) -> None:
 def test_force_removes_all_earlier_files(composed: Callable[..., DictConfig]) -> None:
     config = composed()
     run = prepare(config)
-    run.write_result("finished")
+    result = {"status": "interrupted", "steps": 3}
+    run.write_result(**result)
     run.checkpoints.mkdir()
     run.best.write_bytes(b"")
-    assert prepare(config).read_result() == {"status": "finished"}
+    assert prepare(config).read_result() == result
     config.force = True
     prepare(config)
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "lock"]
@@ -105,3 +108,53 @@ def test_temporary_files_are_removed(tmp_path: Path) -> None:
         path.write_bytes(b"")
     run.remove_temporary_files()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
+
+
+DAMAGED = {
+    "": "cannot be read: Expecting value",
+    '{"status": "fin': "cannot be read: ",
+    "[]": "is not a JSON object",
+    '{"status": "done"}': "has the unknown status 'done'",
+    '{"status": "finished"}': "has status 'finished' but no metrics",
+    '{"status": "finished", "metrics": {"val/loss": null}}': "has status 'finished' but no metrics",
+}
+
+
+def test_damaged_result_is_reported_and_ignored(
+    composed: Callable[..., DictConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = prepare(composed())
+    assert capsys.readouterr().err == ""
+    for content, problem in DAMAGED.items():
+        run.result.write_text(content)
+        assert prepare(composed()).read_result() == {}
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"attnlab: {run.result} {problem}"), line
+        assert line.endswith("; it is ignored, and the run continues")
+        run.write_result("running")
+        assert run.read_result() == {"status": "running"}
+
+
+def test_deleted_outputs_of_a_finished_run_are_listed(tmp_path: Path) -> None:
+    run = write_run(tmp_path, scores={"val/loss": 1.0, "test/bleu": 2.0}, sentences=[("a", "a", "a")])
+    assert run.missing_outputs() == ["checkpoints/best.ckpt", "predictions/val.jsonl"]
+    (run.predictions / "val.jsonl").touch()
+    run.checkpoints.mkdir()
+    run.best.touch()
+    assert run.missing_outputs() == []
+
+
+def test_status_is_written_without_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path)
+    run.write_result("running", packages={"torch": "2.13.0"}, command="attnlab train")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("attnlab.runs.directory.write_json", full)
+    run.write_result("failed", error="no space left")
+    result = {"status": "failed", "packages": {"torch": "2.13.0"}, "command": "attnlab train"}
+    assert run.read_result() == result | {"error": "no space left"}
+    run.result.unlink()
+    with pytest.raises(OSError, match="No space"):
+        run.write_result("failed")

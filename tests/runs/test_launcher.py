@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +22,13 @@ from attnlab.runs.directory import Run
     [
         (0, False, "finished", 0, None),
         (-9, False, "finished", 0, None),  # killed after it finished
-        (75, False, "interrupted", 75, None),
+        (75, True, "interrupted", 75, None),
         (1, False, "failed", 1, "another error"),
-        (3, False, "running", 1, "ended with exit code 3, see "),
-        (-9, False, "running", 1, "killed by SIGKILL"),
+        (3, False, "running", 1, "ended with exit code 3 before it was finished, see "),
+        (0, False, "running", 1, "ended with exit code 0 before it was finished, see "),
+        (75, False, "running", 1, "ended with exit code 75 before it was finished, see "),
+        (75, False, "interrupted", 75, "stopped by a signal to its process"),
+        (-9, False, "running", 1, "was killed by SIGKILL"),
         (-15, True, "running", 75, None),
         (1, True, "running", 75, None),
         (1, True, "failed", 1, "another error"),
@@ -32,26 +38,67 @@ def test_settle_records_the_end_of_a_worker(
     code: int, stopping: bool, status: str, exit_code: int, error: str | None, tmp_path: Path
 ) -> None:
     run = Run(tmp_path)
-    run.write_result(status, **({"error": error} if status == "failed" else {}))  # type: ignore[arg-type]
+    values = {"failed": {"error": error}, "finished": {"metrics": {"val/loss": 1.0}}}.get(status, {})
+    run.write_result(status, **values)  # type: ignore[arg-type]
     assert launcher.settle(run, code, stopping=stopping) == exit_code
     expected = {0: "finished", 1: "failed", 75: "interrupted"}[exit_code]
     assert run.read_result()["status"] == expected
     assert (run.read_result().get("error") or "").startswith(error or "")
 
 
-def test_process_ends_if_its_parent_ended_before_the_check() -> None:
-    code = "from attnlab.runs.launcher import die_with_parent; die_with_parent(); print('alive')"
-    for parent, survives in ((os.getpid(), True), (os.getppid(), False)):
-        environment = {**os.environ, "ATTNLAB_PARENT": str(parent)}
-        completed = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-        )
-        assert completed.stdout == ("alive\n" if survives else "")
-        assert completed.returncode == (0 if survives else -signal.SIGTERM)
-
-
 def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     environment = launcher.worker_environment()
     assert "LOCAL_RANK" not in environment
-    assert environment["ATTNLAB_PARENT"] == str(os.getpid())
+
+
+def test_reason_of_the_launcher_is_recorded(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write_result("interrupted")
+    assert launcher.settle(run, 75, stopping=False, reason="no progress") == 1
+    assert run.read_result() == {"status": "failed", "error": "no progress"}
+    run.write_result("finished", metrics={"val/loss": 1.0})
+    assert launcher.settle(run, -9, stopping=False, reason="no progress") == 0
+
+
+def test_run_that_another_process_uses_keeps_its_status(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write_result("interrupted")
+    assert launcher.settle(run, launcher.IN_USE, stopping=False) == launcher.IN_USE
+    assert run.read_result() == {"status": "interrupted"}
+
+
+HUNG = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+open(sys.argv[1] + "/started", "w").close()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_hung_worker_is_killed_after_an_interruption(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first SIGINT after a time, at the second one at once."""
+
+    def start(run: Run, **_: Any) -> launcher.Worker:
+        return subprocess.Popen([sys.executable, "-SEc", HUNG, str(tmp_path)], start_new_session=True)
+
+    def interrupt() -> None:
+        while not (tmp_path / "started").exists():
+            time.sleep(0.01)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(launcher, "start", start)
+    monkeypatch.setattr(launcher, "STOP_TIMEOUT", 0.3 if times == 1 else 60)
+    run = Run(tmp_path)
+    run.write_result("running")
+    threading.Thread(target=interrupt).start()
+    started = time.monotonic()
+    assert launcher.train(run) == launcher.INTERRUPTED
+    assert time.monotonic() - started < 10
+    assert run.read_result() == {"status": "interrupted"}

@@ -76,5 +76,11 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
 def test_exit_code_is_that_of_the_worst_job(statuses: list[str | None], code: int, tmp_path: Path) -> None:
     jobs = Jobs()
     for number, status in enumerate(statuses):
-        job(jobs, tmp_path, str(number), **({"status": status} if status else {}))
+        metrics = {"metrics": {"val/loss": 1.0}} if status == "finished" else {}
+        job(jobs, tmp_path, str(number), **({"status": status, **metrics} if status else {}))
     assert jobs.exit_code() == code
+    if statuses:
+        run = next(iter(jobs.runs))
+        jobs.in_use[run] = f"{run} is in use by process 7"
+        assert jobs.exit_code() == 1
+        assert f"in use {run} is in use by process 7" in printed_lines(jobs)

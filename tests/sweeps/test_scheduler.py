@@ -23,19 +23,26 @@ from attnlab.sweeps.scheduler import Scheduler
 from attnlab.sweeps.slots import Slots
 
 WORKER = """
-import json, os, signal, sys, time
+import fcntl, json, os, signal, sys, time
 from pathlib import Path
 folder = Path(sys.argv[1])
 plan = json.loads((folder / "plan.json").read_text())
 tries = len(list(folder.glob("try-*")))
 started = time.time()
+lock = open(folder / "lock", "a")
+try:
+    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(69)
 devices = os.environ["CUDA_VISIBLE_DEVICES"]
 (folder / f"try-{tries}").touch()
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+signal.signal(signal.SIGTERM, signal.SIG_IGN if plan["hangs"] else lambda *_: sys.exit(75))
 time.sleep(plan["seconds"])
 outcome = plan["outcomes"][min(tries, len(plan["outcomes"]) - 1)]
 if outcome == "die":
     os.kill(os.getpid(), signal.SIGKILL)
+if outcome.startswith("exit"):
+    sys.exit(int(outcome[4:]))
 finished = {"status": "finished", "metrics": {"val/loss": 0.5}}
 result = finished if outcome == "finish" else {"status": "failed", "error": outcome}
 (folder / "result.json").write_text(json.dumps(result))
@@ -51,15 +58,17 @@ def _small_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         return subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
 
     monkeypatch.setattr(launcher, "start", start)
-    monkeypatch.setattr("attnlab.sweeps.scheduler.find_errors", lambda _: {})
+    monkeypatch.setattr("attnlab.sweeps.scheduler.find_errors", lambda *_: {})
 
 
-def job(folder: Path, name: str, *outcomes: str, seconds: float = 0.0, devices: int = 1) -> Run:
-    """Create a run whose attempts have these outcomes in order: "finish", "die", or an error message."""
+def job(
+    folder: Path, name: str, *outcomes: str, seconds: float = 0.0, devices: int = 1, hangs: bool = False
+) -> Run:
+    """Create a run whose attempts have these outcomes in order: "finish", "die", "exit 3", or an error."""
     run = Run(folder / name)
     run.directory.mkdir()
     (run.directory / "plan.json").write_text(
-        json.dumps({"outcomes": outcomes or ["finish"], "seconds": seconds})
+        json.dumps({"outcomes": outcomes or ["finish"], "seconds": seconds, "hangs": hangs})
     )
     config = {"checkpoint": {"monitor": "val/loss"}, "trainer": {"devices": devices}}
     write_atomically(run.config, json.dumps(config))
@@ -71,10 +80,11 @@ def tries(run: Run) -> int:
 
 
 def dispatch(
-    runs: list[Run], devices: str = "ab", retries: int = 0, fail_fast: bool = False, jobs_per_device: int = 1
-) -> None:
-    slots = Slots(list(devices), gpus=True, jobs_per_device=jobs_per_device)
-    Scheduler(slots, retries=retries, fail_fast=fail_fast).train(runs)
+    runs: list[Run], devices: str = "ab", *, retries: int = 0, fail_fast: bool = False, **timeouts: float
+) -> Scheduler:
+    scheduler = Scheduler(Slots(list(devices), gpus=True), retries=retries, fail_fast=fail_fast, **timeouts)
+    scheduler.train(runs)
+    return scheduler
 
 
 def test_jobs_of_different_sizes_use_all_devices_without_sharing(tmp_path: Path) -> None:
@@ -98,7 +108,7 @@ def test_failed_job_is_recorded_and_others_continue(tmp_path: Path) -> None:
     reasons = [run.read_result().get("error") for run in runs]
     assert reasons == [
         "no such file",
-        "killed by SIGKILL",
+        "was killed by SIGKILL",
         None,
         "trainer.devices=9: this sweep has 2 devices",
     ]
@@ -150,3 +160,83 @@ def test_signal_stops_all_jobs_and_raises(times: int, tmp_path: Path) -> None:
     assert time.monotonic() - started < 10
     assert tries(runs[2]) == 0
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_job_that_ends_without_finishing_is_failed_and_retried(tmp_path: Path) -> None:
+    runs = [job(tmp_path, "a", "exit 0"), job(tmp_path, "b", "exit 75", "finish")]
+    dispatch(runs, retries=1)
+    assert [state(run) for run in runs] == ["failed", "finished"]
+    assert [tries(run) for run in runs] == [2, 2]
+    assert runs[0].read_result()["error"].startswith("ended with exit code 0 before it was finished")
+
+
+def test_job_without_progress_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.sweeps.scheduler.STOP_TIMEOUT", 0.3)
+    monkeypatch.setattr("attnlab.sweeps.progress.READ_INTERVAL", 0.0)
+    runs = [
+        job(tmp_path, "a", seconds=30, hangs=True),
+        job(tmp_path, "b", seconds=0.4),
+        job(tmp_path, "c", seconds=30),
+    ]
+    dispatch(runs, "abc", progress_timeout=1.5 / 60)
+    assert [state(run) for run in runs] == ["failed", "finished", "failed"]
+    assert runs[0].read_result()["error"] == "no progress for 0.025 minutes (hydra.launcher.progress_timeout)"
+    dispatch(runs, "abc", timeout=1.5 / 60)
+    assert [state(run) for run in runs] == ["failed", "finished", "failed"]
+    assert runs[2].read_result()["error"] == "stopped after 0.025 minutes (hydra.launcher.timeout)"
+
+
+@pytest.mark.parametrize("value", [0, -1, "an hour"])
+def test_invalid_timeouts_are_named(value: Any) -> None:
+    with pytest.raises(
+        UserError, match=rf"hydra\.launcher\.timeout={value}: must be a number of minutes > 0"
+    ):
+        dispatch([], timeout=value)
+
+
+def test_one_interruption_ends_hung_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.sweeps.scheduler.STOP_TIMEOUT", 0.3)
+    run = job(tmp_path, "a", seconds=30, hangs=True)
+
+    def interrupt() -> None:
+        while not tries(run):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        dispatch([run])
+    assert time.monotonic() - started < 10
+    assert state(run) == "interrupted"
+
+
+HOLD = "import sys, time; from attnlab.runs.directory import Run; from pathlib import Path\n"
+HOLD += "with Run(Path(sys.argv[1])).lock(): print(flush=True); sys.stdin.readline()"
+
+
+def test_run_in_use_is_tried_again_at_the_end(tmp_path: Path) -> None:
+    """One of two runs that another sweep holds becomes free while the third run is training."""
+    runs = [job(tmp_path, "a"), job(tmp_path, "b"), job(tmp_path, "c", seconds=1.0)]
+    command = [sys.executable, "-c", HOLD]
+    with (
+        subprocess.Popen([*command, str(runs[0].directory)], stdin=-1, stdout=-1) as first,
+        subprocess.Popen([*command, str(runs[1].directory)], stdin=-1, stdout=-1) as second,
+    ):
+        for holder in (first, second):
+            assert holder.stdout is not None
+            holder.stdout.readline()
+
+        def release() -> None:
+            while not tries(runs[2]):
+                time.sleep(0.05)
+            first.communicate(b"\n")
+
+        threading.Thread(target=release).start()
+        scheduler = dispatch(runs, "a")
+        assert [state(run) for run in runs] == ["finished", "waiting", "finished"]
+        assert [tries(run) for run in runs] == [1, 0, 1]
+        assert list(scheduler.in_use) == [runs[1].directory]
+        assert f"is in use by process {second.pid} on " in scheduler.in_use[runs[1].directory]
+        assert scheduler.failed == 0
+        second.communicate(b"\n")

@@ -126,10 +126,11 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
         seed=int(config["seed"]),
         config={str(key): value for key, value in config.items()},
     )
+    problem = run.result_problem()
+    if problem is not None:
+        raise UserError(f"result.json {problem}")
     result = run.read_result()
     status = result.get("status", "running")
-    if status != "finished" and status not in UNFINISHED:
-        raise UserError(f"result.json has the unknown status {status!r}")
     error = "result.json does not exist yet" if not result else result.get("error") or UNFINISHED.get(status)
     series = read_metrics(run.metrics) if run.metrics.is_file() else {}
     steps_per_second = series.get("throughput/steps_per_second", [])
@@ -148,8 +149,6 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
 def _with_results(run: Run, record: RunRecord) -> RunRecord:
     """Add the scores and the predictions of a finished run."""
     result = run.read_result()
-    if not result.get("metrics"):
-        raise UserError("result.json has status 'finished' but no metrics")
     memory = result.get("peak_memory") or {}
     splits = dict.fromkeys(metric_split(name) for name in result["metrics"])
     stored = {split: run.predictions / predictions_file(split) for split in splits}

@@ -16,7 +16,7 @@ from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import gpu_names, peak_memory
 from attnlab.runs.metrics_file import read_metrics
-from attnlab.training.callbacks import EpochDigests, LastCheckpoint
+from attnlab.training.callbacks import BestCheckpoint, EpochDigests, LastCheckpoint
 from attnlab.training.checkpoints import describe, load, load_newest
 from attnlab.training.curves import save_training_curves
 from attnlab.training.loggers import MetricsFile
@@ -110,6 +110,8 @@ def _resume(run: Run, metrics: MetricsFile, data: digests.Record) -> Path | None
     digests.check_unchanged(recorded, data, data["splits"], fix="start again with force=true")
     if run.best.is_file():
         load(run.best)  # report a damaged file now rather than after the training
+    elif BestCheckpoint.was_saved(checkpoint):
+        raise UserError(f"{run.best} was deleted: start again with force=true")
     metrics.truncate(checkpoint["resumption"]["metrics_length"])
     log.info("resuming from step %d", checkpoint["global_step"])
     return path

@@ -19,7 +19,7 @@ from attnlab.config.compose import explain
 from attnlab.config.options import CONF, check_overrides
 from attnlab.errors import UsageError
 from attnlab.runs.launcher import INTERRUPTED
-from attnlab.sweeps.jobs import FailedRunError, Jobs
+from attnlab.sweeps.jobs import Jobs
 
 
 def main(options: argparse.Namespace) -> int:
@@ -50,9 +50,6 @@ def main(options: argparse.Namespace) -> int:
             raise
         print("attnlab: -m trains a sweep and --cfg shows one run: remove one of them", file=sys.stderr)
         return 2
-    except FailedRunError as error:
-        print(f"attnlab: {error}", file=sys.stderr)
-        return 1
     except RuntimeError as error:
         if not str(error).startswith("Unknown plugin class"):
             raise
@@ -61,6 +58,11 @@ def main(options: argparse.Namespace) -> int:
         ) from error
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("submitit", "ray"):
+            raise
+        print(f"attnlab: the launcher failed: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
     finally:
         if jobs.sweeping and jobs.runs:
             jobs.print_table(Console(soft_wrap=True))

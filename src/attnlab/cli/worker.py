@@ -2,7 +2,7 @@
 
 Reads config.yaml, trains, and writes result.json. Each run has its own process, so that CUDA,
 distributed training and loggers of one run never affect the next. Under DDP, Lightning starts this same
-command for every rank. Exit codes: 0 finished, 1 failed, 75 interrupted.
+command for every rank. Exit codes: 0 finished, 1 failed, 69 in use by another process, 75 interrupted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlab.cli.logs import log_to_files, quieten_lightning
-from attnlab.errors import InterruptedRunError, UserError
+from attnlab.errors import InterruptedRunError, InUseError, UserError
 from attnlab.metrics import registry
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import environment
-from attnlab.runs.launcher import INTERRUPTED, die_with_parent, import_from_current_folder
+from attnlab.runs.files import no_space_left
+from attnlab.runs.launcher import IN_USE, INTERRUPTED, import_from_current_folder
+from attnlab.runs.supervision import end_with_parent
 
 log = logging.getLogger("attnlab")
 
@@ -33,20 +35,23 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 def main(directory: str) -> int:
     """Train the run in `directory`, unless another process does; returns the exit code."""
-    die_with_parent()
     import_from_current_folder()
     run = Run(Path(directory))
     first_rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
     try:
-        with run.lock() if first_rank else nullcontext():
+        with end_with_parent(), run.lock() if first_rank else nullcontext():
             return _work(run, first_rank=first_rank)
-    except UserError as error:
+    except InUseError as error:
+        print(f"attnlab: {error}", file=sys.stderr)
+        return IN_USE
+    except OSError as error:  # of the files in the run directory
         print(f"attnlab: {error}", file=sys.stderr)
         return 1
 
 
 def _work(run: Run, *, first_rank: bool) -> int:
     log_to_files(run, terminal=first_rank)
+    logging.raiseExceptions = False  # a full disk: no stack trace for every line
     # An interrupted import cannot be repeated: signals are blocked until torch and the rest are imported.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     for number in SIGNALS:
@@ -77,19 +82,29 @@ def _train(run: Run, *, first_rank: bool) -> int:
             log.info("interrupted; run the same command again to resume")
         return INTERRUPTED
     except Exception as error:
-        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        if first_rank:
-            run.write_result("failed", error=message)
+        message = _describe(error)
         log.error("%s", message)
         log.debug("%s", traceback.format_exc())
-        if not isinstance(error, UserError):
+        if not isinstance(error, UserError) and not no_space_left(error):
             log.error("the stack trace is in %s", run.log)
+        if first_rank:
+            run.remove_temporary_files()
+            run.write_result("failed", error=message)
         if os.environ.get("ATTNLAB_TRACEBACK"):
             traceback.print_exc()
         return 1
     if first_rank:
         _print_scores(run, scores)
     return 0
+
+
+def _describe(error: Exception) -> str:
+    """Return one line for the user."""
+    if isinstance(error, UserError):
+        return str(error)
+    if no_space_left(error):
+        return f"no space left ({error}): free some, and run the same command again to resume"
+    return f"{type(error).__name__}: {error}"
 
 
 def _stop(*_: Any) -> None:

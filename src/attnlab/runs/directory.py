@@ -20,17 +20,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from attnlab.errors import UserError
-from attnlab.runs.files import TEMPORARY, write_atomically, write_json
+from attnlab.runs.files import TEMPORARY, no_space_left, write_atomically, write_json
 from attnlab.runs.identity import identify
 from attnlab.runs.lock import lock
 
@@ -121,22 +122,54 @@ class Run:
         return config
 
     def read_result(self) -> dict[str, Any]:
-        """Read result.json; {} if it does not exist."""
-        if not self.result.is_file():
-            return {}
-        result: dict[str, Any] = json.loads(self.result.read_text())
-        return result
+        """Read result.json; {} if it does not exist or is damaged."""
+        return self._parse_result()[0]
+
+    def result_problem(self) -> str | None:
+        """Return why result.json is ignored by `read_result`; None if it is intact or does not exist."""
+        return self._parse_result()[1]
+
+    def _parse_result(self) -> tuple[dict[str, Any], str | None]:
+        try:
+            result = json.loads(self.result.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}, None
+        except (OSError, ValueError) as error:
+            return {}, f"cannot be read: {error}"
+        if not isinstance(result, dict):
+            return {}, "is not a JSON object"
+        status, metrics = result.get("status"), result.get("metrics")
+        if status not in get_args(Status):
+            return {}, f"has the unknown status {status!r}"
+        if status == "finished" and not _is_metrics(metrics):
+            return {}, "has status 'finished' but no metrics"
+        return result, None
 
     def write_result(self, status: Status, **values: Any) -> None:
         """Update result.json atomically: these values replace or extend the earlier ones."""
         earlier = {key: value for key, value in self.read_result().items() if key != "error"}
-        write_json(self.result, {**earlier, "status": status, **values})
+        result = {**earlier, "status": status, **values}
+        try:
+            write_json(self.result, result)
+        except OSError as error:
+            if not (no_space_left(error) and self.result.is_file()):
+                raise
+            # Overwriting needs no further space. If it is cut as well, it is treated as absent.
+            with self.result.open("r+", encoding="utf-8") as file:
+                file.write(json.dumps(result))
+                file.truncate()
+
+    def missing_outputs(self) -> list[str]:
+        """Return the checkpoint and predictions of a finished run that were deleted, as relative paths."""
+        splits = {name.partition("/")[0] for name in self.read_result().get("metrics", {})} & {"val", "test"}
+        paths = [self.best, *(self.predictions / f"{split}.jsonl" for split in sorted(splits))]
+        return [str(path.relative_to(self.directory)) for path in paths if not path.is_file()]
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock the directory, so that no other process can work on the run.
 
         Raises:
-            UserError: if another process holds it.
+            InUseError: if another process holds it.
         """
         return lock(self.directory)
 
@@ -156,6 +189,11 @@ class Run:
                 path.unlink()
 
 
+def _is_metrics(value: Any) -> bool:
+    """Return whether a value of a JSON file is a non-empty mapping of names to numbers."""
+    return isinstance(value, dict) and bool(value) and all(isinstance(v, int | float) for v in value.values())
+
+
 def run_of(config: DictConfig) -> Run:
     """Return the run of a configuration, whether or not its directory exists."""
     name = f"{config.variant}-seed{config.seed}-{identify(config)}"
@@ -168,15 +206,22 @@ def prepare(config: DictConfig) -> Run:
     `force=true` removes the results of an earlier run of the same configuration.
 
     Raises:
-        UserError: if another process works on the run.
+        InUseError: if another process works on the run.
+        UserError: if the directory cannot be written.
     """
     run = run_of(config)
-    run.directory.mkdir(parents=True, exist_ok=True)
     settings = OmegaConf.to_container(config, resolve=True)
-    with run.lock():
-        if config.force:
-            run.clear()
-        write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(settings)))
+    try:
+        run.directory.mkdir(parents=True, exist_ok=True)
+        with run.lock():
+            if config.force:
+                run.clear()
+            write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(settings)))
+    except OSError as error:
+        raise UserError(f"paths.output: {run.directory} cannot be written ({error.strerror})") from error
+    problem = run.result_problem()
+    if problem is not None:
+        print(f"attnlab: {run.result} {problem}; it is ignored, and the run continues", file=sys.stderr)
     return run
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedRandom
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any
 
 from attnlab.errors import UserError
 
@@ -16,9 +18,16 @@ TEMPORARY = ".*.tmp"
 """Pattern of the temporary files that a killed process may leave next to the files that it was writing."""
 
 
+def no_space_left(error: BaseException | None) -> bool:
+    """Return whether an exception was caused by a full disk, an exceeded quota or a limit on file sizes."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return True
+    return error is not None and (no_space_left(error.__cause__) or no_space_left(error.__context__))
+
+
 @contextmanager
-def open_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that replaces `path` when the block ends.
+def open_atomically(path: Path) -> Iterator[BufferedRandom]:
+    """Open a file for writing and reading that replaces `path` when the block ends.
 
     A reader sees the old file or the complete new one. The content is flushed to disk before the rename. If
     the block raises, `path` stays as it was.
@@ -26,7 +35,7 @@ def open_atomically(path: Path) -> Iterator[BinaryIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -39,6 +48,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a text file (UTF-8) or a binary file; see `open_atomically`."""
     with open_atomically(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of processes of this machine that have ended."""
+    for path in folder.glob(TEMPORARY):
+        process = path.name.split(".")[-2]
+        if not (process.isdigit() and Path(f"/proc/{process}").exists()):
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

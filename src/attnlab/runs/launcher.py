@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from attnlab.errors import INTERRUPTED as INTERRUPTED
-from attnlab.errors import UserError
+from attnlab.errors import InUseError
 from attnlab.runs.directory import Run
+from attnlab.runs.supervision import Process, kill, start_supervised
+
+IN_USE = 69
+"""Exit code of a worker whose run directory is in use by another process."""
+
+STOP_TIMEOUT = 20.0
+"""Seconds after which a worker that was asked to stop is killed."""
 
 TORCH_DISTRIBUTED = (
     "LOCAL_RANK",
@@ -29,12 +36,15 @@ TORCH_DISTRIBUTED = (
 )
 """Variables that would make a worker a rank of another training."""
 
-Worker = subprocess.Popen[bytes]
+Worker = Process
 Wait = Callable[[Worker], int]
 
 
 def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> int:
-    """Train a run in a worker process and forward signals to it; returns 0, 1 or `INTERRUPTED`.
+    """Train a run in a worker process and forward signals to it; returns the result of `settle`.
+
+    The worker is killed if it has not stopped `STOP_TIMEOUT` seconds after the first signal, and at a second
+    SIGINT.
 
     Args:
         run: a run whose config.yaml exists.
@@ -43,20 +53,26 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
     """
     stopping = False
     with start(run, to_log=to_log) as worker:
+        kill_later = threading.Timer(STOP_TIMEOUT, kill, [worker])
 
         def forward(number: int, _: Any) -> None:
             nonlocal stopping
-            stopping = True
-            worker.send_signal(number)
+            if stopping and number == signal.SIGINT:
+                kill(worker)
+            elif not stopping:
+                stopping = True
+                worker.send_signal(number)
+                kill_later.start()
 
         try:
             with handle_stop_signals(forward):
                 wait(worker)
         finally:
+            kill_later.cancel()
             kill(worker)
     code = settle(run, worker.returncode, stopping=stopping)
-    if worker.returncode < 0 and code == 1:
-        print(f"attnlab: the run was {run.read_result()['error']}; see {run.directory}", file=sys.stderr)
+    if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
+        print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)
     return code
 
 
@@ -80,16 +96,12 @@ def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: boo
         to_log: write the worker's output to train.log instead of the terminal.
     """
     command = [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)]
-    # In its own session: the terminal's Ctrl-C reaches this process only, which forwards it.
-    options: dict[str, Any] = {
-        "env": {**worker_environment(), **(environment or {})},
-        "start_new_session": True,
-    }
+    variables = {**worker_environment(), **(environment or {})}
     if not to_log:
-        return subprocess.Popen(command, **options)
+        return start_supervised(command, variables)
     with run.log.open("ab") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, **options
+        return start_supervised(
+            command, variables, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
 
 
@@ -100,13 +112,12 @@ def worker_environment() -> dict[str, str]:
 
     - `PYTHONSAFEPATH`, since `python -m` would put the current folder first on the module search path, where
       a data file such as `torch.py` would replace a package;
-    - malloc thresholds that keep glibc from returning the memory of a training step to the system;
-    - `ATTNLAB_PARENT`, the id of this process, for `die_with_parent`.
+    - malloc thresholds that keep glibc from returning the memory of a training step to the system.
     """
     environment = {key: value for key, value in os.environ.items() if key not in TORCH_DISTRIBUTED}
     for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
         environment.setdefault(threshold, str(2**32))
-    return {**environment, "PYTHONSAFEPATH": "1", "ATTNLAB_PARENT": str(os.getpid())}
+    return {**environment, "PYTHONSAFEPATH": "1"}
 
 
 def import_from_current_folder() -> None:
@@ -119,50 +130,47 @@ def import_from_current_folder() -> None:
         sys.path.append(folder)
 
 
-def kill(worker: Worker) -> None:
-    """Kill a worker and the processes that it started: data loaders and ranks."""
-    try:
-        os.killpg(worker.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def settle(run: Run, code: int, *, stopping: bool) -> int:
+def settle(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
     """Update result.json if the worker ended before it could do so; returns the exit code of the run.
 
     Args:
         run: the worker's run.
         code: the worker's return code, negative if a signal ended it.
         stopping: whether a stop signal was sent to it.
+        reason: why this process ended an unfinished worker that counts as failed.
+
+    Returns:
+        0, 1, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its status.
     """
     try:
         with run.lock():
-            return _settle(run, code, stopping=stopping)
-    except UserError:
-        return 1  # another process works on the run and will record its status
+            return _settle(run, code, stopping=stopping, reason=reason)
+    except InUseError:
+        return IN_USE
+    except OSError as error:
+        print(f"attnlab: {run.result} cannot be written: {error}", file=sys.stderr)
+        return 1
 
 
-def _settle(run: Run, code: int, *, stopping: bool) -> int:
+def _settle(run: Run, code: int, *, stopping: bool, reason: str | None) -> int:
     status = run.read_result().get("status")
-    if code in (0, INTERRUPTED) or status == "finished":
-        return code if code == INTERRUPTED else 0
+    if status == "finished":
+        return 0
+    if code == IN_USE:
+        return IN_USE
+    if reason is not None:
+        run.write_result("failed", error=reason)
+        return 1
     if stopping and (code < 0 or status != "failed"):
         run.write_result("interrupted")
         return INTERRUPTED
+    if code == INTERRUPTED and status == "interrupted":
+        run.write_result(
+            "interrupted", error="stopped by a signal to its process; run the same command again to resume"
+        )
+        return INTERRUPTED
     if code < 0:
-        run.write_result("failed", error=f"killed by {signal.Signals(-code).name}")
+        run.write_result("failed", error=f"was killed by {signal.Signals(-code).name}")
     elif status != "failed":
-        run.write_result("failed", error=f"ended with exit code {code}, see {run.log}")
+        run.write_result("failed", error=f"ended with exit code {code} before it was finished, see {run.log}")
     return 1
-
-
-def die_with_parent() -> None:
-    """Ask Linux to send SIGTERM to this process when its parent process ends for any reason."""
-    if sys.platform != "linux":
-        return
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
-    # Removed: ranks and data loaders inherit the environment, but have another parent.
-    parent = os.environ.pop("ATTNLAB_PARENT", None)
-    if parent is not None and int(parent) != os.getppid():  # the parent ended before the call above
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -9,12 +9,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attnlab.errors import UserError
+from attnlab.errors import InUseError
+from attnlab.runs.supervision import ORPHAN_TIMEOUT
 
-STOPPING_TIMEOUT = 60.0
+STOPPING_TIMEOUT = 2 * ORPHAN_TIMEOUT
 """Seconds to wait for a process that holds the lock and is stopping."""
 
 
@@ -22,11 +23,11 @@ STOPPING_TIMEOUT = 60.0
 def lock(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory; the operating system releases it when the process ends.
 
-    A holder whose parent process is gone is stopping (see `attnlab.runs.launcher.die_with_parent`): wait for
-    its end, at most `STOPPING_TIMEOUT` seconds.
+    A holder whose parent process is gone is stopping (see `attnlab.runs.supervision`): wait for its end, at
+    most `STOPPING_TIMEOUT` seconds.
 
     Raises:
-        UserError: if another process holds the lock.
+        InUseError: if another process holds the lock.
     """
     # Not flock: forked data loaders would still hold it after this process is killed.
     deadline = time.monotonic() + STOPPING_TIMEOUT
@@ -41,11 +42,11 @@ def lock(directory: Path) -> Iterator[None]:
                 file.seek(0)
                 holder = file.read().split()
                 if not _is_stopping(*holder) or time.monotonic() > deadline:
-                    raise UserError(_in_use(directory, *holder)) from None
+                    raise InUseError(_in_use(directory, *holder)) from None
                 time.sleep(0.1)
-        file.truncate(0)
-        file.write(f"{socket.gethostname()} {os.getpid()} {os.getppid()}\n")
-        file.flush()
+        with suppress(OSError):  # no space left: the lock is held, only its holder is not recorded
+            file.truncate(0)
+            os.write(file.fileno(), f"{socket.gethostname()} {os.getpid()} {os.getppid()}\n".encode())
         yield
 
 

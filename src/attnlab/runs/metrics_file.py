@@ -6,6 +6,7 @@ One number per line: epoch (empty for numbers of no epoch), step, metric, value.
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,3 +33,34 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
     for row in csv.DictReader(line for line in lines if line.endswith("\n")):
         series.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
     return series
+
+
+def read_latest(path: Path, metric: str, *, size: int = 1 << 16) -> tuple[int, float] | None:
+    """Return the epoch, from 0, and the value of a metric's last row; None if the end of the file has none.
+
+    Args:
+        path: a file that may be growing, or not exist yet.
+        metric: a metric that is logged with its epoch.
+        size: number of bytes at the end of the file that are read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            lines = file.read().decode(errors="replace").split("\n")[:-1]
+    except OSError:
+        return None
+    for row in reversed(list(csv.reader(lines))):
+        if len(row) == len(COLUMNS) and row[2] == metric and row[0].isdigit():
+            return int(row[0]), float(row[3])
+    return None
+
+
+def cut_incomplete_rows(path: Path, length: int) -> int:
+    """Truncate the file to its last complete row within `length` bytes; returns the new length in bytes."""
+    if not path.exists():
+        return 0
+    with path.open("rb+") as file:
+        content = file.read(length)
+        complete = content.rfind(b"\n") + 1
+        file.truncate(complete)
+    return complete

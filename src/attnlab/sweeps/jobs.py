@@ -17,30 +17,31 @@ from rich.text import Text
 
 from attnlab.config.compose import explain
 from attnlab.config.validation import check_settings
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import InUseError, UsageError, UserError
 from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
 
-STATES = ("finished", "failed", "interrupted", "waiting")
-"""States of a job after its sweep ended; a job that never started is waiting."""
-
-
-class FailedRunError(Exception):
-    """A run in a cluster process did not finish."""
+STATES = ("finished", "failed", "interrupted", "in use", "waiting")
+"""States of a job after its sweep ended: another process uses it, or it never started and is waiting."""
 
 
 class Jobs:
     """Hydra's task function: trains the run of each composed configuration, and keeps a list of the runs.
 
     The state of a run is read from its directory, so it does not matter which process trained it.
+
+    Attributes:
+        runs: the runs of all jobs, by directory.
+        in_use: error messages of the runs that another process works on, by directory.
+        sweeping: whether this is a sweep.
+        refused: the error of a single job. Hydra would print it a second time if it were raised.
     """
 
     def __init__(self) -> None:
         self.runs: dict[Path, Run] = {}
+        self.in_use: dict[Path, str] = {}
         self.sweeping = False
         self.refused: UserError | None = None
-        """The error of a single job. Hydra would print it a second time if it were raised here."""
-        self.process = os.getpid()
 
     def __call__(self, config: DictConfig) -> float | None:
         """Train a job's run in this process's worker, unless it is finished.
@@ -52,7 +53,6 @@ class Jobs:
 
         Raises:
             KeyboardInterrupt: if the run was interrupted, so that no further job starts.
-            FailedRunError: if it failed in a cluster process, which reports failures by exceptions only.
         """
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
         try:
@@ -62,19 +62,23 @@ class Jobs:
                 raise
             self.refused = error if isinstance(error, UserError) else UsageError(explain(error))
             return None
+        if run.directory in self.in_use:
+            return None
         if state(run) == "finished":
             _print_finished(run)
         else:
             print(f"run directory  {run.directory}", flush=True)
             code = launcher.train(run)
-            if code != 0 and os.getpid() != self.process:
-                raise FailedRunError(describe(run))
             if code == launcher.INTERRUPTED:
                 raise KeyboardInterrupt
+            if code == launcher.IN_USE:
+                self.in_use[run.directory] = f"{run.directory} is in use by another process"
         return score(run)
 
     def prepare(self, config: DictConfig) -> Run:
         """Create the run directory of a job.
+
+        In a sweep, a run that another process uses is recorded in `in_use`, so that the others continue.
 
         Raises:
             UserError: if the configuration cannot be trained.
@@ -85,33 +89,52 @@ class Jobs:
                 "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
                 f"attention_override={config.attention_override}"
             )
-        run = directory.prepare(config)
+        try:
+            run = directory.prepare(config)
+        except InUseError as error:
+            if not self.sweeping:
+                raise
+            run = directory.run_of(config)
+            self.in_use[run.directory] = str(error)
         self.runs[run.directory] = run
         return run
 
+    def expect(self, config: DictConfig) -> None:
+        """Record the run of a job of a sweep before it starts, perhaps in another process."""
+        self.sweeping = True
+        run = directory.run_of(config)
+        self.runs[run.directory] = run
+
+    def state(self, run: Run) -> str:
+        """Return one of `STATES`."""
+        return "in use" if run.directory in self.in_use else state(run)
+
     def exit_code(self) -> int:
-        """Return 1 if a job failed, else `INTERRUPTED` if one is not finished, else 0."""
-        states = {state(run) for run in self.runs.values()}
-        if "failed" in states:
+        """Return 1 if a job failed or is in use, else `INTERRUPTED` if one is not finished, else 0."""
+        states = {self.state(run) for run in self.runs.values()}
+        if states & {"failed", "in use"}:
             return 1
         return 0 if states <= {"finished"} else launcher.INTERRUPTED
 
     def print_table(self, console: Console) -> None:
         """Print the state of every job, the errors of failed jobs, and the command to synchronise W&B."""
-        ordered = sorted(self.runs.values(), key=lambda run: STATES.index(state(run)))
+        ordered = sorted(self.runs.values(), key=lambda run: STATES.index(self.state(run)))
         folder = Path(os.path.commonpath([run.directory.parent for run in ordered]))
-        monitors = dict.fromkeys(_monitor(run) for run in ordered)
+        monitors = dict.fromkeys(_monitor(run) for run in ordered if run.config.is_file())
         table = Table("run", "state", *monitors, "time", title=Text(_relative(folder)))
         table.columns[0].overflow = "fold"  # a truncated path cannot be opened
         for column in table.columns[2:]:
             column.justify = "right"
         for run in ordered:
-            values = [score(run) if monitor == _monitor(run) else None for monitor in monitors]
-            numbers = ["" if value is None else f"{value:.4f}" for value in values]
-            table.add_row(Text(str(run.directory.relative_to(folder))), state(run), *numbers, duration(run))
+            value = score(run)
+            numbers = ["" if value is None or name != _monitor(run) else f"{value:.4f}" for name in monitors]
+            name = Text(str(run.directory.relative_to(folder)))
+            table.add_row(name, self.state(run), *numbers, duration(run))
         console.print(table)
         for run in ordered:
-            if state(run) == "failed":
+            if run.directory in self.in_use:
+                console.print(f"{'in use':12} {self.in_use[run.directory]}", highlight=False, markup=False)
+            elif state(run) == "failed" or run.read_result().get("error") or _deleted(run):
                 console.print(describe(run), highlight=False, markup=False)
         offline = dict.fromkeys(
             run.directory.parent for run in ordered if any(run.directory.glob("wandb/offline-run-*"))
@@ -129,8 +152,10 @@ def state(run: Run) -> str:
 
 def score(run: Run) -> float | None:
     """Return the monitored metric (`checkpoint.monitor`) of a finished run, else None."""
-    value: float | None = run.read_result().get("metrics", {}).get(_monitor(run))
-    return value if state(run) == "finished" else None
+    if state(run) != "finished":
+        return None
+    value: float | None = run.read_result()["metrics"].get(_monitor(run))
+    return value
 
 
 def duration(run: Run) -> str:
@@ -144,11 +169,18 @@ def duration(run: Run) -> str:
 
 def describe(run: Run) -> str:
     """Return one line with the state of a run, and its score or its error."""
-    start = f"{state(run):12} {_relative(run.directory)}"
-    if state(run) == "failed":
-        return f"{start}: {run.read_result().get('error', '')}"
+    error = run.read_result().get("error")
+    parts = [f"{state(run):12} {_relative(run.directory)}" + ("" if error is None else f": {error}")]
     value = score(run)
-    return start if value is None else f"{start}  {_monitor(run)} {value:.4f}  {duration(run)}"
+    if value is not None:
+        parts += [f"{_monitor(run)} {value:.4f}", duration(run)]
+    return "  ".join(filter(None, [*parts, _deleted(run)]))
+
+
+def _deleted(run: Run) -> str:
+    """Return a note on the outputs of a finished run that were deleted; empty if it has all of them."""
+    missing = run.missing_outputs() if state(run) == "finished" else []
+    return f"{', '.join(missing)} deleted: force=true trains it again" if missing else ""
 
 
 def _monitor(run: Run) -> str:
@@ -161,7 +193,7 @@ def _relative(path: Path) -> str:
 
 
 def _print_finished(run: Run) -> None:
-    print(f"already finished: {run.directory}")
+    print(f"already finished: {'  '.join(filter(None, [str(run.directory), _deleted(run)]))}")
     metrics: dict[str, Any] = run.read_result()["metrics"]
     for name, value in metrics.items():
         print(f"  {name:24} {value:.4f}")

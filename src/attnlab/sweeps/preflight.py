@@ -22,7 +22,8 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
-from attnlab.runs.launcher import die_with_parent, import_from_current_folder
+from attnlab.runs.launcher import import_from_current_folder
+from attnlab.runs.supervision import end_with_parent
 
 BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer")
 """Groups that are built. For all other groups only the names of the arguments are checked."""
@@ -30,7 +31,6 @@ BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "
 
 def main(directories: list[str]) -> None:
     """Print the errors of the runs that cannot be built."""
-    die_with_parent()
     import_from_current_folder()
     errors = {directory: find_error(Run(Path(directory)).read_config()) for directory in directories}
     print(json.dumps({directory: error for directory, error in errors.items() if error is not None}))
@@ -76,4 +76,5 @@ def _check_arguments(node: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with end_with_parent():
+        main(sys.argv[1:])

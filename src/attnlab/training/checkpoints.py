@@ -4,16 +4,19 @@ A checkpoint contains only plain dicts and tensors. Besides Lightning's entries 
 callbacks) it holds the configuration and the vocabularies under "attnlab", so that it suffices to predict,
 and digests of the data, so that changed data is noticed.
 
-The file is a zip archive with a CRC-32 of each entry. torch does not verify them; `load` does, as `unzip -t
-FILE` does on the command line.
+The file is a zip archive whose comment is the SHA-256 of everything before it. torch verifies neither this
+nor the CRC-32 of the entries; `load` does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import pickle
 import zipfile
 import zlib
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +29,11 @@ from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
-from attnlab.runs.files import open_atomically
+from attnlab.runs.files import no_space_left, open_atomically
 
 log = logging.getLogger(__name__)
+
+DIGEST_SIZE = hashlib.sha256().digest_size
 
 READ_ERRORS = (
     RuntimeError,  # includes NotImplementedError of an unknown compression method
@@ -47,9 +52,22 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a temporary file, flush it to disk and rename it."""
-        with open_atomically(Path(path)) as file:
-            torch.save(checkpoint, file)
+        """Write a temporary file, flush it to disk and rename it.
+
+        Raises:
+            UserError: if there is no space left for it.
+        """
+        try:
+            with open_atomically(Path(path)) as file:
+                torch.save(checkpoint, file)
+                _append_digest(file)
+        except (OSError, RuntimeError) as error:
+            if not no_space_left(error):
+                raise
+            raise UserError(
+                f"{path} cannot be written: no space left. The checkpoint before it is kept; free some space "
+                "and run the same command again"
+            ) from error
 
     def load_checkpoint(
         self,
@@ -69,10 +87,7 @@ def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
             tensors.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+        _verify(path)
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist. Give a run directory or a checkpoint file") from None
@@ -89,6 +104,34 @@ def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
     if not isinstance(checkpoint, dict):
         raise UserError(f"{path} is not a checkpoint: it contains a {type(checkpoint).__name__}")
     return checkpoint
+
+
+def _append_digest(file: BufferedRandom) -> None:
+    """Add the SHA-256 of a zip archive as its comment."""
+    file.seek(-2, os.SEEK_END)  # the last field of an archive is the length of its comment
+    file.write(DIGEST_SIZE.to_bytes(2, "little"))
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256").digest()
+    file.write(digest)
+
+
+def _verify(path: Path) -> None:
+    """Raise `BadZipFile` if a checkpoint of attnlab, or an entry of another file, has a wrong checksum."""
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        end = file.seek(-2, os.SEEK_END)
+        if file.read() == b"\0\0":  # no comment, so it was not written by attnlab
+            damaged = archive.testzip()
+            if damaged is not None:
+                raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+            return
+        content = hashlib.sha256()
+        remaining = end + 2 - DIGEST_SIZE
+        file.seek(0)
+        while chunk := file.read(min(remaining, 1 << 20)):
+            content.update(chunk)
+            remaining -= len(chunk)
+        if archive.comment != content.digest():
+            raise zipfile.BadZipFile("its checksum is wrong")
 
 
 def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:

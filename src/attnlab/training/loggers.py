@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
 from attnlab.runs.identity import NOT_IDENTITY
-from attnlab.runs.metrics_file import append_metrics
+from attnlab.runs.metrics_file import append_metrics, cut_incomplete_rows
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +68,15 @@ class MetricsFile(Logger):
 
     @rank_zero_only
     def truncate(self, length: int) -> None:
-        """Truncate the file to `length` bytes; log a warning if it is shorter."""
-        size = self.path.stat().st_size if self.path.exists() else 0
-        if size > length:
-            os.truncate(self.path, length)
-        elif size < length:
-            log.warning("%s: lines from before the checkpoint are missing; the file was changed", self.path)
+        """Truncate the file to `length` bytes, the end of a row; if it was cut before, to a complete row."""
+        missing = length - cut_incomplete_rows(self.path, length)
+        if missing > 0:
+            log.warning(
+                "%s was cut: %d bytes from before the checkpoint are missing, so curves have a gap; "
+                "force=true trains again",
+                self.path,
+                missing,
+            )
 
 
 class TolerantWandbLogger(WandbLogger):

@@ -23,10 +23,17 @@ class SlotsLauncher(Launcher):
         threads: int | None,
         retries: int,
         fail_fast: bool,
+        timeout: float | None,
+        progress_timeout: float | None,
     ) -> None:
         super().__init__()
         self.resources: dict[str, Any] = {"slots": slots, "jobs_per_gpu": jobs_per_gpu, "threads": threads}
-        self.policy: dict[str, Any] = {"retries": retries, "fail_fast": fail_fast}
+        self.policy: dict[str, Any] = {
+            "retries": retries,
+            "fail_fast": fail_fast,
+            "timeout": timeout,
+            "progress_timeout": progress_timeout,
+        }
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Store what `launch` needs; called by Hydra."""
@@ -49,9 +56,15 @@ class SlotsLauncher(Launcher):
         returns = [self._compose(list(job), initial_job_idx + n) for n, job in enumerate(job_overrides)]
         configs = [job.cfg for job in returns if job.cfg is not None]
         slots = find_slots([config.trainer for config in configs], **self.resources)
+        scheduler = Scheduler(slots, **self.policy)
         runs = [self.jobs.prepare(config) for config in configs]
-        self.jobs.sweeping = True
-        Scheduler(slots, **self.policy).train(list(dict.fromkeys(runs)))
+        for run, config in zip(runs, configs, strict=True):
+            if not config.force:  # else its files cannot be removed while another process uses it
+                self.jobs.in_use.pop(run.directory, None)
+        try:
+            scheduler.train([run for run in dict.fromkeys(runs) if run.directory not in self.jobs.in_use])
+        finally:
+            self.jobs.in_use |= scheduler.in_use
         for job, run in zip(returns, runs, strict=True):
             job.return_value = score(run)
         return returns

@@ -37,3 +37,9 @@ class BestCheckpoint(ModelCheckpoint):
             path = str(Path(str(self.dirpath)) / f"{self.filename}{self.FILE_EXTENSION}")
             self.best_model_path = self.kth_best_model_path = path
             self.best_k_models = {path: self.best_model_score}
+
+    @classmethod
+    def was_saved(cls, checkpoint: dict[str, Any]) -> bool:
+        """Return whether `best.ckpt` existed when this checkpoint was saved."""
+        states = (state for key, state in checkpoint["callbacks"].items() if key.startswith(cls.__name__))
+        return any(state["best_model_path"] for state in states)
