@@ -64,7 +64,7 @@ def main(options: argparse.Namespace) -> int:
         print(f"attnlab: the launcher failed: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     finally:
-        if jobs.sweeping and jobs.runs:
+        if jobs.sweeping and any(run.directory.is_dir() for run in jobs.runs.values()):
             jobs.print_table(Console(soft_wrap=True))
     if jobs.refused is not None:
         raise jobs.refused

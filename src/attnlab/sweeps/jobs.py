@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,7 @@ class Jobs:
         Raises:
             UserError: if the configuration cannot be trained.
         """
-        check_settings(config)
-        if config.attention_override is not None:
-            raise UsageError(
-                "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
-                f"attention_override={config.attention_override}"
-            )
+        _check(config)
         try:
             run = directory.prepare(config)
         except InUseError as error:
@@ -99,11 +95,17 @@ class Jobs:
         self.runs[run.directory] = run
         return run
 
-    def expect(self, config: DictConfig) -> None:
-        """Record the run of a job of a sweep before it starts, perhaps in another process."""
+    def expect(self, configs: Sequence[DictConfig]) -> None:
+        """Record the runs of a sweep before they start, perhaps in other processes.
+
+        Raises:
+            UserError: if a configuration cannot be trained.
+        """
+        for config in configs:
+            _check(config)
         self.sweeping = True
-        run = directory.run_of(config)
-        self.runs[run.directory] = run
+        for run in map(directory.run_of, configs):
+            self.runs[run.directory] = run
 
     def state(self, run: Run) -> str:
         """Return one of `STATES`."""
@@ -142,6 +144,16 @@ class Jobs:
         for parent in offline:
             command = f"wandb sync {shlex.quote(_relative(parent))}/*/wandb/offline-run-*"
             console.print(command, highlight=False, markup=False)
+
+
+def _check(config: DictConfig) -> None:
+    """Raise `UserError` at a setting that a run cannot have."""
+    check_settings(config)
+    if config.attention_override is not None:
+        raise UsageError(
+            "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
+            f"attention_override={config.attention_override}"
+        )
 
 
 def state(run: Run) -> str:

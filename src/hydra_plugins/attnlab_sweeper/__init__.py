@@ -30,6 +30,5 @@ class GridSweeper(BasicSweeper):
         assert isinstance(self.jobs, Jobs)
         assert self.hydra_context is not None
         assert self.config is not None
-        for overrides in batch:
-            whole = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
-            self.jobs.expect(resolve(whole))
+        loader = self.hydra_context.config_loader
+        self.jobs.expect([resolve(loader.load_sweep_config(self.config, list(job))) for job in batch])
