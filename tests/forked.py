@@ -19,6 +19,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,14 @@ class ForkedProcess(subprocess.Popen[Any]):
             super()._execute_child(args, *more)  # type: ignore[misc]
             return
         streams = [options["p2cread"], options["c2pwrite"], options["errwrite"]]
-        self.pid = fork(entry, streams, options["cwd"], options["env"], session=options["start_new_session"])
+        self.pid = fork(
+            entry,
+            streams,
+            options["cwd"],
+            options["env"],
+            session=options["start_new_session"],
+            kept=options["pass_fds"],
+        )
         self._child_created = True
         devnull = getattr(self, "_devnull", None)
         ours = (options["p2cwrite"], options["c2pread"], options["errread"])
@@ -82,8 +90,12 @@ def fork(
     environment: Mapping[str, str] | None,
     *,
     session: bool,
+    kept: Sequence[int],
 ) -> int:
-    """Call `entry` in a child process with these streams, or this process's where -1; returns its id."""
+    """Call `entry` in a child process with these streams, or this process's where -1; returns its id.
+
+    All other file descriptors but those in `kept` are closed.
+    """
     import_everything()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -99,7 +111,8 @@ def fork(
         for number, stream in enumerate(streams):
             if stream not in (-1, number):
                 os.dup2(stream, number)
-        os.closerange(3, 1024)
+        for kept_before, kept_next in pairwise([2, *sorted(kept), 1024]):
+            os.closerange(kept_before + 1, kept_next)
         become_program(folder, environment)
         code = exit_code(entry)
     finally:

@@ -123,11 +123,12 @@ DAMAGED = {
 def test_damaged_result_is_reported_and_ignored(
     composed: Callable[..., DictConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = prepare(composed())
+    config = composed()
+    run = prepare(config)
     assert capsys.readouterr().err == ""
     for content, problem in DAMAGED.items():
         run.result.write_text(content)
-        assert prepare(composed()).read_result() == {}
+        assert prepare(config).read_result() == {}
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"attnlab: {run.result} {problem}"), line
         assert line.endswith("; it is ignored, and the run continues")

@@ -62,7 +62,7 @@ def statuses(folder: Path) -> dict[float, str]:
 def test_launcher_that_is_not_installed(tmp_path: Path) -> None:
     absent = "hydra.launcher._target_=hydra_plugins.absent_launcher.AbsentLauncher"
     completed = attnlab("train", "-m", *TINY_REVERSE, "seed=0,1", absent, folder=tmp_path)
-    assert completed.returncode == 1
+    assert completed.returncode == 2
     assert (
         "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'" in completed.stderr
     )
