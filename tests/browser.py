@@ -51,14 +51,18 @@ class Page:
         while not any(event["method"] == method for event in self.events):
             self.events.append(json.loads(self.connection.recv(timeout=TIMEOUT)))
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def open(self, path: Path, **window: Any) -> None:
         """Open a file by its file:// address and wait until it is loaded."""
+        self.navigate(path.as_uri(), **window)
+
+    def navigate(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Open an address and wait until it is loaded."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1}
         self.call("Emulation.setDeviceMetricsOverride", **size, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired")
 
     def run(self, expression: str) -> Any:

@@ -26,6 +26,7 @@ ORDER = (
     {"config"},
     {"sweeps", "analysis"},
     {"benchmark", "report", "api"},
+    {"serving"},
     {"cli"},
 )
 """A package may import itself and the packages of earlier rows."""

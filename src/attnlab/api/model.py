@@ -109,6 +109,7 @@ class Model:
         self,
         sentences: str | Iterable[str],
         *,
+        prefixes: Sequence[str] | None = None,
         nbest: int = 1,
         batch_size: int = 64,
         progress: bool = True,
@@ -118,6 +119,7 @@ class Model:
 
         Args:
             sentences: source sentences; a single string is one sentence.
+            prefixes: for each sentence, the text that its translation starts with.
             nbest: number of hypotheses per sentence, at most the beam size.
             batch_size: number of sentences decoded together; sentences of similar length share a batch.
             progress: show a progress bar if it takes more than two seconds.
@@ -128,13 +130,22 @@ class Model:
             `index` is the position of the sentence, `rank` that among its hypotheses.
 
         Raises:
-            UserError: if a sentence is empty, or a setting is out of range.
+            UserError: if a sentence is empty, a prefix is missing, or a setting is out of range.
         """
+        if prefixes is not None:
+            search["prefix_size"] = None
         translator = self.translator(**search)
         if nbest > translator.beam_size:
             raise UserError(f"nbest={nbest} needs a larger beam: set beam_size={nbest}")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        pairs = [self.prepare(_checked(text, f"sentences[{i}]")) for i, text in enumerate(texts)]
+        if prefixes is None:
+            prefixes = [""] * len(texts)
+        elif len(prefixes) != len(texts):
+            raise UserError(f"{len(prefixes)} prefixes for {len(texts)} sentences: give one for each")
+        pairs = [
+            self.prepare(_checked(text, f"sentences[{i}]"), prefix)
+            for i, (text, prefix) in enumerate(zip(texts, prefixes, strict=True))
+        ]
         results: list[list[Prediction]] = [[] for _ in pairs]
         for rows, batch in self._batches(pairs, batch_size, progress):
             outputs = translator(self.network, batch, [pairs[row] for row in rows], nbest=nbest)

@@ -24,6 +24,7 @@ HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequen
   attnlab evaluate RUN [OVERRIDE ...]       evaluate a trained run on other data or with another search
   attnlab predict RUN [OPTION ...]          translate standard input, line by line, to standard output
   attnlab report PATH ... [-o FILE.html]    compare runs: statistics, tables and figures on one page
+  attnlab serve RUN ...                     translate in a browser, and by a JSON interface
   attnlab bench [OVERRIDE ...]              measure the speed of training and decoding
 
 RUN is a run directory (outputs/NAME/VARIANT-seedN-HASH) or a checkpoint file.
@@ -32,7 +33,7 @@ attnlab COMMAND --help shows the options of a command; attnlab train --cfg job s
 --traceback shows the stack trace of an error.
 """
 
-COMMANDS = ("train", "tune", "evaluate", "predict", "report", "bench")
+COMMANDS = ("train", "tune", "evaluate", "predict", "report", "serve", "bench")
 
 UNEXPECTED = "unexpected error; --traceback shows where"
 

@@ -154,11 +154,47 @@ def bench() -> argparse.ArgumentParser:
     return parser
 
 
+def serve() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab serve`."""
+    parser = _parser(
+        "serve", "Serve trained models: a page on which sentences are translated, and a JSON interface."
+    )
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run directory or a checkpoint file")
+    parser.add_argument("--port", type=int, default=8000, help="port; 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1, this machine only); others need a token",
+    )
+    parser.add_argument(
+        "--token",
+        help="secret that requests must contain (default: none for this machine only, else a random one)",
+    )
+    parser.add_argument(
+        "--batch",
+        type=_positive,
+        default=64,
+        metavar="N",
+        help="sentences that are decoded together (default: 64)",
+    )
+    parser.add_argument(
+        "--queue",
+        type=_positive,
+        default=1024,
+        metavar="N",
+        help="sentences that may wait for a model; further requests are refused (default: 1024)",
+    )
+    _add_trust(parser)
+    return parser
+
+
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "evaluate": evaluate,
     "predict": predict,
     "report": report,
     "bench": bench,
+    "serve": serve,
 }
 
 

@@ -1,0 +1,1 @@
+"""Web server of trained models: a page on which sentences are translated, and a JSON interface."""

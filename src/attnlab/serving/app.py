@@ -1,0 +1,295 @@
+"""ASGI application: the page, the JSON interface and its OpenAPI description, limits and access control."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from attnlab import __version__
+from attnlab.errors import UserError
+from attnlab.nn.attention.interventions import Intervention
+from attnlab.runs import predictions
+from attnlab.serving.batching import Batcher, QueueFullError
+from attnlab.serving.models import Options, ServedModel, Source
+
+FOLDER = Path(__file__).parent
+LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of the requests; larger ones are refused with status 413, too many with 429.
+
+    Attributes:
+        sentences: sentences per request.
+        characters: characters per sentence, and per prefix.
+        waiting: sentences of all clients that may wait for one model.
+        batch_size: sentences that are decoded together.
+        body: bytes of a request.
+        beam_size: largest beam.
+    """
+
+    sentences: int = 64
+    characters: int = 1000
+    waiting: int = 1024
+    batch_size: int = 64
+    body: int = 2**20
+    beam_size: int = 20
+
+
+class TranslationRequest(BaseModel):
+    """Sentences to translate, and how."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sentences: Annotated[list[str], Field(min_length=1, description="source sentences")]
+    models: Annotated[
+        list[str] | None, Field(description="names of models, see /api/models; all by default")
+    ] = None
+    beam_size: Annotated[
+        int | None, Field(ge=1, description="beam size; 1 is greedy search; that of the run by default")
+    ] = None
+    nbest: Annotated[int, Field(ge=1, description="hypotheses per sentence; enlarges the beam if needed")] = 1
+    prefixes: Annotated[
+        list[str] | None, Field(description="for each sentence, the text that its translation starts with")
+    ] = None
+    intervention: Annotated[
+        Intervention | None, Field(description="replacement of the attention weights")
+    ] = None
+
+
+class Prediction(BaseModel):
+    """A translation of one sentence."""
+
+    text: str
+    score: Annotated[float, Field(description="length-normalised log-probability")]
+    tokens: Annotated[list[str], Field(description="target tokens; the last one is <eos> if it ended")]
+    source_tokens: list[str]
+    attention: Annotated[
+        list[list[float]] | None,
+        Field(description="weights: one row per target token, one column per source token"),
+    ]
+
+
+class ModelResult(BaseModel):
+    """Translations by one model: for each sentence its hypotheses, best first."""
+
+    model: str
+    predictions: list[list[Prediction]]
+
+
+class TranslationResponse(BaseModel):
+    """Translations by every requested model."""
+
+    results: list[ModelResult]
+
+
+class ModelDescription(BaseModel):
+    """A trained model of this server."""
+
+    name: str
+    mechanism: Annotated[str, Field(description="class of its attention mechanism")]
+    beam_size: Annotated[int, Field(description="beam size of the run")]
+    interventions: list[str]
+
+
+class Error(BaseModel):
+    """Reason why a request was refused."""
+
+    detail: str
+
+
+ERRORS: dict[int | str, dict[str, object]] = {
+    400: {"model": Error, "description": "A sentence or an option is refused"},
+    401: {"model": Error, "description": "The token is missing or wrong"},
+    404: {"model": Error, "description": "There is no such model"},
+    413: {"model": Error, "description": "The request is too large"},
+    429: {"model": Error, "description": "Too many sentences are waiting: try again later"},
+}
+
+
+def create_app(
+    models: Sequence[ServedModel], limits: Limits | None = None, *, token: str | None = None
+) -> FastAPI:
+    """Create the ASGI application of the server.
+
+    Args:
+        models: the models, with unique names.
+        limits: limits of the requests.
+        token: if given, requests other than for the page need the header `Authorization: Bearer TOKEN`, and
+            any host name is accepted; else only names of this machine are, so that a page of another site
+            cannot reach the server by a name that resolves to it.
+    """
+    limits = limits or Limits()
+    batchers: dict[str, Batcher[Options, Source, list[predictions.Prediction]]] = {
+        served.name: Batcher(served.translate, limits.batch_size, limits.waiting) for served in models
+    }
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(batcher.run()) for batcher in batchers.values()]
+        yield
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    app = FastAPI(
+        title="attnlab",
+        version=__version__,
+        description="Translation by trained models, with their attention weights",
+        docs_url=None,  # these pages load scripts from other servers
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.add_middleware(BodyLimit, limit=limits.body)
+    if token is None:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOCAL_NAMES))
+
+    @app.middleware("http")
+    async def secure(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        if token is not None and request.url.path != "/" and not _authorised(request, token):
+            return JSONResponse({"detail": "Give the token of this server: Authorization: Bearer TOKEN"}, 401)
+        response = await answer(request)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    async def page() -> HTMLResponse:
+        content, policy = _page()
+        return HTMLResponse(content, headers={"Content-Security-Policy": policy})
+
+    @app.get("/api/models")
+    async def list_models() -> list[ModelDescription]:
+        """List the models of this server."""
+        return [
+            ModelDescription(
+                name=served.name,
+                mechanism=served.mechanism,
+                beam_size=served.model.config.search.beam_size,
+                interventions=list(served.interventions),
+            )
+            for served in models
+        ]
+
+    @app.post("/api/translate", responses=ERRORS)
+    async def translate(request: TranslationRequest) -> TranslationResponse:
+        """Translate sentences by one or several models."""
+        selected = list(batchers) if request.models is None else request.models
+        _check(request, selected, batchers, limits)
+        prefixes = request.prefixes or [""] * len(request.sentences)
+        sources = [Source(*pair) for pair in zip(request.sentences, prefixes, strict=True)]
+        options = Options(request.beam_size, request.nbest, request.intervention)
+        try:
+            results = await asyncio.gather(*(batchers[name].submit(options, sources) for name in selected))
+        except QueueFullError:
+            raise HTTPException(429, "Too many sentences are waiting: try again later") from None
+        except UserError as error:
+            raise HTTPException(400, str(error)) from error
+        return TranslationResponse(
+            results=[
+                ModelResult(model=name, predictions=[[_to_json(best) for best in row] for row in rows])
+                for name, rows in zip(selected, results, strict=True)
+            ]
+        )
+
+    return app
+
+
+class BodyLimit:
+    """ASGI middleware that refuses requests with a larger body before it is read as a whole."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self.app = app
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body up to the limit, then call the application with it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return  # the client has gone
+            body += message.get("body", b"")
+            if len(body) > self.limit:
+                detail = f"The request is larger than {self.limit:,} bytes: send fewer sentences at a time"
+                await JSONResponse({"detail": detail}, 413)(scope, receive, send)
+                return
+            if not message.get("more_body"):
+                break
+        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def read() -> Message:
+            return next(messages, None) or await receive()
+
+        await self.app(scope, read, send)
+
+
+def _check(
+    request: TranslationRequest, selected: Sequence[str], models: Collection[str], limits: Limits
+) -> None:
+    """Raise `HTTPException` if a request names an unknown model or exceeds a limit."""
+    unknown = [name for name in selected if name not in models]
+    if unknown or not selected:
+        raise HTTPException(404, f"Unknown model {unknown or selected}: choose from {', '.join(models)}")
+    if len(request.sentences) > limits.sentences:
+        raise HTTPException(
+            413, f"{len(request.sentences)} sentences: send at most {limits.sentences} at a time"
+        )
+    for text in (*request.sentences, *(request.prefixes or ())):
+        if len(text) > limits.characters:
+            raise HTTPException(
+                413, f"A text of {len(text):,} characters: send at most {limits.characters:,}"
+            )
+    if request.prefixes is not None and len(request.prefixes) != len(request.sentences):
+        raise HTTPException(400, f"{len(request.prefixes)} prefixes for {len(request.sentences)} sentences")
+    if max(request.beam_size or 1, request.nbest) > limits.beam_size:
+        raise HTTPException(400, f"beam_size and nbest are at most {limits.beam_size}")
+
+
+def _authorised(request: Request, token: str) -> bool:
+    given = request.headers.get("Authorization", "")
+    return secrets.compare_digest(given.encode(), f"Bearer {token}".encode())
+
+
+def _to_json(prediction: predictions.Prediction) -> Prediction:
+    weights = prediction.weights
+    return Prediction(
+        text=prediction.hypothesis,
+        score=prediction.score or 0.0,
+        tokens=prediction.tokens,
+        source_tokens=prediction.source_tokens,
+        attention=None if weights is None or not weights.any() else weights.astype(float).round(4).tolist(),
+    )
+
+
+@cache
+def _page() -> tuple[str, str]:
+    """Return the page, with its style and script inside, and its content security policy."""
+    html, style, script = (
+        (FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
+    )
+    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'unsafe-inline'; "
+        "connect-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return html.replace("{{ style }}", style).replace("{{ script }}", script), policy

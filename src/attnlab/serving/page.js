@@ -1,0 +1,201 @@
+// Translates the source sentence by every selected model while the visitor types.
+//
+// Texts are only ever set as text, never as markup. The token of a protected server is in the part of the
+// address after "#", which browsers do not send.
+"use strict";
+
+(() => {
+  const DELAY_MS = 150; // pause in typing after which a request is sent
+  const CELL = 26; // width and height of a cell of the map in pixels
+  const LETTER = 8; // approximate width of a letter of a label in pixels
+  const [form, source, beam, intervention, models, status, cards] = [
+    "form", "source", "beam", "intervention", "models", "status", "cards",
+  ].map((id) => document.getElementById(id));
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  const shown = new Map(); // card of each model, by its name
+
+  function element(name, properties = {}, ...children) {
+    const node = Object.assign(document.createElement(name), properties);
+    node.append(...children);
+    return node;
+  }
+
+  function svgElement(name, attributes = {}, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
+  }
+
+  /** Call the server; throw an error with its explanation if it refuses. */
+  async function call(path, body, signal) {
+    const headers = token ? { Authorization: `Bearer ${token}` } : {};
+    if (body) headers["Content-Type"] = "application/json";
+    const options = { headers, signal, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
+    const response = await fetch(path, options);
+    const answer = await response.json().catch(() => ({ detail: response.statusText }));
+    if (response.ok) return answer;
+    throw new Error(typeof answer.detail === "string" ? answer.detail : answer.detail[0].msg);
+  }
+
+  // Cards: one per model, with its own request, so that a fast model does not wait for a slow one
+
+  function makeCard(model) {
+    const card = { model, controller: null, timer: null, prediction: null };
+    card.facts = element("small");
+    card.output = element("p", { className: "output" });
+    card.output.dir = "auto";
+    card.prefix = element("input", { type: "text", autocomplete: "off", spellcheck: false, dir: "auto" });
+    card.prefix.addEventListener("input", () => schedule(card));
+    const edit = element("button", { type: "button", textContent: "Edit translation" });
+    edit.addEventListener("click", () => {
+      card.prefix.value = card.prediction?.text ?? "";
+      card.prefix.focus();
+    });
+    card.map = element("div", { className: "map" });
+    card.save = element("div", { className: "save", hidden: true },
+      ...["SVG", "PNG"].map((type) => {
+        const button = element("button", { type: "button", textContent: `Save ${type}` });
+        button.addEventListener("click", () => save(card, type));
+        return button;
+      }));
+    card.article = element("article", { className: "card" },
+      element("header", {}, element("h2", { textContent: model.name }), card.facts),
+      card.output,
+      element("div", { className: "start" },
+        element("label", {}, "The translation starts with", card.prefix), edit),
+      card.map, card.save);
+    card.article.setAttribute("aria-label", model.name);
+    return card;
+  }
+
+  function schedule(card) {
+    clearTimeout(card.timer);
+    card.timer = setTimeout(() => update(card), DELAY_MS);
+  }
+
+  async function update(card) {
+    card.controller?.abort();
+    const text = source.value.trim();
+    card.article.hidden = !isSelected(card);
+    if (!text || card.article.hidden) {
+      show(card, null);
+      return;
+    }
+    card.controller = new AbortController();
+    card.article.classList.add("busy");
+    const request = {
+      sentences: [text], models: [card.model.name], prefixes: [card.prefix.value],
+      beam_size: beam.valueAsNumber || null, intervention: intervention.value || null,
+    };
+    try {
+      const answer = await call("api/translate", request, card.controller.signal);
+      show(card, answer.results[0].predictions[0][0] ?? null);
+      report("");
+    } catch (error) {
+      if (error.name === "AbortError") return; // a newer request replaced this one
+      show(card, null);
+      report(`${card.model.name}: ${error.message}`);
+    }
+  }
+
+  function isSelected(card) {
+    return models.querySelector(`input[value="${CSS.escape(card.model.name)}"]`).checked;
+  }
+
+  function report(message) {
+    status.textContent = message;
+    status.classList.toggle("error", message !== "");
+  }
+
+  function show(card, prediction) {
+    card.prediction = prediction;
+    card.article.classList.remove("busy");
+    card.output.textContent = prediction?.text ?? "";
+    card.facts.textContent = [card.model.mechanism, prediction && `score ${prediction.score.toFixed(3)}`].filter(Boolean).join(" · ");
+    const hasMap = prediction !== null && prediction.attention !== null;
+    card.map.replaceChildren(...(hasMap ? [draw(prediction)] : []));
+    card.save.hidden = !hasMap;
+  }
+
+  // Maps
+
+  function draw({ tokens, source_tokens: columns, attention }) {
+    const [left, top] = [space(tokens), space(columns)];
+    const [width, height] = [left + CELL * (columns.length + 1), top + CELL * tokens.length];
+    const svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" });
+    svg.append(svgElement("title", {}, `Attention weights of ${tokens.length} output tokens over ${columns.length} source tokens`));
+    columns.forEach((column, s) => svg.append(svgElement("text",
+      { x: 0, y: 0, transform: `translate(${left + CELL * (s + 0.65)} ${top - 6}) rotate(-55)` }, shorten(column))));
+    tokens.forEach((row, t) => {
+      svg.append(svgElement("text", { x: left - 8, y: top + CELL * (t + 0.65), "text-anchor": "end" }, shorten(row)));
+      attention[t].forEach((weight, s) => svg.append(svgElement("rect",
+        { x: left + CELL * s, y: top + CELL * t, width: CELL, height: CELL, fill: "currentColor", "fill-opacity": weight },
+        svgElement("title", {}, `${row} ← ${columns[s]}: ${weight.toFixed(3)}`))));
+    });
+    svg.append(svgElement("rect",
+      { class: "frame", x: left, y: top, width: CELL * columns.length, height: CELL * tokens.length }));
+    return svg;
+  }
+
+  /** Return the space that the labels of rows or columns need, in pixels. */
+  function space(labels) {
+    return 16 + LETTER * Math.max(...labels.map((label) => [...shorten(label)].length));
+  }
+
+  function shorten(text) {
+    const letters = [...text];
+    return letters.length > 14 ? `${letters.slice(0, 13).join("")}…` : text;
+  }
+
+  // Saved pictures
+
+  async function save(card, type) {
+    const svg = card.map.querySelector("svg").cloneNode(true);
+    svg.setAttribute("style", "color: #08306b; background: #ffffff");
+    svg.prepend(svgElement("style", {}, "text { font: 13px sans-serif; fill: #1c1c1a } .frame { stroke: #dedcd5; fill: none }"));
+    svg.prepend(svgElement("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
+    const text = new XMLSerializer().serializeToString(svg);
+    let blob = new Blob([text], { type: "image/svg+xml" });
+    if (type === "PNG") blob = await rasterise(text, svg.width.baseVal.value, svg.height.baseVal.value);
+    const link = element("a", { href: URL.createObjectURL(blob), download: `attention-${card.model.name}.${type.toLowerCase()}` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
+
+  async function rasterise(text, width, height) {
+    const scale = 2; // for sharp pictures in slides
+    const image = new Image();
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+    await image.decode();
+    const canvas = element("canvas", { width: width * scale, height: height * scale });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return new Promise((done) => canvas.toBlob(done, "image/png"));
+  }
+
+  // Start
+
+  async function start() {
+    const descriptions = await call("api/models");
+    for (const model of descriptions) {
+      const box = element("input", { type: "checkbox", value: model.name, checked: true });
+      models.append(element("label", {}, box, ` ${model.name}`));
+      const card = makeCard(model);
+      shown.set(model.name, card);
+      cards.append(card.article);
+      show(card, null);
+    }
+    beam.value = descriptions[0].beam_size;
+    models.hidden = descriptions.length < 2;
+    for (const kind of new Set(descriptions.flatMap((model) => model.interventions))) {
+      intervention.append(element("option", { value: kind, textContent: kind }));
+    }
+  }
+
+  source.addEventListener("input", () => {
+    for (const card of shown.values()) card.prefix.value = "";
+  });
+  form.addEventListener("input", () => shown.forEach(schedule));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  start().catch((error) => report(error.message));
+})();

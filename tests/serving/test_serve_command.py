@@ -1,0 +1,81 @@
+"""`attnlab serve` as a user starts and stops it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from commands import TINY_REVERSE, attnlab, clean_environment
+from forked import ATTNLAB, ForkedProcess
+
+
+@pytest.mark.slow
+def test_server_starts_answers_and_stops(tmp_path: Path) -> None:
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", "logger=none", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = map(str, tmp_path.glob("outputs/reverse/*"))
+    command = [ATTNLAB, "serve", run, run, "--port", "0"]
+    pipe = subprocess.PIPE
+    with ForkedProcess(
+        command, cwd=tmp_path, env=clean_environment(), stdout=pipe, stderr=pipe, text=True
+    ) as server:
+        address, _, hint = server.stdout.readline().partition(" ")
+        assert hint.strip() == "(Ctrl-C stops the server)"
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+        body = {"sentences": ["3 4 5"], "beam_size": 5}
+        answer = httpx.post(f"{address}api/translate", json=body, timeout=60)
+        assert [len(result["predictions"]) for result in answer.json()["results"]] == [1, 1]
+        taken = attnlab("serve", run, "--port", address.split(":")[-1].strip("/"), folder=tmp_path)
+        assert taken.returncode == 1
+        assert re.fullmatch(
+            r"attnlab: Cannot listen on 127\.0\.0\.1 port \d+: .*; choose another --port\n", taken.stderr
+        )
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
+        assert server.stderr.read() == "stopped\n"
+
+
+@pytest.mark.slow
+def test_other_addresses_print_a_random_token(tmp_path: Path) -> None:
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", "logger=none", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = map(str, tmp_path.glob("outputs/reverse/*"))
+    command = [ATTNLAB, "serve", run, "--port", "0", "--host", "0.0.0.0"]
+    with ForkedProcess(
+        command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, text=True
+    ) as server:
+        port, token = re.match(
+            r"http://0\.0\.0\.0:(\d+)/#token=(\S{20,}) ", server.stdout.readline()
+        ).groups()
+        models = f"http://127.0.0.1:{port}/api/models"
+        assert httpx.get(models).status_code == 401
+        assert httpx.get(models, headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        server.terminate()
+        assert server.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nowhere"], 1, "nowhere"),
+        ([], 2, "RUN"),
+        (["nowhere", "--port", "99999"], 1, "Cannot listen"),
+        (["nowhere", "--host", "no.such.host.invalid"], 1, "Cannot listen"),
+        (["nowhere", "--queue", "0"], 2, "whole number"),
+    ],
+)
+def test_wrong_use_is_reported(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    if "--port" not in arguments:
+        arguments = [*arguments, "--port", str(port)]
+    done = attnlab("serve", *arguments, folder=tmp_path)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
