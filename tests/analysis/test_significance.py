@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, _bootstrap_resample
+from scipy import stats
 
-from attnlab.analysis.significance import bootstrap_interval, paired_test
+from attnlab.analysis.significance import BATCH, PERMUTATIONS, SEED, bootstrap_interval, paired_test
 from attnlab.metrics import registry
 from attnlab.runs.predictions import Prediction
 from commands import clean_environment
@@ -77,6 +78,29 @@ def test_randomisation_is_exact_if_few_sentences_differ() -> None:
     result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
     assert result.difference == pytest.approx(observed)
     assert result.p == pytest.approx(as_large / 2**5)
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf"])
+def test_randomisation_equals_scipys_permutation_test(name: str) -> None:
+    score, references = COUNTS[name], corpus(30)
+    ours, theirs = (score.count(worse(references, 0.3, seed=seed), references) for seed in (1, 2))
+    differ = (ours != theirs).any(axis=1)
+    ours, theirs = ours[differ], theirs[differ]
+
+    def difference(left: np.ndarray, right: np.ndarray, axis: int) -> np.ndarray:
+        sums = [score.value(one @ ours + other @ theirs) for one, other in ((right, left), (left, right))]
+        return sums[0] - sums[1]
+
+    result = stats.permutation_test(
+        (np.zeros(len(ours)), np.ones(len(ours))),
+        difference,
+        permutation_type="samples",
+        n_resamples=PERMUTATIONS,
+        batch=BATCH,
+        vectorized=True,
+        rng=np.random.default_rng(SEED),
+    )
+    assert paired_test(score, [ours], [theirs]).p == result.pvalue
 
 
 def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:

@@ -1,13 +1,16 @@
 """Corpus metrics as counts per sentence, for significance tests that resample sentences.
 
 A corpus score is computed from counts that add up over sentences: [N, C] is a table of N sentences and C
-counts. sacreBLEU computes the counts and the score from their sum.
+counts. sacreBLEU computes the counts. Significance tests compute the score of many thousands of sums, so the
+score is a function of arrays; it equals sacreBLEU's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,11 @@ from attnlab.metrics import conala
 Counts = NDArray[np.float64]
 """Whole numbers, stored as floats because float matrix products are faster."""
 
+MAX_CORPORA = 1024
+"""Number of pairs of hypotheses and references whose counts are kept in memory."""
+MAX_TEST_SETS = 4
+"""Number of sets of references whose n-grams are kept in memory."""
+
 
 @dataclass(frozen=True)
 class SentenceCounts:
@@ -27,27 +35,58 @@ class SentenceCounts:
 
     Attributes:
         count: maps N hypotheses and N references to counts [N, C].
-        value: maps the summed counts [C] to the metric, in the unit in which runs log it.
+        value: maps summed counts [..., C] to the metric [...], in the unit in which runs log it.
     """
 
     count: Callable[[Sequence[str], Sequence[str]], Counts]
-    value: Callable[[Counts], float]
+    value: Callable[[Counts], Counts]
 
 
-def _sacrebleu(metric: Metric, prepare: Callable[[str], str] = str) -> SentenceCounts:
+def _sacrebleu(
+    metric: Metric, value: Callable[[Counts], Counts], prepare: Callable[[str], str] = str
+) -> SentenceCounts:
     """Return the counts of a sacreBLEU metric over prepared texts.
 
-    Uses the two methods on which sacreBLEU's own paired tests are built; there is no public equivalent.
+    Uses the methods on which sacreBLEU's own paired tests are built; there is no public equivalent.
     """
 
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-        prepared = [[prepare(text) for text in texts] for texts in (hypotheses, references)]
-        return np.array(metric._extract_corpus_statistics(prepared[0], [prepared[1]]), dtype=float)
+    @lru_cache(maxsize=MAX_CORPORA)
+    def counts(hypotheses: tuple[str, ...], references: tuple[str, ...]) -> Counts:
+        metric._ref_cache = ngrams(references)
+        prepared = [prepare(text) for text in hypotheses]
+        return np.array(metric._extract_corpus_statistics(prepared, None), dtype=float)
 
-    def value(total: Counts) -> float:
-        return float(metric._compute_score_from_stats(total.astype(int).tolist()).score)
+    @lru_cache(maxsize=MAX_TEST_SETS)
+    def ngrams(references: tuple[str, ...]) -> list[Any]:
+        return metric._cache_references([[prepare(text) for text in references]])
 
-    return SentenceCounts(count, value)
+    return SentenceCounts(lambda hypotheses, references: counts(tuple(hypotheses), tuple(references)), value)
+
+
+def _bleu(counts: Counts, *, smooth: bool) -> Counts:
+    """Return sacreBLEU's BLEU of counts [..., 2 + 4 + 4]: lengths, correct and all n-grams."""
+    length, reference_length = counts[..., 0], counts[..., 1]
+    correct, total = counts[..., 2:6], counts[..., 6:10]  # [..., 4]
+    wrong = correct == 0
+    if smooth:  # the k-th order without a match counts as 1 / 2 ** k matches
+        correct = np.where(wrong, 0.5 ** wrong.cumsum(axis=-1), correct)
+    exists = ~wrong.all(axis=-1) & (correct > 0).all(axis=-1) & (total > 0).all(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        brevity_penalty = np.exp(np.minimum(0, 1 - reference_length / length))
+        score = 100 * brevity_penalty * np.exp(np.log(correct / total).mean(axis=-1))
+    return np.where(exists, score, 0.0)
+
+
+def _chrf(counts: Counts, *, beta: float = 2) -> Counts:
+    """Return sacreBLEU's chrF of counts [..., 6 * 3]: for each order those of both texts and of matches."""
+    hypothesis, reference, match = np.moveaxis(counts.reshape(*counts.shape[:-1], -1, 3), -1, 0)  # [..., 6]
+    orders = (hypothesis > 0) & (reference > 0)
+    precision = np.divide(match, hypothesis, out=np.zeros_like(match), where=orders).sum(axis=-1)
+    recall = np.divide(match, reference, out=np.zeros_like(match), where=orders).sum(axis=-1)
+    weighted = (beta**2 * precision + recall) * np.maximum(orders.sum(axis=-1), 1)
+    product = (1 + beta**2) * precision * recall
+    score: Counts = np.divide(product, weighted, out=np.zeros_like(product), where=weighted > 0)
+    return 100 * score
 
 
 def _matches(tokens: Callable[[str], list[str]]) -> SentenceCounts:
@@ -59,11 +98,11 @@ def _matches(tokens: Callable[[str], list[str]]) -> SentenceCounts:
             [[float(tokens(hypothesis) == tokens(reference)), 1] for hypothesis, reference in pairs]
         )
 
-    return SentenceCounts(count, lambda total: float(total[0] / total[1]))
+    return SentenceCounts(count, lambda total: total[..., 0] / total[..., 1])
 
 
 EXACT_MATCH = _matches(str.split)
-CORPUS_BLEU = _sacrebleu(BLEU(force=True))
-CORPUS_CHRF = _sacrebleu(CHRF())
-CONALA_BLEU = _sacrebleu(conala.bleu_metric(), prepare=conala.spaced)
+CORPUS_BLEU = _sacrebleu(BLEU(force=True), partial(_bleu, smooth=True))
+CORPUS_CHRF = _sacrebleu(CHRF(), _chrf)
+CONALA_BLEU = _sacrebleu(conala.bleu_metric(), partial(_bleu, smooth=False), prepare=conala.spaced)
 CONALA_EXACT_MATCH = _matches(conala.tokenize)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from math import isfinite
 from statistics import fmean
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 MAX_CHARACTERS = 12_000_000
 """Maximum size of all sentences as JSON, which keeps a page below 15 MB."""
+
+MAX_SCORES = 2**16
+"""Number of scores of pairs of texts that are kept in memory; variants often have equal outputs."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ def score_of(output: Prediction) -> float | None:
     return chrf(output.hypothesis, output.reference) if output.reference else output.score
 
 
+@lru_cache(maxsize=MAX_SCORES)
 def chrf(hypothesis: str, reference: str) -> float:
     """Return sacreBLEU's chrF2 of one sentence, 0 to 100."""
     return 100.0 if hypothesis == reference else float(CHRF().sentence_score(hypothesis, [reference]).score)
@@ -85,11 +90,13 @@ def disagreement(texts: Sequence[str]) -> float | None:
     """Return 100 minus the mean chrF1 (symmetric) over all pairs of texts; None for fewer than two."""
     if len(texts) < 2:
         return None
-    symmetric = CHRF(beta=1)
-    return 100 - fmean(
-        100.0 if one == other else float(symmetric.sentence_score(one, [other]).score)
-        for one, other in combinations(texts, 2)
-    )
+    return 100 - fmean(_similarity(*sorted(pair)) for pair in combinations(texts, 2))
+
+
+@lru_cache(maxsize=MAX_SCORES)
+def _similarity(one: str, other: str) -> float:
+    """Return the symmetric chrF1 of two texts, 0 to 100."""
+    return 100.0 if one == other else float(CHRF(beta=1).sentence_score(one, [other]).score)
 
 
 def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str) -> dict[str, Any]:

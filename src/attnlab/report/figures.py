@@ -304,7 +304,7 @@ def _bin_scores(
         rows.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
     words = [len(prediction.reference.split()) for prediction in run.predictions]
     return {
-        centre: score.value(counts[chosen].sum(axis=0))
+        centre: float(score.value(counts[chosen].sum(axis=0)))
         for centre, chosen in sorted(rows.items())
         if max(words[row] for row in chosen) >= shortest
     }
