@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -29,20 +30,28 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert "61.7 ± 3.8" in done.stdout
     assert "dot beats none by 10.3 BLEU [8.9, 11.8], p = 0.001, 3 seeds." in done.stdout
     assert "8 sentences, 3 seeds." in done.stdout
+    headings = [line for line in done.stdout.splitlines() if line.startswith("Across ")]
+    assert headings == ["Across training runs", "Across test sentences"]
+    assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
+    folder = tmp_path / "out" / "report_files"
     assert (
         "not finished: [bold]mean[/bold] seed 0, failed: result.json contains no error message" in done.stdout
     )
     kinds = [f"{name}.{kind}" for name in ("comparisons", "costs", "scores") for kind in ("csv", "md", "tex")]
-    assert sorted(path.name for path in (tmp_path / "out" / "tables").iterdir()) == kinds
-    assert (tmp_path / "out" / "results.csv").is_file()
-    assert (tmp_path / "out" / "figures" / "scores-bleu.svg").is_file()
+    assert sorted(path.name for path in (folder / "tables").iterdir()) == kinds
+    assert (folder / "results.csv").is_file()
+    assert (folder / "figures" / "scores-bleu.svg").is_file()
 
 
 def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
     write_study(tmp_path)
     assert run(["report", str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
-    assert (tmp_path / "reverse" / "results.csv").is_file()
-    assert (tmp_path / "reverse" / "tables" / "scores.md").read_text().startswith("| variant | seeds | loss")
+    assert (tmp_path / "reverse" / "report_files" / "results.csv").is_file()
+    assert (
+        (tmp_path / "reverse" / "report_files" / "tables" / "scores.md")
+        .read_text()
+        .startswith("| variant | seeds | loss")
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,15 +69,57 @@ def test_usage_errors_name_the_fix(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], error: str
 ) -> None:
     write_study(tmp_path)
-    assert run(["report", str(tmp_path), *options]) == 1
+    assert run(["report", str(tmp_path), *options]) == 2
     assert capsys.readouterr().err.startswith(f"attnlab: {error}")
     assert not list(tmp_path.rglob("tables"))
 
 
-def test_study_without_finished_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path, status="running")
+def test_study_without_finished_runs_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = write_run(tmp_path, status="running")
+    write_run(tmp_path, seed=1, status="failed")
+    before = sorted(tmp_path.rglob("*"))
+    assert run(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr() == (
+        "",
+        f"attnlab: No run is finished (1 running, 1 failed). {written.directory}: still running, or killed\n",
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_reports_in_one_folder_have_their_own_files(tmp_path: Path) -> None:
+    for name in ("dot", "none"):
+        write_run(tmp_path, name, name=name)
+        assert run(["report", str(tmp_path / name), "-o", str(tmp_path / f"{name}.html")]) == 0
+    for name in ("dot", "none"):
+        assert f"\n{name}," in (tmp_path / f"{name}_files" / "results.csv").read_text()
+
+
+def test_control_characters_of_foreign_names_are_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variant in ("a\x1b[31mred :bug:", "\u202eb\r\n"):
+        folder = write_run(tmp_path / variant[:1], "x").directory
+        settings = (folder / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(settings.replace("variant: x", f"variant: {json.dumps(variant)}"))
     assert run(["report", str(tmp_path)]) == 0
-    assert "not finished: additive seed 0, running" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert r"a\x1b[31mred :bug:" in output
+    assert r"\u202eb\r\n" in output
+    assert not {"\x1b", "\r", "\u202e"} & set(output)
+
+
+def test_narrow_terminal_shows_every_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_study(tmp_path)
+    for columns, terminal in (("20", "1"), ("20", "")):
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setenv("FORCE_COLOR", terminal)
+        assert run(["report", str(tmp_path / "reverse")]) == 0
+        output = capsys.readouterr().out
+        assert "61.7" in output
+        assert "parameters" in output
+        assert "…" not in output
 
 
 def test_dashboard_without_api_key_is_one_error(

@@ -23,6 +23,7 @@ from attnlab.metrics.registry import split as metric_split
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.runs.predictions import Prediction, predictions_file, read_predictions
+from attnlab.runs.text import printable
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 
@@ -121,8 +122,8 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
         raise UserError(f"config.yaml lacks {', '.join(missing)}: it is not the configuration of a run")
     record = replace(
         record,
-        study=str(config["name"]),
-        variant=str(config["variant"]),
+        study=printable(str(config["name"])),
+        variant=printable(str(config["variant"])),
         seed=int(config["seed"]),
         config={str(key): value for key, value in config.items()},
     )

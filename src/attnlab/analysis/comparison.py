@@ -31,7 +31,7 @@ from attnlab.analysis import significance
 from attnlab.analysis.statistics import CONFIDENCE, holm
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.variants import SEPARATOR
-from attnlab.errors import UserError
+from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
 
@@ -43,6 +43,9 @@ Task = tuple[str, tuple[str, str]]
 
 SIGNIFICANCE_LEVEL = 0.05
 """Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
+
+HEADINGS = {"seeds": "Across training runs", "sentences": "Across test sentences"}
+"""Headings of the comparisons of each question, by `Comparison.over`."""
 
 BASELINE = "none"
 """Default reference that variants are compared with: no attention."""
@@ -136,7 +139,7 @@ def compare(
         one of them does not have it, such as metrics of attention weights for a model without attention.
 
     Raises:
-        UserError: if the reference has no finished run.
+        UsageError: if the reference has no finished run.
     """
     runs = {run.directory: run for run in study.finished}
 
@@ -167,7 +170,7 @@ def compare(
 def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
     """Return the pairs (variant, reference) to compare."""
     if reference is not None and reference not in variants:
-        raise UserError(
+        raise UsageError(
             f"{reference!r} has no finished run. Choose the reference from {', '.join(variants)}."
         )
     baselines = [variant for variant in variants if variant.partition(SEPARATOR)[0] == BASELINE]

@@ -32,8 +32,11 @@ def log_to_files(run: Run, *, terminal: bool) -> None:
     root.addHandler(file)
     logging.captureWarnings(True)
     if terminal and not _stderr_is(run.log):
-        handler = RichHandler(
-            console=Console(stderr=True), show_path=False, show_time=False, show_level=False
+        console = Console(stderr=True)
+        handler = (
+            RichHandler(console=console, show_path=False, show_time=False, show_level=False)
+            if console.is_terminal
+            else logging.StreamHandler()  # RichHandler wraps and pads lines
         )
         handler.setLevel(logging.INFO)
         log.addHandler(handler)

@@ -15,6 +15,7 @@ from importlib import import_module
 from attnlab import __version__
 from attnlab.cli import interruption
 from attnlab.errors import INTERRUPTED, UsageError, UserError
+from attnlab.runs.text import printable
 
 HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequence-to-sequence models
 
@@ -92,10 +93,12 @@ def _dispatch(arguments: list[str]) -> int:
 def _explain(error: Exception) -> str:
     """Describe an error in one line."""
     if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(f"{type(error).__name__}: {error}".split()) + f" ({UNEXPECTED})"
+        message = str(error)
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        message = f"{type(error).__name__}: {error} ({UNEXPECTED})"
+    return printable(" ".join(message.splitlines()))
 
 
 def _flush(code: int) -> int:

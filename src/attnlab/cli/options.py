@@ -95,8 +95,8 @@ def report() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE.html",
         type=Path,
-        help="the page; figures/, tables/ and results.csv are written next to it (default: report.html in "
-        "the first PATH)",
+        help="the page; figures/, tables/ and results.csv are written into the folder FILE_files next to it "
+        "(default: report.html in the first PATH)",
     )
     parser.add_argument(
         "--metric",

@@ -3,47 +3,58 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 from rich.table import Table as TerminalTable
+from rich.text import Text
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import Comparison, Task, compare
+from attnlab.analysis.comparison import HEADINGS, Comparison, Task, compare
 from attnlab.analysis.study import Study
-from attnlab.errors import UserError
+from attnlab.cli.terminal import print_line, print_table
+from attnlab.errors import UsageError, UserError
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
+from attnlab.runs.files import check_writable
+from attnlab.runs.text import printable
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     output = options.output or options.paths[0] / "report.html"
     if output.suffix != ".html":
-        raise UserError(f"-o {output}: the name must end in .html")
-    study = collect(options.paths)
+        raise UsageError(f"-o {output}: the name must end in .html")
+    folder = output.with_name(f"{output.stem}_files")
+    with Console(stderr=True).status("reading runs"):
+        study = collect(options.paths)
     if options.wandb:
         return _publish(study)
+    _require_finished(study)
     study = replace(study, selected_metrics=_requested(study, options.metric))
+    for path in (output, folder / "results.csv"):
+        check_writable(path)
     comparisons = compare(
         study, reference=options.reference, all_pairs=options.all_pairs, progress=_with_progress_bar
     )
-    built = tables.build(study, comparisons)
-    tables.write(built, study, output.parent)
-    looks = variant_styles(study.variants)
-    drawings = figures.draw(study, looks)
-    page.write(study, comparisons, built, drawings, output)
-    figures.write(drawings, looks, output.parent / "figures")
+    with Console(stderr=True).status("drawing figures"):
+        built = tables.build(study, comparisons)
+        tables.write(built, study, folder)
+        looks = variant_styles(study.variants)
+        drawings = figures.draw(study, looks)
+        page.write(study, comparisons, built, drawings, output)
+        figures.write(drawings, looks, folder / "figures")
     _print(study, built, comparisons)
-    Console(soft_wrap=True).print(
-        f"page     {output}\nfigures  {output.parent / 'figures'}\ntables   {output.parent / 'tables'}\n"
-        f"runs     {output.parent / 'results.csv'}",
-        highlight=False,
-        markup=False,
-    )
+    for name, path in (
+        ("page", output),
+        ("figures", folder / "figures"),
+        ("tables", folder / "tables"),
+        ("runs", folder / "results.csv"),
+    ):
+        print_line(f"{name:<8} {path}")
     return 0
 
 
@@ -62,16 +73,27 @@ def _publish(study: Study) -> int:
     return 0
 
 
+def _require_finished(study: Study) -> None:
+    """Raise `UserError` if no run is finished: there is nothing to compare."""
+    if not study.finished:
+        counts = Counter(run.status for run in study.unfinished)
+        first = study.unfinished[0]
+        raise UserError(
+            f"No run is finished ({', '.join(f'{count} {status}' for status, count in counts.items())}). "
+            f"{first.directory}: {first.error}"
+        )
+
+
 def _requested(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
     """Return the requested metrics, each once.
 
     Raises:
-        UserError: if no finished run has one of them.
+        UsageError: if no finished run has one of them.
     """
     available = sorted({name for run in study.finished for name in run.scores})
     for metric in metrics:
         if metric not in available:
-            raise UserError(f"No finished run has the metric {metric!r}: choose from {', '.join(available)}")
+            raise UsageError(f"No finished run has the metric {metric!r}: choose from {', '.join(available)}")
     return tuple(dict.fromkeys(metrics))
 
 
@@ -83,19 +105,22 @@ def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
 
 def _print(study: Study, built: Sequence[tables.Table], comparisons: Sequence[Comparison]) -> None:
     """Print the main tables, the comparisons and the unfinished runs."""
-    console = Console()
     for table in built[:2]:
-        shown = TerminalTable(title=escape(f"{study.name} · {table.title}"))
+        shown = TerminalTable(title=Text(printable(f"{study.name} · {table.title}")))
         for column in table.columns:
             shown.add_column(
-                escape(column.name), justify="right" if column.numeric else "left", overflow="fold"
+                Text(printable(column.name)), justify="right" if column.numeric else "left", overflow="fold"
             )
         for row in table.rows:
-            shown.add_row(*(escape(cell.text) for cell in row))
-        console.print(shown)
-    console.print(tables.INTERVALS, style="dim")
-    for comparison in comparisons:
-        console.print(f"• {comparison.summary}", highlight=False, markup=False)
+            shown.add_row(*(Text(printable(cell.text)) for cell in row))
+        print_table(shown)
+    print_line(tables.INTERVALS, style="dim")
+    for over, heading in HEADINGS.items():
+        chosen = [comparison for comparison in comparisons if comparison.over == over]
+        if chosen:
+            print_line(heading, style="bold")
+        for comparison in chosen:
+            print_line(f"• {comparison.summary}")
     for run in study.unfinished:
         line = f"not finished: {run.variant} seed {run.seed}, {run.status}: {run.error} ({run.directory})"
-        console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        print_line(line, style="yellow")

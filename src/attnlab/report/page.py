@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attnlab import __version__
-from attnlab.analysis.comparison import Comparison
+from attnlab.analysis.comparison import HEADINGS, Comparison
 from attnlab.analysis.study import Study
 from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
@@ -100,6 +100,7 @@ def _write(path: Path, *, sentences: dict[str, Any], **parts: Any) -> None:
     empty = dict.fromkeys(("unfinished", "findings", "further", "tables", "key", "figures"), ())
     page = environment.get_template("page.html.j2").render(
         **{**empty, **parts},
+        headings=HEADINGS,
         sentences=sentences if sentences["sentences"] else None,
         left_out=f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
         style=Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
