@@ -1,0 +1,98 @@
+"""Cost of virtual shards per training step: without shards, and with 1, 2, 4 and 8, in one process.
+
+    OMP_NUM_THREADS=1 python shard_costs.py experiment=reverse_published
+    OMP_NUM_THREADS=1 python shard_costs.py experiment=translation data.path=eng-deu.tsv
+
+Each step seeds the generators, and computes the loss, the gradients and the optimizer step. The steps of all
+settings alternate batch by batch. Prints the median over rounds of the mean seconds per step, the ratio to
+the step without shards with its range over rounds, and the seconds of one digest of an epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+from lightning import Trainer
+from torch.nn.utils import clip_grad_norm_
+
+from attnlab.benchmark.timing import time_interleaved
+from attnlab.config import build
+from attnlab.config.compose import compose_run
+from attnlab.training.callbacks.epoch_digests import digest
+from attnlab.training.module import Seq2SeqModule
+from attnlab.training.seeding import seed_generators
+from attnlab.training.shards import Shards
+from attnlab.types import Batch
+
+SHARDS = (None, 1, 2, 4, 8)
+
+
+def training_step(module: Seq2SeqModule, shards: int | None) -> Callable[[Batch], None]:
+    """Return a function that trains a copy of the module by one step."""
+    module = copy.deepcopy(module).train()
+    module._trainer = Trainer(logger=False, accelerator="cpu", enable_checkpointing=False)
+    parameters = list(module.parameters())
+    optimizer = module.make_optimizer(parameters)
+
+    def step(batch: Batch) -> None:
+        if shards is None:
+            seed_generators(0, 0, 0)
+            module.losses(batch).total.backward()  # type: ignore[no-untyped-call]
+        else:
+            losses, gradients = Shards(shards, seed=0).gradients(module.losses, batch, parameters, number=0)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.div_(losses.tokens)
+        clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def cpu_name() -> str:
+    """Return the name of the CPU, or the architecture where it is not known."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
+    parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_intermixed_args()
+
+    config = compose_run(["trainer.accelerator=cpu", *options.overrides])
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    data = build.build_data(config, corpus, vocabularies)
+    module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+    data.setup("fit")
+    batches = [batch for batch, _ in zip(data.train_dataloader(), range(options.batches), strict=False)]
+
+    works = {str(shards): training_step(module, shards) for shards in SHARDS}
+    times = time_interleaved(works, batches, options.rounds, torch.device("cpu"))
+    print(f"{cpu_name()}, {torch.get_num_threads()} threads, {module.network.parameter_count:,} parameters")
+    for name, seconds in times.items():
+        ratios = [one / other for one, other in zip(seconds, times["None"], strict=True)]
+        print(
+            f"shards={name}: {1000 * median(seconds):.2f} ms, "
+            f"{median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
+        )
+    weights = module.state_dict()
+    started = time.perf_counter()
+    digest([weights, weights, weights])  # as large as the weights with the two moments of Adam
+    print(f"digest of an epoch: {1000 * (time.perf_counter() - started):.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
