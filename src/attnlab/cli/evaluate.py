@@ -21,6 +21,7 @@ from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import check_unchanged, count_seen, describe
+from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UserError
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score_by_length
@@ -109,6 +110,7 @@ def main(options: argparse.Namespace) -> int:
             "metrics": scores,
             "by_length": [row._asdict() for row in lengths],
             "signatures": registry.signatures(module.text_metrics),
+            "references": references(data.pairs(split), vocabularies),
         }
         if changed:
             result["attention_override"] = {
@@ -124,6 +126,10 @@ def main(options: argparse.Namespace) -> int:
         console = Console(soft_wrap=True)
         console.print(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
         console.print(_lengths_table(lengths))
+        for metric, signature in registry.signatures(module.text_metrics).items():
+            console.print(f"{registry.label(f'test/{metric}')}  {signature}", highlight=False, markup=False)
+        if result["references"] == "normalised":
+            console.print("references: as normalised by the target tokenizer, not the raw text")
         if seen:
             console.print(f"{seen} of these sources were in the training data", style="red")
         console.print(f"results, figures and predictions  {folder}", highlight=False)

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.data import digests
+from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UserError
 from attnlab.metrics.registry import signatures
 from attnlab.runs.directory import Run
@@ -42,6 +43,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     vocabularies = build.build_vocabularies(config, corpus)
     data = build.build_data(config, corpus, vocabularies)
     network = build.build_network(config, vocabularies)
+    word_vectors = build.load_word_vectors(config, network, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
     log.info(
         "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters",
@@ -74,12 +76,15 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     for data.test_split in corpus.test_splits:
         scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
 
+    evaluated = {split: corpus.splits[split] for split in ("val", *corpus.test_splits)}
     if trainer.is_global_zero:
         save_training_curves(read_metrics(run.metrics), run.figures)
         run.write_result(
             "finished",
             metrics=scores,
             signatures=signatures(module.text_metrics),
+            references={split: references(pairs, vocabularies) for split, pairs in evaluated.items()},
+            **({"word_vectors": word_vectors} if word_vectors else {}),
             parameters=network.parameter_count,
             steps=trainer.global_step,
             digest=chain[-1] if chain else None,

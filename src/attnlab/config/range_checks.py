@@ -49,6 +49,7 @@ RULES: dict[str, Rule] = {
     "embedding.dropout": DROPOUT,
     "embedding.word_dropout": DROPOUT,
     "embedding.shared": FLAG,
+    "embedding.frozen": FLAG,
     **{
         f"{part}.{key}": rule
         for part in ("encoder", "decoder")
@@ -118,6 +119,8 @@ RULES: dict[str, Rule] = {
             "count": SIZE,
             "graphemes": FLAG,
             "lowercase": FLAG,
+            "normalization": choice("nfc", "nfd", "nfkc", "nfkd", None),
+            "dropout": DROPOUT,
             "subwords": FLAG,
         }.items()
     },
@@ -159,9 +162,9 @@ RULES: dict[str, Rule] = {
     "logger.wandb.timeout": POSITIVE,
     "data.task": choice("reverse", "copy", "sort"),
     "data.symbols": SIZE,
-    "data.trainis_lengths": LENGTHS,
-    "data.valis_lengths": LENGTHS,
-    "data.testis_lengths": LENGTHS,
+    "data.train_lengths": LENGTHS,
+    "data.val_lengths": LENGTHS,
+    "data.test_lengths": LENGTHS,
     "data.train_size": SIZE,
     "data.val_size": SIZE,
     "data.test_size": whole(0),
@@ -176,6 +179,7 @@ RULES: dict[str, Rule] = {
     "data.near_duplicates": number("(0, 1]", null=True),
     "data.keep_unrewritten": FLAG,
     "data.max_tokens": OPTIONAL_SIZE,
+    "data.max_ratio": number("[1, inf)", null=True),
     "data.preparation.normalise": FLAG,
     "data.preparation.slots": FLAG,
     "trainer.accelerator": choice("auto", "cpu", "gpu", "cuda", "mps", "tpu"),

@@ -93,6 +93,11 @@ class TrainingBatchSampler(Sampler[list[int]]):
         """Number of batches of a complete epoch on one rank, also in a resumed epoch."""
         return (len(self._bounds) + 1) // self._world
 
+    @property
+    def epoch(self) -> int:
+        """Epoch of the iterators created from now on."""
+        return self._epoch
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the iterators created from now on."""
         self._epoch = epoch
@@ -113,6 +118,24 @@ class TrainingBatchSampler(Sampler[list[int]]):
         for step in steps[start:]:
             batch = batches[step * self._world + self._rank]
             yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
+
+
+class EpochBatchSampler(Sampler[tuple[int, list[int]]]):
+    """The batches of a `TrainingBatchSampler`, each with its epoch, for examples that change every epoch."""
+
+    def __init__(self, batches: TrainingBatchSampler) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the iterators created from now on."""
+        self._batches.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        epoch = self._batches.epoch
+        return ((epoch, batch) for batch in self._batches)
 
 
 class EvaluationBatchSampler(Sampler[list[int]]):

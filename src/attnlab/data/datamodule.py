@@ -12,13 +12,15 @@ from torch.utils.data import DataLoader, Sampler
 
 from attnlab.data.batch_sampler import (
     BatchType,
+    EpochBatchSampler,
     EvaluationBatchSampler,
     TrainingBatchSampler,
     shards_of,
 )
 from attnlab.data.cache import encode_cached
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.examples import Examples, encode
+from attnlab.data.examples import Examples, encode, text_limit
+from attnlab.data.tokenization.bpe_dropout import SampledExamples
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import Batch
@@ -143,6 +145,8 @@ class Seq2SeqData(LightningDataModule):
         )
         if self.trainer is not None:
             sampler.resume(*divmod(self._started_batches, _batches_per_epoch(self.trainer, len(sampler))))
+        if any(side.dropout > 0 for side in self.vocabularies):
+            return self._loader(self._with_dropout(examples), EpochBatchSampler(sampler))
         return self._loader(examples, sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
@@ -169,7 +173,28 @@ class Seq2SeqData(LightningDataModule):
         )
         return self._loader(examples, sampler)
 
-    def _loader(self, examples: Examples, sampler: Sampler[list[int]]) -> DataLoader[Batch]:
+    def _with_dropout(self, examples: Examples) -> SampledExamples:
+        """Return the training examples with the BPE dropout of the tokenizers."""
+        settings = self._encode.keywords
+        if settings["with_copy_ids"]:
+            raise UserError("tokenizer.dropout does not work with readout=pointer_generator: set it to 0")
+        return SampledExamples(
+            examples,
+            self.pairs("train"),
+            self.vocabularies,
+            source_eos=self.source_eos,
+            limits=(
+                text_limit(
+                    "batching.max_source_length",
+                    settings["max_source_length"],
+                    special_tokens=int(self.source_eos),
+                ),
+                text_limit("batching.max_target_length", settings["max_target_length"], special_tokens=1),
+            ),
+            seed=self._training_sampler.keywords["seed"],
+        )
+
+    def _loader(self, examples: Examples, sampler: Sampler[Any]) -> DataLoader[Batch]:
         return DataLoader(
             examples,
             sampler=sampler,

@@ -42,6 +42,11 @@ class Sequences:
         """Length of each sequence, [N]."""
         return np.diff(self.offsets)
 
+    def row(self, index: int) -> list[int]:
+        """Return the token ids of one sequence."""
+        ids: list[int] = self.tokens[self.offsets[index] : self.offsets[index + 1]].tolist()
+        return ids
+
     def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the sequences at B indices.
 
@@ -117,8 +122,8 @@ def encode(
         leaves no space for text.
     """
     eos = [EOS] if source_eos else []
-    source_limit = _text_limit("batching.max_source_length", max_source_length, special_tokens=len(eos))
-    target_limit = _text_limit("batching.max_target_length", max_target_length, special_tokens=1)
+    source_limit = text_limit("batching.max_source_length", max_source_length, special_tokens=len(eos))
+    target_limit = text_limit("batching.max_target_length", max_target_length, special_tokens=1)
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = vocabularies.target.encode_all([pair.target for pair in pairs])
     for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
@@ -174,7 +179,7 @@ def _copy_ids(
     return copy_ids, copied_targets
 
 
-def _text_limit(setting: str, limit: int | None, *, special_tokens: int) -> int | None:
+def text_limit(setting: str, limit: int | None, *, special_tokens: int) -> int | None:
     """Return the maximum number of text tokens of a sequence, or None for no limit."""
     if limit is None:
         return None

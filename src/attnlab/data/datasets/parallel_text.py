@@ -10,6 +10,7 @@ from typing import Any
 
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.datasets.pair_files import Layout, read_aligned
+from attnlab.data.filtering import filter_pairs
 from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ def load(
     source_column: int = 0,
     target_column: int = 1,
     limit: int | None = None,
+    max_tokens: int | None = None,
+    max_ratio: float | None = None,
     val_fraction: float = 0.1,
     test_fraction: float = 0.1,
     seed: int = 0,
@@ -58,6 +61,8 @@ def load(
         source_column: see `Layout`.
         target_column: see `Layout`.
         limit: number of pairs to read for training, or to split; None for all.
+        max_tokens: longest source or target of a training pair; see `attnlab.data.filtering`.
+        max_ratio: largest ratio of the lengths of a training pair.
         val_fraction: share of the pairs in a validation split that is split off.
         test_fraction: share of the pairs in a test split that is split off.
         seed: seed of the split.
@@ -83,14 +88,14 @@ def load(
         )
     val_pairs, val_files = ([], ()) if val is None else layout.read(val, setting="data.val")
     test_sets, test_files = ([], ()) if test is None else read_test_sets(test, layout)
-    train_pairs, val_part, test_part = _split_off(
+    train_pairs, val_part, test_part = split_off(
         pairs,
         val_fraction=val_fraction if val is None else 0.0,
         test_fraction=test_fraction if test is None else 0.0,
         seed=seed,
     )
     return Corpus(
-        train=train_pairs,
+        train=filter_pairs(train_pairs, max_tokens=max_tokens, max_ratio=max_ratio),
         val=val_part if val is None else val_pairs,
         test=test_part if test is None else test_sets,
         files=(*files, *val_files, *test_files),
@@ -114,7 +119,7 @@ def read_test_sets(
     return {name: pair_file.pairs for name, pair_file in read.items()}, files
 
 
-def _split_off(
+def split_off(
     pairs: list[Pair], *, val_fraction: float, test_fraction: float, seed: int
 ) -> tuple[list[Pair], list[Pair], list[Pair]]:
     """Split pairs into training, validation and test; a fraction of 0 gives no pairs.

@@ -32,10 +32,15 @@ class Tokenizer:
     The special tokens PAD, SOS and EOS have the ids 0 to 2. They are not part of the wrapped pipeline, whose
     own ids are shifted by 3, so that no text is ever encoded as a special token, not even the text `<eos>`.
     `encode` adds no special tokens.
+
+    Args:
+        pipeline: the model, and how texts are normalised, split and joined.
+        dropout: see `attnlab.data.tokenization.bpe_dropout`; used in training only and not stored in JSON.
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, *, dropout: float = 0.0) -> None:
         self._pipeline = pipeline
+        self.dropout = dropout
 
     def set_model(self, model: models.Model) -> Tokenizer:
         """Replace the vocabulary by that of a trained model; returns the tokenizer itself."""

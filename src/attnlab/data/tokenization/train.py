@@ -23,8 +23,23 @@ from attnlab.data.tokenization.tokenizer import (
 )
 from attnlab.errors import UserError
 
+NORMALIZATIONS = {
+    "nfc": normalizers.NFC,
+    "nfd": normalizers.NFD,
+    "nfkc": normalizers.NFKC,
+    "nfkd": normalizers.NFKD,
+}
+"""Unicode normalisation forms by the name of their setting."""
 
-def whitespace(texts: Iterable[str], *, max_size: int | None, min_frequency: int = 1) -> Tokenizer:
+
+def whitespace(
+    texts: Iterable[str],
+    *,
+    max_size: int | None,
+    min_frequency: int = 1,
+    lowercase: bool = False,
+    normalization: str | None = None,
+) -> Tokenizer:
     """Train a tokenizer that splits at white space only.
 
     Args:
@@ -32,11 +47,14 @@ def whitespace(texts: Iterable[str], *, max_size: int | None, min_frequency: int
         max_size: number of most frequent words in the vocabulary, special tokens not counted; None for all.
             Words of equal frequency are ordered by code points.
         min_frequency: minimum number of occurrences of a word.
+        lowercase: convert texts to lower case.
+        normalization: Unicode normalisation form, a key of `NORMALIZATIONS`; None for none.
 
     Raises:
-        UserError: if there are no texts.
+        UserError: if there are no texts, or the normalisation form is unknown.
     """
-    untrained = Tokenizer(_word_pipeline(pre_tokenizers.WhitespaceSplit()))
+    normalizer = _normalizer(normalization, lowercase)
+    untrained = Tokenizer(_word_pipeline(pre_tokenizers.WhitespaceSplit(), normalizer=normalizer))
     return _train_words(untrained, texts, max_size=max_size, min_frequency=min_frequency)
 
 
@@ -58,41 +76,44 @@ def words(
     max_size: int | None,
     min_frequency: int = 1,
     lowercase: bool = True,
+    normalization: str | None = "nfc",
     drop: Sequence[str] = (),
     split: Sequence[str] = (),
     subwords: bool = False,
+    dropout: float = 0.0,
 ) -> Tokenizer:
-    """Train a tokenizer of natural-language words: texts are normalised (NFC) and split at white space.
+    """Train a tokenizer of natural-language words: texts are normalised and split at white space.
 
     Args:
         texts: training texts.
         max_size: as in `whitespace`, or with `subwords` as in `python`.
         min_frequency: as in `whitespace`, or with `subwords` as in `python`.
         lowercase: convert texts to lower case.
+        normalization: as in `whitespace`.
         drop: names of the `CHARACTERS` classes whose characters are deleted: "well-known" becomes
             "wellknown". Combining marks, such as Devanagari vowel signs, are not punctuation.
         split: names of the `CHARACTERS` classes whose characters become single tokens.
         subwords: split words into subwords, as `python` does.
+        dropout: as in `bpe`; needs `subwords`.
 
     Raises:
         UserError: if there are no texts, a character class is unknown, or `max_size` is too small for
         `subwords`.
     """
-    normalizer: list[normalizers.Normalizer] = [normalizers.NFC()]
-    if lowercase:
-        normalizer.append(normalizers.Lowercase())
-    if drop:
-        normalizer.append(normalizers.Replace(_character_class("drop", drop), ""))
+    if dropout and not subwords:
+        raise UserError("tokenizer.dropout drops merges of subwords: set tokenizer.subwords=true")
+    deleted = [normalizers.Replace(_character_class("drop", drop), "")] if drop else []
     pre_tokenizer: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
         pre_tokenizer.append(pre_tokenizers.Split(_character_class("split", split), "isolated"))
     untrained = _word_pipeline(
         pre_tokenizers.Sequence(pre_tokenizer),
-        normalizer=normalizers.Sequence(normalizer),
+        normalizer=_normalizer(normalization, lowercase, deleted),
         decoder=decoders.WordPiece(prefix=CONTINUATION, cleanup=False) if subwords else None,
     )
     train = _train_subwords_of_words if subwords else _train_words
-    return train(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
+    tokenizer = Tokenizer(untrained, dropout=dropout)
+    return train(tokenizer, texts, max_size=max_size, min_frequency=min_frequency)
 
 
 def python(
@@ -119,7 +140,13 @@ def python(
 
 
 def characters(
-    texts: Iterable[str], *, max_size: int | None = None, min_frequency: int = 1, graphemes: bool = False
+    texts: Iterable[str],
+    *,
+    max_size: int | None = None,
+    min_frequency: int = 1,
+    lowercase: bool = False,
+    normalization: str | None = None,
+    graphemes: bool = False,
 ) -> Tokenizer:
     """Train a tokenizer of characters, white space included.
 
@@ -127,17 +154,30 @@ def characters(
         texts: training texts.
         max_size: as in `whitespace`.
         min_frequency: as in `whitespace`.
+        lowercase: as in `whitespace`.
+        normalization: as in `whitespace`.
         graphemes: use extended grapheme clusters (letters with their combining marks) instead of code points.
 
     Raises:
         UserError: if there are no texts.
     """
     character = Regex(r"\X" if graphemes else "(?m:.)")  # m: the dot also matches a newline
-    pipeline = _word_pipeline(pre_tokenizers.Split(character, "isolated"), decoder=decoders.Fuse())
+    pipeline = _word_pipeline(
+        pre_tokenizers.Split(character, "isolated"),
+        normalizer=_normalizer(normalization, lowercase),
+        decoder=decoders.Fuse(),
+    )
     return _train_words(Tokenizer(pipeline), texts, max_size=max_size, min_frequency=min_frequency)
 
 
-def bpe(texts: Iterable[str], *, max_size: int) -> Tokenizer:
+def bpe(
+    texts: Iterable[str],
+    *,
+    max_size: int,
+    lowercase: bool = False,
+    normalization: str | None = None,
+    dropout: float = 0.0,
+) -> Tokenizer:
     """Train a subword tokenizer by byte-pair encoding (Sennrich et al. 2016, arXiv 1508.07909).
 
     A space is written as `▁` at the start of the next token, and a `▁` is added at the start of each text.
@@ -147,17 +187,24 @@ def bpe(texts: Iterable[str], *, max_size: int) -> Tokenizer:
     Args:
         texts: training texts.
         max_size: number of subwords, special tokens not counted; fewer if no pair is left to merge.
+        lowercase: as in `whitespace`.
+        normalization: as in `whitespace`.
+        dropout: probability of leaving out each merge of a training text in each epoch; see
+            `attnlab.data.tokenization.bpe_dropout`.
 
     Raises:
         UserError: if there are no texts, or `max_size` is smaller than the number of characters in them.
     """
     trainer = trainers.BpeTrainer(vocab_size=max_size + 1, special_tokens=[UNKNOWN], show_progress=False)
-    checked = _check_max_size(texts, max_size)
+    normalizer = _normalizer(normalization, lowercase)
+    checked = _check_max_size(_normalized(texts, normalizer), max_size)
     trained = _train_model(models.BPE(unk_token=UNKNOWN), trainer, checked, pre_tokenizers.Metaspace())
-    return _subword_tokenizer(trained.model)
+    return _subword_tokenizer(trained.model, normalizer, dropout=dropout)
 
 
-def unigram(texts: Iterable[str], *, max_size: int) -> Tokenizer:
+def unigram(
+    texts: Iterable[str], *, max_size: int, lowercase: bool = False, normalization: str | None = None
+) -> Tokenizer:
     """Train a subword tokenizer by a unigram language model (Kudo 2018, arXiv 1804.10959).
 
     A text is split into its most likely segmentation. Spaces are treated as in `bpe`. Adjacent unknown
@@ -166,6 +213,8 @@ def unigram(texts: Iterable[str], *, max_size: int) -> Tokenizer:
     Args:
         texts: training texts.
         max_size: maximum number of subwords, special tokens not counted.
+        lowercase: as in `whitespace`.
+        normalization: as in `whitespace`.
 
     Raises:
         UserError: if there are no texts, or `max_size` is smaller than the number of characters in them.
@@ -173,10 +222,11 @@ def unigram(texts: Iterable[str], *, max_size: int) -> Tokenizer:
     trainer = trainers.UnigramTrainer(
         vocab_size=max_size + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
     )
-    checked = _check_max_size(texts, max_size)
+    normalizer = _normalizer(normalization, lowercase)
+    checked = _check_max_size(_normalized(texts, normalizer), max_size)
     trained = _train_model(models.Unigram(), trainer, checked, pre_tokenizers.Metaspace())
     scores = _reproducible_scores(json.loads(trained.to_str())["model"]["vocab"])
-    return _subword_tokenizer(models.Unigram(scores, unk_id=0))
+    return _subword_tokenizer(models.Unigram(scores, unk_id=0), normalizer)
 
 
 def symbols(texts: Iterable[str], *, count: int) -> Tokenizer:
@@ -257,8 +307,36 @@ def _train_subwords_of_words(
     return untrained.set_model(_train_model(model, trainer, pieces, pre_tokenizer=None).model)
 
 
-def _subword_tokenizer(model: models.Model) -> Tokenizer:
-    return Tokenizer(_pipeline(model, pre_tokenizers.Metaspace(), decoder=decoders.Metaspace()))
+def _subword_tokenizer(
+    model: models.Model, normalizer: normalizers.Normalizer | None, *, dropout: float = 0.0
+) -> Tokenizer:
+    pipeline = _pipeline(
+        model, pre_tokenizers.Metaspace(), normalizer=normalizer, decoder=decoders.Metaspace()
+    )
+    return Tokenizer(pipeline, dropout=dropout)
+
+
+def _normalizer(
+    normalization: str | None, lowercase: bool, more: Sequence[normalizers.Normalizer] = ()
+) -> normalizers.Normalizer | None:
+    """Return the normaliser of texts; None if nothing is to be done.
+
+    Raises:
+        UserError: if the normalisation form is unknown.
+    """
+    if normalization not in (None, *NORMALIZATIONS):
+        raise UserError(
+            f"tokenizer.normalization={normalization} must be one of {', '.join(NORMALIZATIONS)}, or null"
+        )
+    steps = [NORMALIZATIONS[normalization]()] if normalization else []
+    steps += [normalizers.Lowercase()] if lowercase else []
+    steps += more
+    return normalizers.Sequence(steps) if steps else None
+
+
+def _normalized(texts: Iterable[str], normalizer: normalizers.Normalizer | None) -> Iterable[str]:
+    """Return the texts as the normaliser changes them."""
+    return texts if normalizer is None else [normalizer.normalize_str(text) for text in texts]
 
 
 def _train_model(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.tokenization.tokenizer import Tokenizer
@@ -48,6 +48,20 @@ class Vocabularies(NamedTuple):
     def _copied_tokens(self, ids: Sequence[int], source: str) -> list[str]:
         """Return the out-of-vocabulary tokens of the source if an id refers to one, else an empty list."""
         return self.oov_tokens(source) if max(ids, default=0) >= self.target.size else []
+
+
+def references(pairs: Iterable[Pair], vocabularies: Vocabularies) -> Literal["raw", "normalised"]:
+    """Return whether outputs are scored against the raw target texts, up to white space.
+
+    They are if the target tokenizer is reversible on them, or the dataset provides the references. Else they
+    are scored against the targets as the tokenizer normalises them: lower-cased, for example. Such scores are
+    not comparable with scores on raw text.
+    """
+    changed = any(
+        pair.reference is None and vocabularies.target.clean(pair.target).split() != pair.target.split()
+        for pair in pairs
+    )
+    return "normalised" if changed else "raw"
 
 
 Training = Callable[[Iterable[str]], Tokenizer]

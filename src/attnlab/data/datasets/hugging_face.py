@@ -1,0 +1,131 @@
+"""Datasets of the Hugging Face Hub or on disk, read by the `datasets` library.
+
+They need `pip install 'attnlab[huggingface]'`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datasets.parallel_text import split_off
+from attnlab.data.filtering import filter_pairs
+from attnlab.errors import UserError
+
+
+def load(
+    *,
+    dataset: str | None,
+    columns: Sequence[str] | None,
+    config: str | None = None,
+    revision: str | None = None,
+    train_split: str = "train",
+    val_split: str | None = "validation",
+    test_split: str | Mapping[str, str] | None = "test",
+    cache: str,
+    limit: int | None = None,
+    max_tokens: int | None = None,
+    max_ratio: float | None = None,
+    val_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+    seed: int = 0,
+) -> Corpus:
+    """Load a dataset, and split off at random the validation and test pairs that have no split.
+
+    Args:
+        dataset: name on the Hub, such as "bentrevett/multi30k"; or a folder of `Dataset.save_to_disk`, or of
+            data files that `datasets.load_dataset` reads.
+        columns: columns of the source and the target text; a dot selects a field: "translation.de".
+        config: configuration of the dataset; None for its only one.
+        revision: version of the dataset on the Hub; None for the newest.
+        train_split: name of the training split.
+        val_split: name of the validation split; None to split it off.
+        test_split: name of the test split, or of several by name; None to split it off.
+        cache: folder of downloaded files.
+        limit: number of training pairs to use; None for all.
+        max_tokens: see `attnlab.data.filtering`.
+        max_ratio: see `attnlab.data.filtering`.
+        val_fraction: share of the pairs in a validation split that is split off.
+        test_fraction: share of the pairs in a test split that is split off.
+        seed: seed of the split.
+
+    Raises:
+        UserError: if the library is not installed, the dataset cannot be loaded, it lacks a split or column,
+            or a text is empty or not a string.
+    """
+    if not isinstance(dataset, str) or not dataset:
+        raise UserError("data.dataset is not given: set it to a name on the Hugging Face Hub or a folder")
+    if isinstance(columns, str) or columns is None or len(columns) != 2 or columns[0] == columns[1]:
+        raise UserError(f"data.columns={columns} must be the columns of source and target, such as [de,en]")
+    splits = _load(dataset, config, revision, Path(cache).expanduser() / "huggingface")
+
+    def pairs(name: str, setting: str) -> list[Pair]:
+        if name not in splits:
+            raise UserError(
+                f"{setting}={name}: {dataset} has no such split. It has {', '.join(map(str, splits))}"
+            )
+        return list(_pairs(splits[name], columns, f"{dataset}, split {name}"))
+
+    test: list[Pair] | dict[str, list[Pair]] | None = None
+    if isinstance(test_split, Mapping):
+        test = {str(key): pairs(name, f"data.test_split.{key}") for key, name in test_split.items()}
+    elif test_split is not None:
+        test = pairs(test_split, "data.test_split")
+    val = None if val_split is None else pairs(val_split, "data.val_split")
+    train, val_part, test_part = split_off(
+        pairs(train_split, "data.train_split")[:limit],
+        val_fraction=val_fraction if val is None else 0.0,
+        test_fraction=test_fraction if test is None else 0.0,
+        seed=seed,
+    )
+    return Corpus(
+        train=filter_pairs(train, max_tokens=max_tokens, max_ratio=max_ratio),
+        val=val_part if val is None else val,
+        test=test_part if test is None else test,
+    )
+
+
+def _load(dataset: str, config: str | None, revision: str | None, cache: Path) -> Mapping[str, Any]:
+    """Return the splits of a dataset by name."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise UserError(
+            "data=huggingface needs the datasets library: pip install 'attnlab[huggingface]'"
+        ) from error
+    datasets.disable_progress_bars()
+    folder = Path(dataset).expanduser()
+    saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    try:
+        loaded = (
+            datasets.load_from_disk(str(folder))
+            if saved
+            else datasets.load_dataset(dataset, config, revision=revision, cache_dir=str(cache))
+        )
+    except Exception as error:  # the library raises errors of many packages
+        reason = " ".join(str(error).split())
+        raise UserError(f"data.dataset={dataset} cannot be loaded: {reason}") from error
+    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
+
+
+def _pairs(rows: Any, columns: Sequence[str], location: str) -> Iterator[Pair]:
+    """Yield the pairs of a split."""
+    names = [column.partition(".") for column in columns]
+    for (column, _, _), full in zip(names, columns, strict=True):
+        if column not in rows.column_names:
+            raise UserError(
+                f"data.columns: {location} has no column {full!r}. It has {', '.join(rows.column_names)}"
+            )
+    for number, row in enumerate(rows.select_columns(sorted({name for name, _, _ in names}))):
+        texts = []
+        for (column, _, key), full in zip(names, columns, strict=True):
+            text = row[column]
+            if key:
+                text = text.get(key) if isinstance(text, dict) else None
+            if not isinstance(text, str) or not text.strip():
+                kind = "empty" if text is None or isinstance(text, str) else f"a {type(text).__name__}"
+                raise UserError(f"{location}, row {number}: {full} is {kind}. Correct or remove the row")
+            texts.append(text)
+        yield Pair(texts[0], texts[1])

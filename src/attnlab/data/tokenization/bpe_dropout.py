@@ -1,0 +1,126 @@
+"""BPE dropout (Provilkov et al. 2020, arXiv 1910.13267): random segmentations of training texts.
+
+A text is segmented as by byte-pair encoding, but before each merge every applicable merge is left out with a
+given probability. The draws depend only on the seed, the epoch, the side and the position of the sentence in
+the training split, so that a resumed training sees the same segmentations.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from attnlab.data.corpus import Pair
+from attnlab.data.examples import Examples, Sequences
+from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, UNKNOWN, Tokenizer
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.types import EOS, SOS, Batch
+
+
+class Segmenter:
+    """Random segmentation of texts with the merges of a trained tokenizer.
+
+    Args:
+        tokenizer: a tokenizer with a BPE model; its `dropout` is the probability of leaving out a merge.
+
+    Raises:
+        UserError: if the model is not BPE.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        model = json.loads(tokenizer.to_json()).get("model", {})
+        if model.get("type") != "BPE":
+            raise UserError("tokenizer.dropout needs a tokenizer with byte-pair encoding: tokenizer=bpe")
+        self._tokenizer = tokenizer
+        self._prefix = model["continuing_subword_prefix"] or ""
+        self._ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+        self._ids = {token: id + len(SPECIAL_TOKENS) for token, id in model["vocab"].items()}
+
+    def encode(self, text: str, draws: random.Random) -> list[int]:
+        """Return the ids of a random segmentation of a text."""
+        unknown = self._ids[UNKNOWN]
+        pieces = self._tokenizer.pieces(text)
+        return [self._ids.get(symbol, unknown) for piece in pieces for symbol in self._segment(piece, draws)]
+
+    def _segment(self, piece: str, draws: random.Random) -> list[str]:
+        """Merge the characters of a piece until no applicable merge is left or all are left out."""
+        symbols = [piece[:1], *(f"{self._prefix}{character}" for character in piece[1:])]
+        dropout, ranks, prefix = self._tokenizer.dropout, self._ranks, len(self._prefix)
+        while True:
+            candidates = [
+                (rank, place)
+                for place, pair in enumerate(pairwise(symbols))
+                if (rank := ranks.get(pair)) is not None and draws.random() >= dropout
+            ]
+            if not candidates:
+                return symbols
+            _, place = min(candidates)
+            symbols[place : place + 2] = [symbols[place] + symbols[place + 1][prefix:]]
+
+
+class SampledExamples(Examples):
+    """The encoded pairs of the training split with BPE dropout.
+
+    Indexing with (epoch, B positions) returns a `Batch` with the segmentations of the epoch, whose longest
+    target comes first. Lengths and indexing with positions alone are those without dropout.
+
+    Args:
+        examples: the pairs encoded without dropout.
+        pairs: the same pairs as text.
+        vocabularies: tokenizers of both sides; one without dropout gives the same ids in every epoch.
+        source_eos: see `encode`.
+        limits: maximum source and target lengths in tokens of text; None for no limit.
+        seed: seed of the draws.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        pairs: Sequence[Pair],
+        vocabularies: Vocabularies,
+        *,
+        source_eos: bool,
+        limits: tuple[int | None, int | None],
+        seed: int,
+    ) -> None:
+        super().__init__(**examples.sequences)
+        self._pairs = pairs
+        self._segmenters = [Segmenter(side) if side.dropout > 0 else None for side in vocabularies]
+        self._source_eos = source_eos
+        self._limits = limits
+        self._seed = seed
+
+    def __getitem__(self, indices: list[int] | tuple[int, list[int]]) -> Batch:
+        if isinstance(indices, list):
+            return super().__getitem__(indices)
+        epoch, positions = indices
+        sides = list(self.sequences.values())
+        rows = [
+            [
+                self._sampled(side, epoch, index)
+                if self._segmenters[side] is not None
+                else sides[side].row(index)
+                for index in positions
+            ]
+            for side in (0, 1)
+        ]
+        order = np.argsort([-len(target) for target in rows[1]], kind="stable").tolist()
+        everything = list(range(len(order)))
+        source, source_lengths = Sequences.from_rows([rows[0][i] for i in order]).padded(everything)
+        target, _ = Sequences.from_rows([rows[1][i] for i in order]).padded(everything)
+        return Batch(source, source_lengths, target, torch.tensor([positions[i] for i in order]), None)
+
+    def _sampled(self, side: int, epoch: int, index: int) -> list[int]:
+        """Return the ids of the source (side 0) or target (side 1) of a pair in an epoch."""
+        segmenter = self._segmenters[side]
+        assert segmenter is not None
+        pair = self._pairs[index]
+        draws = random.Random(f"{self._seed} {epoch} {side} {index}")
+        ids = segmenter.encode((pair.source, pair.target)[side], draws)[: self._limits[side]]
+        return [SOS, *ids, EOS] if side == 1 else [*ids, *[EOS] * self._source_eos]
