@@ -3,8 +3,9 @@
 For each WHEN, a worker of the preceding directory is forked. If WHEN is a number n, the worker kills itself
 with SIGKILL right before its n-th change to the directory; except for kills inside a single write, these are
 all the moments at which a kill can make a difference. If WHEN is `0.1x`, the worker and its child processes
-are killed after 0.1 times the seconds that the last undisturbed worker took; if it is `never`, the worker is
-undisturbed. All workers are forked from one process, so that torch is imported once.
+are killed after 0.1 times the seconds that the last undisturbed worker took; if it is `full`, no file may
+become larger than `FULL` bytes, as if the disk were full; if it is `never`, the worker is undisturbed. All
+workers are forked from one process, so that torch is imported once.
 
 Prints a line for each worker: `killed before os.rename .last.ckpt.tmp`, `killed after 0.7 s`,
 `ended with 0 after 99 changes`.
@@ -13,6 +14,7 @@ Prints a line for each worker: `killed before os.rename .last.ckpt.tmp`, `killed
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -22,6 +24,7 @@ from pathlib import Path
 import attnlab.cli.recipe  # noqa: F401  imported once, before the forks
 from attnlab.cli import worker
 
+FULL = 20_000
 CHANGES = ("open", "os.rename", "os.truncate", "os.remove")
 
 
@@ -42,6 +45,8 @@ def work(directory: str, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
+    if when == "full":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FULL, FULL))
     code = worker.main(directory)
     print(f"ended with {code} after {changes} changes", flush=True)
     os._exit(code)
@@ -71,7 +76,7 @@ if __name__ == "__main__":
             started = time.monotonic()
             run_worker(directory, word, float("inf"))
             undisturbed = time.monotonic() - started
-        elif word.isdigit():
+        elif word.isdigit() or word == "full":
             run_worker(directory, word, float("inf"))
         elif word[0].isdigit() and word.endswith("x"):
             run_worker(directory, word, float(word[:-1]) * undisturbed)

@@ -60,6 +60,20 @@ def test_pairs_are_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
 
 
+def test_temporary_files_of_ended_processes_are_removed(tmp_path: Path) -> None:
+    encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
+    (entry,) = tmp_path.iterdir()
+    ended = multiprocessing.get_context("fork").Process(target=int)
+    ended.start()
+    ended.join()
+    stale, current = (entry / f".sources-tokens.npy.{pid}.tmp" for pid in (ended.pid, os.getpid()))
+    for path in (stale, current):
+        path.touch()
+    encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)
+    assert not stale.exists()
+    assert current.exists()  # it may be in use
+
+
 def test_different_inputs_have_different_entries(tmp_path: Path) -> None:
     other = [*PAIRS[:2], Pair("c d", "d")]
     longer = vocabularies([*PAIRS, Pair("e", "e")])

@@ -19,11 +19,13 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from attnlab.cli import main
+from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
+from attnlab.runs.directory import Run, prepare
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.sweeps import hyperparameter_search
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from forked import ForkedProcess
 
 DRAWN = {
     "optimizer.lr=interval(0.001,0.1)": FloatDistribution(0.001, 0.1),
@@ -142,6 +144,43 @@ def test_worker_is_stopped_by_the_pruner(tmp_path: Path) -> None:
     assert watch.reported == 4
 
 
+def test_trial_killed_before_the_pruner_was_asked_is_pruned_at_the_same_step(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/tune.db"
+    study = optuna.create_study(storage=storage, pruner=optuna.pruners.ThresholdPruner(upper=2.5))
+    trial = study.ask()
+    for step in range(4):
+        trial.report(float(step), step)  # the pruner would stop the last one
+    run = Run(tmp_path)
+    with run.metrics.open("w") as file:
+        file.write("epoch,step,metric,value\n")
+        file.writelines(f"{epoch},{epoch},val/loss,{epoch}.0\n" for epoch in range(9))
+    resumed = optuna.load_study(study_name=study.study_name, storage=storage, pruner=study.pruner)
+    watch = hyperparameter_search.Watch(optuna.Trial(resumed, trial._trial_id), run, "val/loss")
+    assert watch.should_prune()
+    assert watch.reported == 4
+    assert list(resumed.trials[0].intermediate_values) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("upper", [2.5, 99.0])
+def test_run_that_finished_before_it_was_read_is_pruned_all_the_same(upper: float, tmp_path: Path) -> None:
+    """Whether a trial is pruned depends on its values only, not on the time at which they are read."""
+    settings = ["tune.trials=1", f"paths.output={tmp_path}", "attention=dot,none"]
+    plan = hyperparameter_search.make_plan(settings)
+    study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(upper=upper))
+    trial = study.ask()
+    attention = hyperparameter_search.suggest(trial, "attention", plan.space["attention"])
+    run = prepare(compose_run(plan.trial_overrides({"attention": attention})))
+    run.metrics.write_text(
+        "epoch,step,metric,value\n0,9,val/loss,2.0\n1,19,val/loss,3.0\n2,29,val/loss,1.0\n"
+    )
+    run.write_result("finished", metrics={"val/loss": 1.0})
+    assert hyperparameter_search.run_trial(trial, plan) == 0
+    expected = (TrialState.PRUNED, 3.0, 2) if upper < 3 else (TrialState.COMPLETE, 1.0, 3)
+    (stored,) = study.trials
+    assert (stored.state, stored.value, len(stored.intermediate_values)) == expected
+    assert run.read_result()["status"] == "finished"
+
+
 def search_formula(
     plan: hyperparameter_search.Plan, *, stop_after: int | None = None
 ) -> list[dict[str, Any]]:
@@ -193,7 +232,7 @@ def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
         "tune.pruner.n_warmup_steps=1",
     ]
     folder = tmp_path / "outputs" / "reverse-tune"
-    search = subprocess.Popen(
+    search = ForkedProcess(
         [ATTNLAB, "tune", *overrides], cwd=tmp_path, env=clean_environment(), start_new_session=True
     )
     wait_for(lambda: list(folder.glob("*/checkpoints/last.ckpt")))

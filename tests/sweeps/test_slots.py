@@ -90,10 +90,32 @@ def test_unavailable_devices_are_errors(devices: object, gpus: bool, reason: str
         Slots(["a", "b", "c"], gpus=gpus).needed(trainer(devices))
 
 
-def test_gpus_are_the_visible_ones() -> None:
-    assert find_gpus({"CUDA_VISIBLE_DEVICES": "2, GPU-aaaa,MIG-b0"}) == ["2", "GPU-aaaa", "MIG-b0"]
-    assert find_gpus({"CUDA_VISIBLE_DEVICES": ""}) == []
-    assert find_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == []
+VISIBLE = {
+    "2, GPU-aaaa,MIG-b0": ["2", "GPU-aaaa", "MIG-b0"],
+    "": [],
+    "-1": [],
+    "0,-1,1": ["0"],
+    "1,,0": ["1"],
+    "0,3,1": ["0"],  # of three cards
+    "NoDevFiles": [],
+    "junk": [],
+    "1,junk,0": ["1"],
+    "GPU-": [],
+    "0x1": [],
+}
+
+
+@pytest.mark.parametrize("visible", VISIBLE)
+def test_gpus_are_the_visible_ones(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.sweeps.slots._nvidia_smi", lambda: LISTED)
+    assert find_gpus({"CUDA_VISIBLE_DEVICES": visible}) == VISIBLE[visible]
+    assert find_gpus({}) == ["GPU-aaaa", "MIG-b0", "MIG-b1", "GPU-cccc"]
+
+
+@pytest.mark.parametrize("visible", ["0,0", "1,0,1", "GPU-aaaa,GPU-aaaa"])
+def test_gpu_that_is_named_twice_is_an_error(visible: str) -> None:
+    with pytest.raises(UserError, match=f"CUDA_VISIBLE_DEVICES={visible} names a GPU twice"):
+        find_gpus({"CUDA_VISIBLE_DEVICES": visible})
 
 
 def test_mig_instances_replace_their_gpu() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from attnlab.runs.directory import Run
 from attnlab.runs.metrics_file import read_metrics
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from forked import ForkedProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -52,16 +54,13 @@ def states(folder: Path) -> dict[str, str]:
     }
 
 
-def workers_in(folder: Path) -> list[int]:
-    """Return the worker processes of runs in a folder."""
+def processes_in(folder: Path) -> list[int]:
+    """Return the processes that work in a folder: sweeps, workers, and what they started."""
     pids = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            overrides = path.read_bytes()
-        except OSError:
-            continue
-        if b"attnlab." in overrides and str(folder).encode() in overrides:
-            pids.append(int(path.parent.name))
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (path / "cwd").resolve() == folder.resolve():
+                pids.append(int(path.name))
     return pids
 
 
@@ -75,7 +74,7 @@ def wait_until(true: Callable[[], object], seconds: float = 240) -> None:
 def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
     folder.mkdir(exist_ok=True)
     with (folder / "output.txt").open("ab") as output:
-        return subprocess.Popen(
+        return ForkedProcess(
             [ATTNLAB, "train", "-m", *overrides],
             cwd=folder,
             stdout=output,
@@ -147,31 +146,46 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
     assert fine.result.stat().st_mtime_ns == before[fine.directory]
 
 
+HANGS = """
+import ctypes
+from attnlab.nn.attention import Additive
+
+class Hangs(Additive):
+    def score(self, query, keys, state):
+        ctypes.PyDLL(None).sleep(1000)  # holds the GIL
+        return super().score(query, keys, state)
+"""
+
+
 def test_killed_or_interrupted_sweep_leaves_no_process(tmp_path: Path) -> None:
+    """One of two jobs hangs in a C call."""
+    (tmp_path / "hangs.py").write_text(HANGS)
     overrides = [
         *TINY_REVERSE,
         "trainer.max_epochs=500",
         "logger=none",
-        "seed=0,1,2",
+        "attention._target_=attnlab.nn.attention.Additive,hangs.Hangs",
+        "variant='${attention._target_}'",
+        "seed=0",
+        "fused=false",
         "hydra.launcher.slots=2",
     ]
-    launcher = start(tmp_path, *overrides)
-    wait_until(lambda: sum(run.last.is_file() for run in runs_in(tmp_path)) == 2)  # both can be resumed
-    launcher.kill()
-    launcher.wait()
-    wait_until(lambda: not workers_in(tmp_path), 60)
+
+    def hanging() -> bool:
+        return any("parameters" in path.read_text() for path in tmp_path.glob("outputs/*/hangs*/train.log"))
 
     launcher = start(tmp_path, *overrides)
-    wait_until(lambda: len(resumed(tmp_path)) == 2)
+    wait_until(lambda: hanging() and any(run.last.is_file() for run in runs_in(tmp_path)))
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not processes_in(tmp_path), 15)
+
+    launcher = start(tmp_path, *overrides)
+    wait_until(lambda: len(resumed(tmp_path)) == 1)
     launcher.send_signal(signal.SIGINT)
-    assert launcher.wait(120) == 75
-    assert workers_in(tmp_path) == []
-    assert sorted(run.read_result().get("status", "waiting") for run in runs_in(tmp_path)) == [
-        "interrupted",
-        "interrupted",
-        "waiting",
-    ]
-    assert {run.read_result()["status"] for run in resumed(tmp_path)} == {"interrupted"}
+    assert launcher.wait(30) == 75
+    assert processes_in(tmp_path) == []
+    assert [run.read_result()["status"] for run in runs_in(tmp_path)] == ["interrupted", "interrupted"]
 
 
 def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
@@ -197,26 +211,25 @@ def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
     assert f"{run.directory.name} │ finished" in completed.stdout
 
 
-def test_study_killed_three_times_gives_the_same_results(tmp_path: Path) -> None:
-    small = ["data.train_size=320", "data.val_size=20", "data.test_size=20", "batching.batch_size=16"]
+def test_study_killed_twice_gives_the_same_results(tmp_path: Path) -> None:
+    small = ["data.train_size=160", "data.val_size=20", "data.test_size=20", "batching.batch_size=16"]
     overrides = ["study=attention_variants", "quick=true", "hydra/launcher=slots", *small, "seed=0"]
-    overrides += ["attention=none,additive", "trainer.max_epochs=6", "logger=none", "trainer.accelerator=cpu"]
+    overrides += ["attention=none,additive", "trainer.max_epochs=4", "logger=none", "trainer.accelerator=cpu"]
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     assert start(alone, *overrides).wait(300) == 0
 
     draw = random.Random(0)
     finished: dict[Path, int] = {}
-    for _ in range(3):
-        moment = validations(killed) + draw.randint(1, 3)
+    for _ in range(2):
+        moment = validations(killed) + draw.randint(1, 2)
         launcher = start(killed, *overrides)
         wait_until(partial(lambda moment: validations(killed) >= moment, moment))
         time.sleep(draw.random() / 2)
-        group = workers_in(killed)
-        os.killpg(launcher.pid, signal.SIGKILL)
-        for process in group:
-            os.kill(process, signal.SIGKILL)
+        for process in processes_in(killed):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
         launcher.wait()
-        wait_until(lambda: not workers_in(killed), 60)
+        wait_until(lambda: not processes_in(killed), 15)
         completed = {run.result: run for run in runs_in(killed) if run.read_result()["status"] == "finished"}
         finished |= {path: path.stat().st_mtime_ns for path in completed if path not in finished}
     assert start(killed, *overrides).wait(300) == 0
@@ -226,7 +239,7 @@ def test_study_killed_three_times_gives_the_same_results(tmp_path: Path) -> None
         again = Run(killed / run.directory.relative_to(alone))
         assert again.read_result()["metrics"] == run.read_result()["metrics"]
         steps = [step for step, _ in read_metrics(again.metrics)["val/loss"]]
-        assert steps == [20, 40, 60, 80, 100, 120] or steps == [19, 39, 59, 79, 99, 119]
+        assert steps == [9, 19, 29, 39]
         # From the start once, or again where it was killed before its first checkpoint
         starts = again.log.read_text().count("parameters") - again.log.read_text().count("resuming from step")
         assert starts == 1

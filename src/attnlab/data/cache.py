@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples, Sequences, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.runs.files import open_atomically, write_json
+from attnlab.runs.files import open_atomically, remove_abandoned, write_json
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ def encode_cached(
         UserError: in the same cases as `encode`.
     """
     entry = folder / _entry_name(pairs, vocabularies, settings)
+    with suppress(OSError):
+        remove_abandoned(entry)
     if (entry / CHECKSUMS).exists():
         try:
             return _read(entry)

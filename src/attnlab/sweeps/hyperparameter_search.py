@@ -66,7 +66,11 @@ class Plan(NamedTuple):
 
 
 class Watch:
-    """Waits for a trial's worker, reports its metric to the trial, and stops the worker if it is pruned."""
+    """Waits for a trial's worker, reports its metric to the trial, and stops the worker if it is pruned.
+
+    A search may be killed after a value was stored and before the pruner was asked about it. A resumed trial
+    therefore asks again for its last stored value.
+    """
 
     def __init__(self, trial: Trial, run: Run, metric: str, *, interval: float = 1.0) -> None:
         self.trial = trial
@@ -74,7 +78,7 @@ class Watch:
         self.metric = metric
         self.interval = interval  # seconds
         self.reported = len(trial.study.trials[trial.number].intermediate_values)
-        self.pruned = False
+        self.pruned = self.reported > 0 and trial.should_prune()
 
     def __call__(self, worker: Worker) -> int:
         """Wait until the worker ends; returns its exit code."""
@@ -87,12 +91,11 @@ class Watch:
 
     def should_prune(self) -> bool:
         """Report the values logged since the last call; returns whether the pruner stops the trial."""
-        for step, value in list(enumerate(read_series(self.run.metrics, self.metric)))[self.reported :]:
-            self.trial.report(value, step)
-            self.reported = step + 1
-            if self.trial.should_prune():
-                self.pruned = True
-                break
+        values = read_series(self.run.metrics, self.metric)
+        while not self.pruned and self.reported < len(values):
+            self.trial.report(values[self.reported], self.reported)
+            self.reported += 1
+            self.pruned = self.trial.should_prune()
         return self.pruned
 
 
@@ -199,18 +202,18 @@ def run_trial(trial: Trial, plan: Plan) -> int:
     trial.set_user_attr("run", str(run.directory))
     watch = Watch(trial, run, plan.base.checkpoint.monitor)
     # A repeated combination of values has a finished run, or one trained up to the step where it was pruned.
-    finished_or_pruned = state(run) == "finished" or watch.should_prune()
-    code = 0 if finished_or_pruned else launcher.train(run, wait=watch, to_log=True)
-    value = score(run)
-    if value is not None:
-        watch.should_prune()  # reports the last values, which later trials are compared with
-        trial.study.tell(trial, value)
-    elif watch.pruned:
-        run.write_result(
-            "interrupted", error=f"pruned after {watch.reported} validations: other trials were better"
-        )
+    done = watch.should_prune() or state(run) == "finished"
+    code = 0 if done else launcher.train(run, wait=watch, to_log=True)
+    # Asked for every value, also if the run has meanwhile finished: the times of reading must not matter.
+    if watch.should_prune():
+        if state(run) != "finished":
+            run.write_result(
+                "interrupted", error=f"pruned after {watch.reported} validations: other trials were better"
+            )
         trial.study.tell(trial, state=TrialState.PRUNED)
         code = 0
+    elif (value := score(run)) is not None:
+        trial.study.tell(trial, value)
     elif code != INTERRUPTED:
         trial.study.tell(trial, state=TrialState.FAIL)
     print(describe(run))

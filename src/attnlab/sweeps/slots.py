@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from omegaconf import DictConfig
@@ -113,21 +114,42 @@ def find_slots(
 
 
 def find_gpus(environment: Mapping[str, str]) -> list[str]:
-    """Return the visible GPUs: those of `CUDA_VISIBLE_DEVICES`, else all that `nvidia-smi` lists."""
+    """Return the visible GPUs: those of `CUDA_VISIBLE_DEVICES`, else all that `nvidia-smi` lists.
+
+    As CUDA does, read the variable up to the first entry that is no device: `0,-1,1` is one GPU.
+
+    Raises:
+        UserError: if the variable names a GPU twice.
+    """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
+    if visible is None:
+        return parse_gpus(_nvidia_smi())
+    names = [name.strip() for name in visible.split(",")]
+    gpus = list(takewhile(re.compile(r"\d+|(GPU|MIG)-\S+").fullmatch, names))
+    if len(set(gpus)) < len(gpus):
+        raise UserError(f"CUDA_VISIBLE_DEVICES={visible} names a GPU twice: name each one once")
+    cards = len(parse_cards(_nvidia_smi())) if any(gpu.isdigit() for gpu in gpus) else 0
+    # Without nvidia-smi the number of cards is unknown
+    return list(takewhile(lambda gpu: not gpu.isdigit() or cards == 0 or int(gpu) < cards, gpus))
+
+
+def _nvidia_smi() -> str:
+    """Return the output of `nvidia-smi -L`; empty if it does not work."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
-        return []
-    return parse_gpus(listed.stdout)
+        return ""
+    return listed.stdout
+
+
+def parse_cards(listed: str) -> list[str]:
+    """Return the part about each card in the output of `nvidia-smi -L`."""
+    return re.split(r"^GPU ", listed, flags=re.MULTILINE)[1:]
 
 
 def parse_gpus(listed: str) -> list[str]:
     """Return the UUIDs in the output of `nvidia-smi -L`; those of its MIG instances for a partitioned GPU."""
-    cards = re.split(r"^GPU ", listed, flags=re.MULTILINE)[1:]
-    identities: list[list[Any]] = [re.findall(r"\(UUID: ([^)]+)\)", card) for card in cards]
+    identities: list[list[Any]] = [re.findall(r"\(UUID: ([^)]+)\)", card) for card in parse_cards(listed)]
     return [uuid for uuids in identities for uuid in (uuids[1:] or uuids)]
 
 
