@@ -2,7 +2,7 @@
 # make test     run all tests but the examples of the documentation
 # make quick    run the tests that are not marked slow
 # make lint     check style, docstrings and types
-# make docs     build the documentation into docs/build/html, and run its examples
+# make docs     build the documentation into docs/build/html, and run its examples and notebooks
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,7 +28,7 @@ lint: .venv/installed
 	$(BIN)/pytest -q tests/test_docstrings.py
 
 docs: .venv/installed
-	rm -rf docs/build/html docs/reference/api
+	rm -rf docs/build/html docs/build/doctrees/notebooks docs/reference/api
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
 	$(PYTEST) -m examples
 

@@ -17,7 +17,7 @@ project_copyright = author
 release = version = __version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.apidoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
@@ -35,6 +35,13 @@ pygments_dark_style = "monokai"
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
+# Notebooks are executed when the documentation is built, in empty folders; an error stops the build.
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
+
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from attnlab.errors import UserError
 from attnlab.runs import predictions
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from attnlab.plotting.files import InlineFigure
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -41,7 +40,7 @@ class Prediction(predictions.Prediction):
         """Attention weights [T, S]; `weights` in the prediction files."""
         return self.weights
 
-    def plot(self, title: str = "") -> Figure:
+    def plot(self, title: str = "") -> InlineFigure:
         """Plot the attention weights as a heat map: one row per token, one column per source token.
 
         Raises:
@@ -63,7 +62,5 @@ class Prediction(predictions.Prediction):
         line = f"<p>{html.escape(self.source)} → <b>{html.escape(self.text)}</b>{score}</p>"
         if self.weights is None or not self.weights.any():
             return line
-        picture = io.BytesIO()
-        self.plot().savefig(picture, format="png", bbox_inches="tight")
-        encoded = base64.b64encode(picture.getvalue()).decode("ascii")
+        encoded = base64.b64encode(self.plot()._repr_png_()).decode("ascii")
         return f'{line}<img alt="attention weights" src="data:image/png;base64,{encoded}">'

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -30,7 +30,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
 
     Args:
         overrides: settings, as on the command line: `["attention=dot", "seed=1"]`.
-        progress: print the messages of the training, and the current step and loss.
+        progress: print the messages of the training; a notebook also shows the current step and loss.
 
     Raises:
         UserError: if a setting is wrong or the training fails.
@@ -56,16 +56,21 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
 
 
 class Progress:
-    """Prints the log messages of a run, and its current step and loss on a line that is overwritten."""
+    """Prints the log messages of a run and, in a notebook, updates a line with its step and loss."""
 
     def __init__(self, run: Run) -> None:
         self.log = Tail(run.log)
         self.metrics = Tail(run.metrics)
-        self.overwrites = sys.stdout.isatty() or Console().is_jupyter
-        self.status = ""
+        self.line: Any = None
+        if Console().is_jupyter:
+            from IPython.display import display
+
+            self.line = display(  # type: ignore[no-untyped-call]
+                {"text/plain": "starting"}, raw=True, display_id=True
+            )
 
     def wait(self, worker: Worker) -> int:
-        """Print the progress until the worker ends; return its exit code."""
+        """Show the progress until the worker ends; return its exit code."""
         while (code := worker.poll()) is None:
             self.show()
             time.sleep(POLL_INTERVAL)
@@ -73,26 +78,16 @@ class Progress:
         return code
 
     def show(self) -> None:
-        """Print what was written since the last call."""
-        messages = [
-            line.split(": ", 1)[1]
-            for line in self.log.lines()
-            if " INFO attnlab" in line or " WARNING attnlab" in line or " ERROR attnlab" in line
-        ]
-        for message in messages:
-            print(f"{self._erased()}{message}", flush=True)
+        """Show what was written since the last call."""
+        for line in self.log.lines():
+            if " INFO attnlab" in line or " WARNING attnlab" in line or " ERROR attnlab" in line:
+                print(line.split(": ", 1)[1], flush=True)
         losses = [line for line in self.metrics.lines() if ",train/loss," in line]
-        if losses and self.overwrites:
+        if losses and self.line is not None:
             _, step, _, loss = losses[-1].split(",")
-            erased = self._erased()
-            self.status = f"step {int(step) + 1:,} · train/loss {float(loss):.4g}"
-            print(f"{erased}{self.status}", end="", flush=True)
-
-    def _erased(self) -> str:
-        """Return the characters that erase the status line."""
-        erased = f"\r{' ' * len(self.status)}\r" if self.status else ""
-        self.status = ""
-        return erased
+            self.line.update(
+                {"text/plain": f"step {int(step) + 1:,} · train/loss {float(loss):.4g}"}, raw=True
+            )
 
 
 class Tail:

@@ -1,13 +1,27 @@
-"""Writing figures to PNG and SVG files."""
+"""Writing figures to PNG and SVG files, and showing them in notebooks."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from attnlab.runs.files import open_atomically
+
+
+class InlineFigure(Figure):
+    """Figure that a notebook shows as a picture, also without pyplot.
+
+    :meta private:
+    """
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture; IPython calls this."""
+        picture = io.BytesIO()
+        self.savefig(picture, format="png", bbox_inches="tight")
+        return picture.getvalue()
 
 
 def save(figure: Figure, path: Path) -> None:

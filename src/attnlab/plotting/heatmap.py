@@ -17,6 +17,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.plotting.files import InlineFigure
 from attnlab.plotting.style import COLOUR_MAP, COLOURS
 from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
 
@@ -41,7 +42,7 @@ def plot_heatmap(
     *,
     title: str = "",
     alignment: ArrayLike | None = None,
-) -> Figure:
+) -> InlineFigure:
     """Plot attention weights, one row for each target token and one column for each source token.
 
     Args:
@@ -63,7 +64,7 @@ def plot_heatmap(
     columns = [with_whitespace_symbols(token) for token in source]
     fonts = LabelFonts([title, *rows, *columns])
 
-    figure = Figure(figsize=(width, height))
+    figure = InlineFigure(figsize=(width, height))
     axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(values, cmap=COLOUR_MAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     axes.tick_params(which="both", length=0, pad=3, labelsize=LABEL_SIZE)
