@@ -10,6 +10,7 @@ from lightning import seed_everything
 from omegaconf import DictConfig
 
 from attnlab.config import build
+from attnlab.config.initialisation import find_source, freeze, initialise
 from attnlab.data import digests
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UserError
@@ -41,9 +42,14 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
 
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
+    source = None
+    if config.init["from"] is not None:
+        source, vocabularies = find_source(config.init["from"], run, vocabularies)
     data = build.build_data(config, corpus, vocabularies)
     network = build.build_network(config, vocabularies)
     word_vectors = build.load_word_vectors(config, network, vocabularies)
+    initial = {} if source is None else {"init": initialise(network, source)}
+    freeze(network, config.init.freeze)
     module = build.build_module(config, network, vocabularies, corpus)
     log.info(
         "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters",
@@ -66,7 +72,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     callbacks = build.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
     trainer = build.build_trainer(config, run, loggers, callbacks)
     if trainer.is_global_zero:
-        run.write_result("running", data=contents["data"])
+        run.write_result("running", data=contents["data"], **initial)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
     chain = next(part.digests for part in callbacks if isinstance(part, EpochDigests))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
 
 from attnlab.config.build import build_network, copies_source
 from attnlab.config.trust import check
@@ -45,19 +47,23 @@ def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, 
         config, vocabularies = checkpoints.restore(checkpoint, path)
         check(config, path, trust)
         network = build_network(config, vocabularies)
-        prefix = "network."
-        weights = {
-            name.removeprefix(prefix): value
-            for name, value in checkpoint["state_dict"].items()
-            if name.startswith(prefix)
-        }
-        network.load_state_dict(weights)
+        network.load_state_dict(network_weights(checkpoint))
     except RESTORE_ERRORS as error:
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"
         ) from error
     return config, vocabularies, network.eval()
+
+
+def network_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
+    """Return the weights of the network in a checkpoint, by their names in the network."""
+    prefix = "network."
+    return {
+        name.removeprefix(prefix): value
+        for name, value in checkpoint["state_dict"].items()
+        if name.startswith(prefix)
+    }
 
 
 def restore_networks(

@@ -131,6 +131,25 @@ class Tokenizer:
             cls(Pipeline.from_str(text)) if pipeline is None else PythonTokenizer(Pipeline.from_str(pipeline))
         )
 
+    def extended(self, other: Tokenizer) -> Tokenizer:
+        """Return this tokenizer with the tokens that only another one has appended to its vocabulary.
+
+        A vocabulary of subwords cannot be extended, since its tokens depend on each other: it stays as it is.
+
+        Raises:
+            ValueError: if the two tokenizers split text by different rules.
+        """
+        ours, theirs = (json.loads(tokenizer._pipeline.to_str()) for tokenizer in (self, other))
+        models = ours.pop("model"), theirs.pop("model")
+        if type(self) is not type(other) or ours != theirs or models[0]["type"] != models[1]["type"]:
+            raise ValueError("the tokenizers split text differently")
+        if models[0]["type"] != "WordLevel":
+            return self
+        vocabulary = models[0]["vocab"]
+        added = sorted(models[1]["vocab"].keys() - vocabulary.keys(), key=models[1]["vocab"].__getitem__)
+        vocabulary |= {token: len(vocabulary) + i for i, token in enumerate(added)}
+        return type(self)(Pipeline.from_str(json.dumps({**ours, "model": models[0]})))
+
     def id_of(self, piece: str) -> int | None:
         """Return the id of a token, or None if it is not in the vocabulary."""
         id = self._pipeline.token_to_id(piece)

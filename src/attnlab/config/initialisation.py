@@ -1,0 +1,230 @@
+"""Initial weights from another run's checkpoint, and frozen parts of a network.
+
+Only the weights and the vocabularies of the checkpoint are used. No object is built from its configuration,
+so that a checkpoint of another person cannot run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.config.options import suggest
+from attnlab.config.restore import RESTORE_ERRORS, network_weights
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.readout import Readout
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.runs.directory import Run, locate
+from attnlab.training import checkpoints
+
+log = logging.getLogger(__name__)
+
+PARTS = (
+    "source_embedding",
+    "encoder",
+    "bridge",
+    "target_embedding",
+    "decoder.attention",
+    "decoder",
+    "readout",
+)
+"""Parts of a network in the report; a parameter belongs to the first part that contains it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Vocabularies and weights of the checkpoint that a training starts from."""
+
+    path: Path
+    sha256: str
+    vocabularies: Vocabularies
+    weights: dict[str, Tensor]
+
+    def extend(self, trained: Vocabularies) -> Vocabularies:
+        """Return the vocabularies of the checkpoint, with the new entries of those of the new data.
+
+        Args:
+            trained: vocabularies of the new training data.
+
+        Raises:
+            UserError: if the tokenizers split text differently.
+        """
+        try:
+            source, target = (
+                ours.extended(theirs) for ours, theirs in zip(self.vocabularies, trained, strict=True)
+            )
+        except ValueError as error:
+            raise UserError(
+                f"init.from={self.path}: {error}. Set tokenizer, target_tokenizer and shared_vocabulary as "
+                "in that run"
+            ) from error
+        for side, ours, extended in zip(
+            ("source", "target"), self.vocabularies, (source, target), strict=True
+        ):
+            log.info("%s vocabulary: %d entries, %d new", side, ours.size, extended.size - ours.size)
+        return Vocabularies(source, source if trained.source is trained.target else target)
+
+
+@dataclass
+class Transfer:
+    """Numbers of parameters that were loaded, are new, and were left out, by the names of the tensors."""
+
+    loaded: dict[str, int] = field(default_factory=dict)
+    new: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def table(self) -> Iterator[str]:
+        """Yield the lines of a table with one row per part of the network."""
+        yield f"{'part':<20}{'loaded':>12}{'new':>12}{'left out':>12}"
+        for part in PARTS:
+            counts = [
+                sum(count for name, count in counts.items() if part_of(name) == part)
+                for counts in (self.loaded, self.new, self.left_out)
+            ]
+            if any(counts):
+                yield f"{part:<20}" + "".join(f"{count:>12,}" for count in counts)
+        for title, counts_by_name in (("new", self.new), ("left out", self.left_out)):
+            if counts_by_name:
+                yield f"{title}: {', '.join(counts_by_name)}"
+
+    def totals(self) -> dict[str, int]:
+        """Return the total number of parameters that were loaded, are new, and were left out."""
+        return {
+            name: sum(counts.values())
+            for name, counts in (("loaded", self.loaded), ("new", self.new), ("left_out", self.left_out))
+        }
+
+
+def read_source(location: str) -> Source:
+    """Read the vocabularies and the weights of a run directory or a checkpoint file.
+
+    Raises:
+        UserError: if there is no checkpoint, or it is damaged or was not written by attnlab.
+    """
+    try:
+        path = locate(location)[1]
+    except UserError as error:
+        raise UserError(f"init.from: {error}") from None
+    checkpoint = checkpoints.load(path)
+    try:
+        _, vocabularies = checkpoints.restore(checkpoint, path)
+        weights = network_weights(checkpoint)
+    except RESTORE_ERRORS as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"init.from: {path} does not fit this version of attnlab ({reason})") from error
+    return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)
+
+
+def find_source(
+    location: str, run: Run, trained: Vocabularies
+) -> tuple[Source | None, Vocabularies]:
+    """Return the checkpoint that a run starts from, and the vocabularies of the run.
+
+    A run that resumes needs only its own checkpoint: it is not initialised, and has its vocabularies.
+
+    Args:
+        location: run directory or checkpoint file to start from.
+        run: the run.
+        trained: vocabularies of the training data, whose new entries are added to those of the checkpoint.
+    """
+    newest = checkpoints.load_newest(run.last, run.previous)
+    if newest is not None:
+        path, checkpoint = newest
+        return None, checkpoints.restore(checkpoint, path)[1]
+    source = read_source(location)
+    return source, source.extend(trained)
+
+
+@torch.no_grad()
+def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
+    """Load the weights of a checkpoint into the parts of a network that they fit, and log a table of them.
+
+    A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
+    vocabulary, the rows of the checkpoint's entries are loaded.
+
+    Args:
+        network: built for the vocabularies of `Source.extend`.
+        source: the checkpoint.
+
+    Returns:
+        Path and SHA-256 of the checkpoint, and the numbers of parameters by `Transfer.totals`.
+    """
+    transfer = Transfer()
+    tables = set(_vocabulary_tables(network))
+    weights = dict(source.weights)
+    for name, parameter in network.named_parameters():
+        value = weights.pop(name, None)
+        loaded = 0
+        if value is not None and value.shape == parameter.shape:
+            parameter.copy_(value)
+            loaded = value.numel()
+        elif (
+            value is not None
+            and name in tables
+            and value.shape[1:] == parameter.shape[1:]
+            and len(value) < len(parameter)
+        ):
+            parameter[: len(value)] = value
+            loaded = value.numel()
+        elif value is not None:
+            transfer.left_out[name] = value.numel()
+        if loaded > 0:
+            transfer.loaded[name] = loaded
+        if loaded < parameter.numel():
+            transfer.new[name] = parameter.numel() - loaded
+    known = network.state_dict().keys()  # also the second names of shared parameters, and buffers
+    transfer.left_out |= {name: value.numel() for name, value in weights.items() if name not in known}
+    log.info("initial weights from %s (sha256 %s)", source.path, source.sha256[:12])
+    for line in transfer.table():
+        log.info("%s", line)
+    return {"checkpoint": str(source.path), "sha256": source.sha256, **transfer.totals()}
+
+
+def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
+    """Exclude parts of a network from training.
+
+    Args:
+        network: the network.
+        parts: names of modules, such as those in `PARTS`.
+
+    Raises:
+        UserError: if a part does not exist, or nothing is left to train.
+    """
+    names = [name for name, module in network.named_modules() if name and _has_parameters(module)]
+    for part in parts:
+        if part not in names:
+            near = suggest(part, names)
+            raise UserError(f"init.freeze: the network has no part {part!r}.{near} Parts: {', '.join(PARTS)}")
+        network.get_submodule(part).requires_grad_(False)
+    frozen = sum(parameter.numel() for parameter in network.parameters() if not parameter.requires_grad)
+    if frozen == network.parameter_count:
+        raise UserError(f"init.freeze={list(parts)} leaves nothing to train: remove a part")
+    if frozen:
+        log.info("%s of %s parameters are frozen", f"{frozen:,}", f"{network.parameter_count:,}")
+
+
+def part_of(name: str) -> str:
+    """Return the part of the network that a parameter belongs to."""
+    return next((part for part in PARTS if name.startswith(f"{part}.")), "other")
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+def _vocabulary_tables(network: nn.Module) -> Iterator[str]:
+    """Yield the names of the parameters that have one row per entry of a vocabulary."""
+    for name, module in network.named_modules():
+        if isinstance(module, TokenEmbedding):
+            yield f"{name}.table.weight"
+        elif isinstance(module, Readout):
+            yield from (f"{name}.output.weight", f"{name}.output.bias")

@@ -1,0 +1,196 @@
+"""Start from the weights of another run: what is loaded, new, left out and frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from attnlab.cli import recipe
+from attnlab.config import build
+from attnlab.config.initialisation import PARTS, Source, freeze, initialise, part_of, read_source
+from attnlab.data.tokenization import train
+from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import InterruptedRunError, UserError
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.runs.directory import prepare
+from attnlab.training import checkpoints
+from attnlab.training.callbacks import LastCheckpoint
+from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
+
+Composed = Callable[..., DictConfig]
+OLD = train.whitespace(["a b c", "b c"], max_size=None)
+NEW = train.whitespace(["a d e d", "b f"], max_size=None)
+OLD_SIZE = 7  # special tokens, <unk>, a, b, c
+
+
+def vocabularies_of(tokenizer: Tokenizer) -> Vocabularies:
+    return Vocabularies(tokenizer, tokenizer)
+
+
+@pytest.fixture
+def saved(composed: Composed, tmp_path: Path) -> Source:
+    """A checkpoint of a network for the words a, b and c."""
+    config = composed(*TINY)
+    network = build.build_network(config, vocabularies_of(OLD))
+    path = tmp_path / "old.ckpt"
+    contents = {"config": {}, "vocabularies": [OLD.to_json()] * 2}
+    weights = {f"network.{name}": value for name, value in network.state_dict().items()}
+    torch.save({"state_dict": weights, "attnlab": contents}, path)
+    return read_source(str(path))
+
+
+def start(
+    composed: Composed, source: Source, *overrides: str, tokenizer: Tokenizer = NEW
+) -> tuple[Seq2Seq, dict[str, Any]]:
+    torch.manual_seed(1)
+    config = composed(*TINY, *overrides)
+    network = build.build_network(config, source.extend(vocabularies_of(tokenizer)))
+    return network, initialise(network, source)
+
+
+def test_same_network_is_loaded_completely(composed: Composed, saved: Source) -> None:
+    network, record = start(composed, saved, tokenizer=OLD)
+    assert record["sha256"] == hashlib.sha256(saved.path.read_bytes()).hexdigest()
+    assert record["checkpoint"] == str(saved.path)
+    assert (record["loaded"], record["new"], record["left_out"]) == (network.parameter_count, 0, 0)
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(value, saved.weights[name], rtol=0, atol=0)
+
+
+def test_new_words_are_appended_to_the_vocabulary(
+    composed: Composed, saved: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    extended = saved.extend(vocabularies_of(NEW))
+    assert extended.source is extended.target
+    assert extended.source.encode("a b c d e f x") == [*OLD.encode("a b c"), 7, 8, 9, 3]
+    assert extended.source.decode([7, *OLD.encode("a")]) == "d a"
+    with caplog.at_level(logging.INFO):
+        network, record = start(composed, saved)
+    for name in (
+        "source_embedding.table.weight",
+        "target_embedding.table.weight",
+        "readout.output.weight",
+        "readout.output.bias",
+    ):
+        table = network.state_dict()[name]
+        assert len(table) == OLD_SIZE + 3
+        torch.testing.assert_close(table[:OLD_SIZE], saved.weights[name], rtol=0, atol=0)
+    row = network.readout.output.weight[0].numel()
+    assert record["new"] == 3 * (8 + 8 + row + 1)
+    assert record["left_out"] == 0
+    assert "source vocabulary: 7 entries, 3 new" in caplog.text
+    assert "new: source_embedding.table.weight, target_embedding.table.weight" in caplog.text
+
+
+def test_another_mechanism_keeps_the_parts_that_fit(composed: Composed, saved: Source) -> None:
+    network, record = start(composed, saved, "attention=dot", tokenizer=OLD)
+    attention = [name for name in saved.weights if part_of(name) == "decoder.attention"]
+    assert attention
+    assert record["left_out"] == sum(saved.weights[name].numel() for name in attention)
+    assert record["new"] == 0
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(value, saved.weights[name], rtol=0, atol=0)
+
+
+def test_frozen_parts_get_no_gradient(composed: Composed) -> None:
+    gradients = {}
+    for fused in ("true", "false"):
+        torch.manual_seed(3)
+        module, data = build_all(composed(*TINY, *SYNTHETIC, f"fused={fused}"))
+        freeze(module.network, ["encoder", "source_embedding", "decoder.attention"])
+        batch = data.examples("train")[[0, 1, 2]]
+        training_loss(module, batch).backward()  # type: ignore[no-untyped-call]
+        gradients[fused] = {name: value.grad for name, value in module.network.named_parameters()}
+    for name, gradient in gradients["true"].items():
+        frozen = part_of(name) in ("encoder", "source_embedding", "decoder.attention")
+        assert (gradient is None) == frozen, name
+        if gradient is not None:
+            torch.testing.assert_close(gradient, gradients["false"][name], rtol=1e-4, atol=1e-6)
+
+
+def test_freeze_rejects_unknown_parts_and_complete_networks(composed: Composed) -> None:
+    network = build.build_network(composed(*TINY), vocabularies_of(OLD))
+    with pytest.raises(UserError, match=r"no part 'encodr'\. Did you mean 'encoder'"):
+        freeze(network, ["encodr"])
+    with pytest.raises(UserError, match="leaves nothing to train"):
+        freeze(network, [part for part in PARTS if part != "decoder.attention"])
+
+
+def test_tokenizers_must_split_alike(saved: Source) -> None:
+    words = train.words(["a b"], max_size=None)
+    with pytest.raises(UserError, match=r"split text differently\. Set tokenizer"):
+        saved.extend(vocabularies_of(words))
+
+
+def test_subwords_stay_as_they_are() -> None:
+    old, new = (train.bpe([text], max_size=9) for text in ("ab ab bc", "cd cd ab"))
+    assert old.extended(new) is old
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 truncated", None])
+def test_unreadable_source_is_a_user_error(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "x.ckpt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.ckpt"):
+        read_source(str(path))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
+    composed: Composed, saved: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"a {word} b\tb {word} a\n" for word in "abcdefghijklmnop"))
+    runs = []
+    for name in ("whole", "interrupted"):
+        config = composed(
+            *TINY,
+            "data=pairs",
+            f"data.path={pairs}",
+            "tokenizer=whitespace",
+            f"init.from={saved.path}",
+            "init.freeze=[encoder]",
+            "trainer.max_epochs=3",
+            "logger=none",
+            "callbacks.attention_figures.count=0",
+        )
+        config.paths.output = str(tmp_path / name)
+        runs.append((prepare(config), config))
+    (whole, config), (interrupted, other) = runs
+    recipe.train(config, whole)
+
+    original = LastCheckpoint.on_train_epoch_start
+
+    def stop_after_first_epoch(self: Any, trainer: Any, module: Any) -> None:
+        original(self, trainer, module)
+        if trainer.current_epoch == 1:
+            raise InterruptedRunError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LastCheckpoint, "on_train_epoch_start", stop_after_first_epoch)
+        with pytest.raises(InterruptedRunError):
+            recipe.train(other, interrupted)
+    saved.path.unlink()
+    recipe.train(other, interrupted)
+
+    assert weights(interrupted.last).keys() == weights(whole.last).keys()
+    for name, value in weights(whole.last).items():
+        assert torch.equal(value, weights(interrupted.last)[name]), name
+        if part_of(name.removeprefix("network.")) == "encoder":
+            assert torch.equal(value, saved.weights[name.removeprefix("network.")])
+    for run in (whole, interrupted):
+        assert run.read_result()["init"]["sha256"] == saved.sha256
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return checkpoints.load(path)["state_dict"]  # type: ignore[no-any-return]
