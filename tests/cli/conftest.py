@@ -15,7 +15,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(folder: Path) -> Run:
     """A run trained by the command."""
     tags = "logger.wandb.tags=[pilot,tiny]"
-    completed = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", tags, folder=folder)
+    completed = attnlab(
+        "train", *TINY_REVERSE, "trainer.max_epochs=12", "checkpoint.keep=3", tags, folder=folder
+    )
     assert completed.returncode == 0, completed.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     return Run(directory)

@@ -24,6 +24,8 @@ HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequen
   attnlab tune [OVERRIDE ...]               search hyper-parameters; each trial is a training run
   attnlab evaluate RUN [OVERRIDE ...]       evaluate a trained run on other data or with another search
   attnlab predict RUN [OPTION ...]          translate standard input, line by line, to standard output
+  attnlab score RUN [OPTION ...]            log-probabilities of given pairs from standard input
+  attnlab average RUN [OPTION ...]          average the weights of a run's last checkpoints
   attnlab report PATH ... [-o FILE.html]    compare runs: statistics, tables and figures on one page
   attnlab serve RUN ...                     translate in a browser, and by a JSON interface
   attnlab bench [OVERRIDE ...]              measure the speed of training and decoding
@@ -34,7 +36,7 @@ attnlab COMMAND --help shows the options of a command; attnlab train --cfg job s
 --traceback shows the stack trace of an error.
 """
 
-COMMANDS = ("train", "tune", "evaluate", "predict", "report", "serve", "bench")
+COMMANDS = ("train", "tune", "evaluate", "predict", "score", "average", "report", "serve", "bench")
 
 UNEXPECTED = "unexpected error; --traceback shows where"
 

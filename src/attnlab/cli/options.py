@@ -78,6 +78,39 @@ def predict() -> argparse.ArgumentParser:
     return parser
 
 
+def score() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab score`."""
+    parser = _parser(
+        "score",
+        "Print the log-probability of given pairs: one source and target per line in, separated by a tab; "
+        "per line out the log-probability of the target and, after a tab, of each of its tokens.",
+    )
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=RUNS)
+    parser.add_argument("--json", action="store_true", help="print a JSON object per line, with the tokens")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop at the first line that cannot be scored (default: report it, print an empty line for it, "
+        "and exit with 1 at the end)",
+    )
+    _add_trust(parser)
+    return parser
+
+
+def average() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab average`."""
+    parser = _parser(
+        "average",
+        "Average the weights of the checkpoints that a run kept (checkpoint.keep), and write them to "
+        "RUN/checkpoints/average.ckpt.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument(
+        "--last", type=_positive, metavar="N", help="average the last N epochs (default: all that were kept)"
+    )
+    return parser
+
+
 def report() -> argparse.ArgumentParser:
     """Build the parser of `attnlab report`."""
     parser = _parser(
@@ -192,6 +225,8 @@ def serve() -> argparse.ArgumentParser:
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "evaluate": evaluate,
     "predict": predict,
+    "score": score,
+    "average": average,
     "report": report,
     "bench": bench,
     "serve": serve,

@@ -132,14 +132,14 @@ def copies_source(config: DictConfig) -> bool:
 
 
 def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pair]) -> Examples:
-    """Encode pairs of texts with the settings of the batching group."""
+    """Encode pairs of texts with the settings of the batching group; given targets are not truncated."""
     batching = config.batching
     return encode(
         pairs,
         vocabularies,
         source_eos=batching.source_eos,
         max_source_length=batching.max_source_length,
-        max_target_length=batching.max_target_length,
+        max_target_length=None,
         with_copy_ids=copies_source(config),
     )
 
@@ -349,11 +349,11 @@ def build_callbacks(
     progress: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
     return [
         callbacks.LastCheckpoint(
-            run.last,
-            run.previous,
+            run,
             metrics,
             interruption,
             every_minutes=config.checkpoint.every_minutes,
+            keep=config.checkpoint.keep,
         ),
         interruption,
         *progress,

@@ -124,9 +124,7 @@ def read_source(location: str) -> Source:
     return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)
 
 
-def find_source(
-    location: str, run: Run, trained: Vocabularies
-) -> tuple[Source | None, Vocabularies]:
+def find_source(location: str, run: Run, trained: Vocabularies) -> tuple[Source | None, Vocabularies]:
     """Return the checkpoint that a run starts from, and the vocabularies of the run.
 
     A run that resumes needs only its own checkpoint: it is not initialised, and has its vocabularies.

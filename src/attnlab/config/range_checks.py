@@ -151,6 +151,7 @@ RULES: dict[str, Rule] = {
     "reranking.coverage_penalty": NOT_NEGATIVE,
     "checkpoint.mode": choice("min", "max"),
     "checkpoint.every_minutes": number("[0, inf)", null=True),
+    "checkpoint.keep": whole(0),
     "callbacks.attention_figures.count": whole(0),
     "callbacks.attention_figures.every_n_epochs": SIZE,
     "callbacks.attention_weights.count": whole(0),

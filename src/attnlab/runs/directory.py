@@ -8,7 +8,8 @@
         metrics.csv        every logged number: epoch, step, metric, value
         train.log          the training log
         lock               held by the process that works on the run
-        checkpoints/       best.ckpt, last.ckpt and the checkpoint before it, previous.ckpt
+        checkpoints/       best.ckpt, last.ckpt and the checkpoint before it, previous.ckpt; with
+                           checkpoint.keep also epoch-<n>.ckpt; average.ckpt of attnlab average
         predictions/       decoded splits, one line per example
         figures/           heat maps and curves
         wandb/             Weights & Biases, offline until synchronised
@@ -83,6 +84,21 @@ class Run:
     def previous(self) -> Path:
         """Path of the checkpoint before `last`."""
         return self.checkpoints / "previous.ckpt"
+
+    @property
+    def average(self) -> Path:
+        """Path of the checkpoint that `attnlab average` writes."""
+        return self.checkpoints / "average.ckpt"
+
+    def epoch_checkpoint(self, epochs: int) -> Path:
+        """Return the path of the kept checkpoint after this many epochs; see `checkpoint.keep`."""
+        return self.checkpoints / f"epoch-{epochs}.ckpt"
+
+    def kept_checkpoints(self) -> list[Path]:
+        """Return the existing kept checkpoints, earliest epoch first."""
+        paths = self.checkpoints.glob("epoch-*.ckpt")
+        numbered = [(int(path.stem.removeprefix("epoch-")), path) for path in paths]
+        return [path for _, path in sorted(numbered)]
 
     @property
     def predictions(self) -> Path:

@@ -9,7 +9,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-NOT_IDENTITY = ("force", "quick", "paths", "logger", "data.cache", "checkpoint.every_minutes")
+NOT_IDENTITY = (
+    "force",
+    "quick",
+    "paths",
+    "logger",
+    "data.cache",
+    "checkpoint.every_minutes",
+    "checkpoint.keep",
+)
 """Settings that do not change the results: output folders, loggers, and how other settings were chosen."""
 
 DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnlab.errors import InterruptedRunError
+from attnlab.runs.directory import Run
 from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.loggers import MetricsFile
 
@@ -26,27 +26,27 @@ class LastCheckpoint(Callback):
     run.
 
     This callback must come before all callbacks that log. The previous checkpoint is kept beside the last
-    one.
+    one, and those of the last epochs if they are to be averaged.
 
     Args:
-        last: path of the checkpoint.
-        previous: path of the checkpoint before it.
+        run: the run, with the paths of its checkpoints.
         metrics: the file that is truncated to its current length when training resumes.
         interruption: records whether the run should stop.
         every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
+        keep: number of epochs, counted from the end, whose checkpoints are kept.
     """
 
     def __init__(
         self,
-        last: Path,
-        previous: Path,
+        run: Run,
         metrics: MetricsFile,
         interruption: Interruption,
         *,
         every_minutes: float | None,
+        keep: int = 0,
     ) -> None:
-        self.last = last
-        self.previous = previous
+        self.run = run
+        self.keep = keep
         self.metrics = metrics
         self.interruption = interruption
         self.every_minutes = every_minutes
@@ -96,7 +96,7 @@ class LastCheckpoint(Callback):
         """Save the end of the previous epoch."""
         if trainer.fit_loop.epoch_loop.batch_progress.total.ready > self.saved_batches:
             with _before_this_epoch(trainer):
-                self._save(trainer)
+                self._save_epoch(trainer)
         self._stop_if_requested(trainer)
 
     def on_train_batch_start(
@@ -117,7 +117,7 @@ class LastCheckpoint(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the end of training: a run that is killed later only has to be evaluated."""
-        self._save(trainer)
+        self._save_epoch(trainer)
         self._stop_if_requested(trainer)
 
     def _is_time(self, trainer: Trainer) -> bool:
@@ -126,10 +126,19 @@ class LastCheckpoint(Callback):
             return False
         return time.monotonic() - self.saved_at >= 60 * self.every_minutes
 
+    def _save_epoch(self, trainer: Trainer) -> None:
+        """Save the end of an epoch; first the file to keep: killed in between, the epoch is repeated."""
+        if self.keep > 0:
+            trainer.save_checkpoint(self.run.epoch_checkpoint(trainer.current_epoch))
+            if trainer.is_global_zero:
+                for path in self.run.kept_checkpoints()[: -self.keep]:
+                    path.unlink()
+        self._save(trainer)
+
     def _save(self, trainer: Trainer) -> None:
-        if trainer.is_global_zero and self.last.is_file():
-            self.last.replace(self.previous)
-        trainer.save_checkpoint(self.last)
+        if trainer.is_global_zero and self.run.last.is_file():
+            self.run.last.replace(self.run.previous)
+        trainer.save_checkpoint(self.run.last)
         self.saved_batches = trainer.fit_loop.epoch_loop.batch_progress.total.ready
         self.saved_at = time.monotonic()
 

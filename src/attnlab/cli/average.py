@@ -1,0 +1,29 @@
+"""`attnlab average`: a checkpoint with the mean of the weights of a run's kept checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from attnlab.errors import UserError
+from attnlab.runs.directory import Run
+from attnlab.training.averaging import average
+from attnlab.training.checkpoints import AtomicCheckpointIO
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    run = Run(Path(options.run).expanduser().absolute())
+    run.read_config()  # is it a run directory?
+    kept = run.kept_checkpoints()
+    needed = options.last or 2
+    if len(kept) < needed:
+        raise UserError(
+            f"{options.run} has {len(kept)} kept checkpoints, and --last {needed} needs {needed}: train it "
+            f"again with checkpoint.keep={needed} force=true"
+        )
+    chosen = kept[-options.last :] if options.last else kept
+    AtomicCheckpointIO().save_checkpoint(average(chosen), run.average)
+    print(f"mean of {', '.join(path.name for path in chosen)}")
+    print(run.average)
+    return 0
