@@ -57,7 +57,7 @@ def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, 
 
 
 def network_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the weights of the network in a checkpoint, by their names in the network."""
+    """Return the weights of the network in a checkpoint, tensors of any shape by their names."""
     prefix = "network."
     return {
         name.removeprefix(prefix): value
