@@ -7,6 +7,7 @@ from lightning import Trainer
 from omegaconf import DictConfig
 
 from attnlab.config import build
+from attnlab.data.datamodule import Seq2SeqData
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch
 
@@ -39,8 +40,10 @@ def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
     return build.build_module(config, network, vocabularies, corpus), data
 
 
-def training_loss(module: Seq2SeqModule, batch: Batch) -> torch.Tensor:
+def training_loss(module: Seq2SeqModule, batch: Batch, data: Seq2SeqData | None = None) -> torch.Tensor:
     """The loss of a step, outside of any trainer."""
     module.log = lambda *_, **__: None  # type: ignore[method-assign]
     module._trainer = Trainer(logger=False, **QUIET)
+    module._trainer.datamodule = data  # type: ignore[attr-defined]
+    module.on_fit_start()
     return module.training_step(batch, 0)

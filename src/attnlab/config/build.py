@@ -313,6 +313,7 @@ def build_module(
         teacher_forcing=construct(config.teacher_forcing),
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
+        alignment_weight=config.loss.alignment,
         text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )

@@ -136,6 +136,7 @@ RULES: dict[str, Rule] = {
     "batching.workers": whole(0),
     "loss.label_smoothing": PROBABILITY,
     "loss.coverage": NOT_NEGATIVE,
+    "loss.alignment": NOT_NEGATIVE,
     "search.beam_size": SIZE,
     "search.max_length": SIZE,
     "search.length_penalty": NOT_NEGATIVE,

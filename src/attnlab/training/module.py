@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from attnlab.data.alignment import alignment_matrix
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.decoding.translator import Translator
+from attnlab.errors import UserError
 from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.text import score
 from attnlab.metrics.tokens import MeanLoss, TokenMetrics
@@ -24,6 +25,7 @@ from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.runs.predictions import Prediction
 from attnlab.training.gathering import gather_predictions
+from attnlab.training.guided_alignment import guided_alignment_loss
 from attnlab.training.shards import Losses, Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.types import PAD, Batch
@@ -43,6 +45,7 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: probability of reading the reference during training.
         label_smoothing: share of the target distribution spread over the vocabulary (in training only).
         coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
+        alignment_weight: weight of the guided alignment loss (in training only).
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
         shards: virtual shards that make the results independent of the number of processes; None for none.
 
@@ -64,6 +67,7 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: TeacherForcing,
         label_smoothing: float = 0.0,
         coverage_weight: float = 0.0,
+        alignment_weight: float = 0.0,
         text_metrics: Sequence[str] = (),
         shards: Shards | None = None,
     ) -> None:
@@ -78,6 +82,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.teacher_forcing = teacher_forcing
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_weight
+        self.alignment_weight = alignment_weight
         self.text_metrics = tuple(text_metrics)
         self.shards = shards
         self.shard_gradients: list[Tensor] = []  # gradients of the last batch, one per trained parameter
@@ -129,7 +134,7 @@ class Seq2SeqModule(lightning.LightningModule):
             self.shards.setup(self.trainer)
 
     def losses(self, batch: Batch) -> Losses:
-        """Compute the training losses: mean cross-entropy per token, and the weighted coverage loss."""
+        """Compute the training losses: mean cross-entropy per token, and weighted losses of the attention."""
         forced = sample_forced(self.teacher_forcing, self.global_step, batch.inputs)
         decoded, logits, labels = self.teacher_forced(batch, forced)
         loss = self.cross_entropy(logits, labels)
@@ -138,7 +143,34 @@ class Seq2SeqModule(lightning.LightningModule):
             coverage = coverage_loss(decoded.weights, batch.labels != PAD)
             logged["train/coverage_loss"] = coverage
             loss = loss + self.coverage_weight * coverage
+        if self.alignment_weight > 0:
+            if not decoded.weights.requires_grad:
+                raise UserError("loss.alignment: this attention has no weights to train: choose another one")
+            alignment = guided_alignment_loss(decoded.weights, self.gold_alignment(batch, "train"))
+            logged["train/alignment_loss"] = alignment
+            loss = loss + self.alignment_weight * alignment
         return Losses(loss, logged, len(labels))
+
+    def gold_alignment(self, batch: Batch, split: str) -> Tensor:
+        """Return the gold alignments of a batch of a split, [B, T, S] bool, True at linked positions."""
+        pairs = self.data.pairs(split)
+        return alignment_matrix(
+            batch, [self.vocabularies.gold_alignment(pairs[index]) for index in batch.indices.tolist()]
+        )
+
+    def on_fit_start(self) -> None:
+        """Check that the training data has word alignments, if the loss needs them.
+
+        Raises:
+            UserError: if it has none.
+        """
+        if self.alignment_weight > 0 and not any(
+            self.vocabularies.gold_alignment(pair) for pair in self.data.pairs("train")
+        ):
+            raise UserError(
+                f"loss.alignment={self.alignment_weight} needs word alignments of the training data: set "
+                "data.alignments_path"
+            )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the training loss []. With shards, also compute the gradients, for `backward`."""
@@ -272,9 +304,7 @@ class Seq2SeqModule(lightning.LightningModule):
         decoded, logits, labels = self._with_logits(self.network.decode(encoded, state, batch), batch)
         self.token_metrics.update(logits, labels, shard)
         pairs = [self.data.pairs(split)[index] for index in batch.indices.tolist()]
-        gold = alignment_matrix(
-            batch, [self.vocabularies.gold_alignment(pair) for pair in pairs]
-        )  # [B, T, S]
+        gold = self.gold_alignment(batch, split)  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
         self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold, shard)
         results = self.translator(self.network, batch, pairs, encoded=(encoded, state))
