@@ -155,3 +155,43 @@ def test_interactive_session_survives_a_typo(trained: Run, terminal: tuple[int, 
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (1, "\n4 3\n")
     assert re.fullmatch(r"> attnlab: line 1 of .*'x' is not in .*\n> > > \n", errors)
+
+
+def test_predict_samples_with_settings_of_the_search(trained: Run, folder: Path) -> None:
+    def sampled(seed: int) -> list[str]:
+        settings = ("search.temperature=3", "search.top_k=6", f"search.seed={seed}")
+        lines = "3 4 5\n4 7\n3 6 7\n"
+        return attnlab("predict", str(trained.directory), *settings, folder=folder, stdin=lines).stdout.split(
+            "\n"
+        )
+
+    assert sampled(1) == sampled(1)
+    assert sampled(1) != sampled(2)
+
+
+def test_predict_continues_prefixes(trained: Run, folder: Path) -> None:
+    lines = "3 4 5\t5\n3 4 5\t4 4\n3 4\t\n3 4\n3\tx\n"
+    completed = attnlab("predict", str(trained.directory), "--prefix", folder=folder, stdin=lines)
+    assert completed.returncode == 1
+    one, two, three, *empty = completed.stdout.splitlines()
+    assert (one, two[:3], three, empty) == ("5 4 3", "4 4", "4 3", ["", ""])
+    errors = completed.stderr.splitlines()
+    assert errors[0].startswith("attnlab: line 4 of standard input: --prefix needs two columns")
+    assert errors[1].startswith("attnlab: line 5 of standard input: token 'x' is not in the vocabulary")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.path=x", "changes only search"),
+        ("search.top_k=3", "set search.temperature=1"),
+        ("search.temperature=0", "must be a number > 0"),
+        ("search.forced_tokens=[x]", "'x' is not in the target vocabulary"),
+        ("search.beam=3", "Unknown setting 'search.beam'"),
+    ],
+)
+def test_predict_rejects_other_overrides(trained: Run, folder: Path, override: str, message: str) -> None:
+    completed = attnlab("predict", str(trained.directory), override, folder=folder, stdin="3 4\n")
+    assert completed.returncode == 2
+    assert message in completed.stderr
+    assert completed.stderr.count("\n") == 1

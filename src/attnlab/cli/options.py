@@ -45,7 +45,12 @@ def predict() -> argparse.ArgumentParser:
         "Translate standard input to standard output: one source sentence per line in, one translation per "
         "line out.",
     )
-    parser.add_argument("runs", metavar="RUN", nargs="+", help=RUNS)
+    parser.add_argument(
+        "runs_and_overrides",
+        metavar="RUN | OVERRIDE",
+        nargs="+",
+        help=f"{RUNS}; and settings of the search to change: search.temperature=0.8",
+    )
     parser.add_argument(
         "--beam", type=_positive, metavar="K", help="beam size (default: search.beam_size of the run)"
     )
@@ -54,6 +59,11 @@ def predict() -> argparse.ArgumentParser:
         type=_positive,
         metavar="N",
         help="maximum number of output tokens (default: search.max_length of the run)",
+    )
+    parser.add_argument(
+        "--prefix",
+        action="store_true",
+        help="read a prefix of the output after the source and a tab; outputs start with it",
     )
     parser.add_argument(
         "--nbest",

@@ -16,6 +16,8 @@ from omegaconf import DictConfig
 from attnlab.cli import attention_output
 from attnlab.cli.input_lines import Line, read_lines
 from attnlab.config.build import build_preparation, build_translator, encode_pairs
+from attnlab.config.compose import apply_overrides
+from attnlab.config.range_checks import check_ranges
 from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -39,6 +41,7 @@ class _Model:
     network: TranslationModel
     prepare: Preparation
     translator: Translator
+    prefix: bool = False  # lines contain a prefix of the output
 
     def translate(self, lines: Sequence[Line], nbest: int) -> list[list[Prediction] | UserError]:
         """Return the predictions of each line, or the reason why it cannot be translated."""
@@ -69,20 +72,28 @@ class _Model:
     def _read(self, line: Line) -> Pair | UserError:
         """Return the pair of a line, or the reason why it cannot be translated."""
         try:
-            pair = self.prepare(line.decode())
+            pair = self._pair(line.decode())
             if not self.vocabularies.source.encode(pair.source):
                 raise UserError("it contains no token of the vocabulary")
         except UserError as error:
             return UserError(f"line {line.number} of standard input: {error}")
         return pair
 
+    def _pair(self, text: str) -> Pair:
+        """Return the pair of a text, whose target is the prefix of the output."""
+        if not self.prefix:
+            return self.prepare(text)
+        source, tab, prefix = text.partition("\t")
+        if not tab or "\t" in prefix:
+            raise UserError("--prefix needs two columns: a source and a prefix, separated by a tab")
+        pair = self.prepare(source, prefix)._replace(reference="")
+        self.vocabularies.target.encode(pair.target)
+        return pair
+
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be translated, else 0."""
     attention = attention_output.check(options.attention)
-    for path in options.runs:
-        if "=" in path and not Path(path).exists():
-            raise UsageError(f"{path}: attnlab predict takes no overrides; use its options, such as --beam 5")
     if sys.stdin is None:
         raise UserError("Standard input is closed: give one sentence per line")
     model = _restore(options)
@@ -113,14 +124,26 @@ def _restore(options: argparse.Namespace) -> _Model:
     """Restore the model, with the search settings of the options."""
     if options.trust:
         import_from_current_folder()
-    checkpoints = [locate(path)[1] for path in options.runs]
-    config, vocabularies, network = restore_networks(checkpoints, options.trust)
+    words = options.runs_and_overrides
+    overrides = [word for word in words if "=" in word and not Path(word).exists()]
+    checkpoints = [locate(word)[1] for word in words if word not in overrides]
+    if not checkpoints:
+        raise UsageError("No RUN to translate with: give a run directory or a checkpoint file")
+    for override in overrides:
+        if not override.startswith("search.") and override.partition("=")[0].split(".")[0] != "reranking":
+            raise UsageError(
+                f"{override}: attnlab predict changes only search.… and reranking; evaluate changes the data"
+            )
+    if options.beam is not None:
+        overrides.append(f"search.beam_size={options.beam}")
+    if options.max_length is not None:
+        overrides.append(f"search.max_length={options.max_length}")
+    trained, vocabularies, network = restore_networks(checkpoints, options.trust)
+    config = apply_overrides(trained, overrides)
+    check_ranges(config)
     translator = build_translator(config, vocabularies)
-    translator = replace(
-        translator,
-        beam_size=options.beam or translator.beam_size,
-        max_length=options.max_length or translator.max_length,
-    )
+    if options.prefix:
+        translator = replace(translator, prefix_size=None)
     if options.nbest > translator.beam_size:
         raise UsageError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
     return _Model(
@@ -129,6 +152,7 @@ def _restore(options: argparse.Namespace) -> _Model:
         network=network,
         prepare=build_preparation(config),
         translator=translator,
+        prefix=options.prefix,
     )
 
 

@@ -19,7 +19,7 @@ from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
-from attnlab.errors import UserError
+from attnlab.errors import UsageError
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.runs.predictions import Prediction
 from attnlab.types import PAD, Batch, Hypotheses
@@ -49,7 +49,7 @@ class Translator:
         reranking: applied to the hypotheses of each sentence, in this order.
 
     Raises:
-        UserError: if settings contradict each other, or a forced token is not in the vocabulary.
+        UsageError: if settings contradict each other, or a forced token is not in the vocabulary.
     """
 
     vocabularies: Vocabularies
@@ -70,18 +70,18 @@ class Translator:
 
     def __post_init__(self) -> None:
         if self.min_length > self.max_length:
-            raise UserError(
+            raise UsageError(
                 f"search.min_length={self.min_length} is above search.max_length={self.max_length}"
             )
         if self.beam_size % self.num_beam_groups != 0:
-            raise UserError(
+            raise UsageError(
                 f"search.num_beam_groups={self.num_beam_groups} does not divide the beam size "
                 f"{self.beam_size}: set search.beam_size to a multiple of it"
             )
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
-            raise UserError("search.top_k and search.top_p restrict sampling: set search.temperature=1")
+            raise UsageError("search.top_k and search.top_p restrict sampling: set search.temperature=1")
         if self.temperature is not None and self.num_beam_groups > 1:
-            raise UserError(
+            raise UsageError(
                 "search.num_beam_groups needs a beam search: set search.temperature=null, or "
                 "search.num_beam_groups=1 for samples"
             )
@@ -172,7 +172,7 @@ class Translator:
         for token in self.forced_tokens or ():
             id = PAD if token is None else self.vocabularies.target.id_of(str(token))
             if id is None:
-                raise UserError(f"search.forced_tokens: {token!r} is not in the target vocabulary")
+                raise UsageError(f"search.forced_tokens: {token!r} is not in the target vocabulary")
             ids.append(id)
         return ids
 
