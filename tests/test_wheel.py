@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 import yaml
 
 from attnlab import __version__
+from commands import TINY_REVERSE, clean_environment
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_wheel_contains_code_configuration_and_type_marker(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("attnlab-*.whl")
+    (wheel,) = folder.glob("attnlab-*.whl")
+    return wheel
+
+
+def test_wheel_contains_code_configuration_and_type_marker(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     code = {
@@ -28,6 +38,50 @@ def test_wheel_contains_code_configuration_and_type_marker(tmp_path: Path) -> No
     conf = {f"attnlab/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
     assert code | conf <= packed
     assert "attnlab/py.typed" in packed
+
+
+@pytest.mark.slow
+def test_installed_wheel_trains_from_an_empty_folder(wheel: Path, tmp_path: Path) -> None:
+    """The dependencies are those of this environment; attnlab itself is the installed wheel."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    python = tmp_path / "env" / "bin" / "python"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run([*pip, str(wheel)], check=True)
+    (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    dependencies = [
+        path for path in sys.path if path.endswith("site-packages") or not Path(path).is_relative_to(ROOT)
+    ]
+    (packages / "dependencies.pth").write_text("\n".join(dependencies))  # their own .pth files are not read
+
+    folder = tmp_path / "empty"
+    folder.mkdir()
+
+    def attnlab(*arguments: str) -> None:
+        command = [str(python.with_name("attnlab")), *arguments]
+        environment = clean_environment()
+        environment.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", "logger=none")
+    (result,) = folder.glob("outputs/reverse/additive-seed0-*/result.json")
+    recorded = json.loads(result.read_text())
+    assert recorded["status"] == "finished"
+    assert recorded["git_commit"] is None  # not the checkout of the tests
+    attnlab("report", "outputs")
+    assert (folder / "outputs" / "report.html").is_file()
 
 
 def test_citation_names_the_current_version() -> None:
