@@ -40,12 +40,14 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     metrics = MetricsFile(run.metrics)
     loggers = [metrics, *build.build_loggers(config, run)]  # first, so that they record later failures
 
+    log.info("reading the data")
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     source = None
     if config.init["from"] is not None:
         source, vocabularies = find_source(config.init["from"], run, vocabularies)
     data = build.build_data(config, corpus, vocabularies)
+    log.info("building the network")
     network = build.build_network(config, vocabularies)
     word_vectors = build.load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source)}
@@ -74,6 +76,9 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     if trainer.is_global_zero:
         run.write_result("running", data=contents["data"], **initial)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    if not any(part.best_model_path for part in callbacks if isinstance(part, BestCheckpoint)):
+        log.info("there was no validation during training: the last weights are saved as best.ckpt")
+        trainer.save_checkpoint(run.best)
     seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
     chain = next(part.digests for part in callbacks if isinstance(part, EpochDigests))
     trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve

@@ -71,6 +71,7 @@ def _work(run: Run, *, first_rank: bool) -> int:
 
 def _train(run: Run, *, first_rank: bool) -> int:
     try:
+        log.info("importing PyTorch and Lightning")
         from attnlab.cli.recipe import train
 
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

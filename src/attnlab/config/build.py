@@ -15,7 +15,6 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from lightning import Callback, Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
@@ -30,7 +29,7 @@ from attnlab.data.word_vectors import read_word_vectors
 from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, Reranker
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
-from attnlab.metrics.registry import DEFAULT_METRICS
+from attnlab.metrics.registry import DEFAULT_METRICS, name, names
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.decoders import Decoder
@@ -302,7 +301,17 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
 def build_module(
     config: DictConfig, network: TranslationModel, vocabularies: Vocabularies, corpus: Corpus
 ) -> Seq2SeqModule:
-    """Build the LightningModule: the network with loss, metrics, optimizer and search settings."""
+    """Build the LightningModule: the network with loss, metrics, optimizer and search settings.
+
+    Raises:
+        UserError: if the corpus does not have the metric that selects checkpoints.
+    """
+    monitor = name(config.checkpoint.monitor)
+    if monitor in names("text") and monitor not in (*DEFAULT_METRICS, *corpus.metrics):
+        raise UserError(
+            f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
+            + ", ".join(f"val/{metric}" for metric in (*DEFAULT_METRICS, *corpus.metrics))
+        )
     return Seq2SeqModule(
         network=network,
         translator=build_translator(config, vocabularies),
@@ -347,7 +356,7 @@ def build_callbacks(
     `contents` is what `checkpoints.describe` adds to every checkpoint.
     """
     interruption = callbacks.Interruption()
-    progress: list[Callback] = [callbacks.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []
+    progress: list[Callback] = [callbacks.ProgressBar(), callbacks.NetworkSummary()] if terminal else []
     return [
         callbacks.LastCheckpoint(
             run,
@@ -365,7 +374,7 @@ def build_callbacks(
         callbacks.CheckpointContents(contents),
         callbacks.Throughput(),
         callbacks.Predictions(run.predictions),
-        LearningRateMonitor(logging_interval="step"),
+        callbacks.LearningRate(),
         *_configured_callbacks(config, run),
         callbacks.BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
     ]
@@ -387,6 +396,8 @@ def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks
         default_root_dir=str(run.directory),
         logger=loggers,
         callbacks=callbacks_,
+        enable_progress_bar=any(isinstance(part, callbacks.ProgressBar) for part in callbacks_),
+        enable_model_summary=False,
         plugins=[checkpoints.AtomicCheckpointIO()],
         use_distributed_sampler=False,
         num_sanity_val_steps=0,

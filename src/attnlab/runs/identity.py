@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 NOT_IDENTITY = (
     "force",
     "quick",
+    "oversubscribe",
     "paths",
     "logger",
     "data.cache",

@@ -21,6 +21,7 @@ from attnlab.config.validation import check_settings
 from attnlab.errors import InUseError, UsageError, UserError
 from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
+from attnlab.sweeps.slots import check_devices
 
 STATES = ("finished", "failed", "interrupted", "in use", "waiting")
 """States of a job after its sweep ended: another process uses it, or it never started and is waiting."""
@@ -57,6 +58,8 @@ class Jobs:
         """
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
         try:
+            if not self.sweeping:
+                check_devices(config)
             run = self.prepare(config)
         except (UserError, OmegaConfBaseException) as error:
             if self.sweeping:
@@ -209,4 +212,4 @@ def _print_finished(run: Run) -> None:
     metrics: dict[str, Any] = run.read_result()["metrics"]
     for name, value in metrics.items():
         print(f"  {name:24} {value:.4f}")
-    print("force=true trains it again")
+    print("force=true trains it again; the logger and other settings of output do not make another run")

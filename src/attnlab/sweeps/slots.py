@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 
 
 class Slots:
@@ -156,3 +156,19 @@ def parse_gpus(listed: str) -> list[str]:
 def _cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_devices(config: DictConfig) -> None:
+    """Refuse a single run with more processes than CPU cores, unless `oversubscribe=true`.
+
+    Raises:
+        UsageError: if `trainer.devices` exceeds the cores, and GPUs cannot be meant.
+    """
+    devices, cores = config.trainer.devices, _cores()
+    if config.oversubscribe or not isinstance(devices, int) or devices <= cores:
+        return
+    if config.trainer.accelerator == "cpu" or not find_gpus(os.environ):
+        raise UsageError(
+            f"trainer.devices={devices}: each device is a process, and this machine has {cores} CPU "
+            f"cores: use at most {cores} devices, or set oversubscribe=true"
+        )

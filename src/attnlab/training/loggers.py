@@ -259,20 +259,37 @@ def _mlflow_run(client: Any, experiment: str, tag: str) -> str | None:
     return runs[0].info.run_id if runs else None
 
 
-def log_image(loggers: list[Logger], key: str, path: Path) -> None:
+def log_image(loggers: list[Logger], key: str, path: Path, *, step: int) -> None:
     """Send an image file to the loggers that support images."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_image(key=key, images=[str(path)])
         elif isinstance(logger, TolerantMLFlowLogger):
             logger.log_image(key, path)
+        elif isinstance(logger, TensorBoardLogger):
+            from matplotlib.image import imread
+
+            logger.experiment.add_image(key, imread(path), step, dataformats="HWC")
 
 
-def log_table(loggers: list[Logger], key: str, columns: list[str], rows: list[list[Any]]) -> None:
-    """Send a table to the loggers that support tables."""
+def log_table(
+    loggers: list[Logger], key: str, columns: list[str], rows: list[list[Any]], *, step: int
+) -> None:
+    """Send a table to the loggers that support tables or text."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             logger.log_text(key=key, columns=columns, data=rows)
+        elif isinstance(logger, TensorBoardLogger):
+            logger.experiment.add_text(key, markdown_table(columns, rows), step)
+
+
+def markdown_table(columns: list[str], rows: list[list[Any]]) -> str:
+    """Return a table in Markdown; line breaks and bars inside cells are escaped."""
+
+    def line(cells: list[Any]) -> str:
+        return "| " + " | ".join(" ".join(str(cell).split()).replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(columns), line(["---"] * len(columns)), *map(line, rows)])
 
 
 def finish_wandb(exit_code: int) -> None:

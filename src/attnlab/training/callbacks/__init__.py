@@ -9,6 +9,8 @@ from attnlab.training.callbacks.epoch_log import EpochLog
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.callbacks.last_checkpoint import LastCheckpoint
+from attnlab.training.callbacks.learning_rate import LearningRate
+from attnlab.training.callbacks.network_summary import NetworkSummary
 from attnlab.training.callbacks.predictions import Predictions
 from attnlab.training.callbacks.progress_bar import ProgressBar
 from attnlab.training.callbacks.reproducible import Reproducible
@@ -25,6 +27,8 @@ __all__ = [
     "Guard",
     "Interruption",
     "LastCheckpoint",
+    "LearningRate",
+    "NetworkSummary",
     "Predictions",
     "ProgressBar",
     "Reproducible",

@@ -63,7 +63,7 @@ class AttentionFigures(Callback):
                 alignment=_gold_mask(prediction),
             )
             path = save_png_and_svg(figure, self.folder / f"attention-{name}")
-            log_image(trainer.loggers, f"attention/{name}", path)
+            log_image(trainer.loggers, f"attention/{name}", path, step=trainer.global_step)
 
 
 def _gold_mask(prediction: Prediction) -> np.ndarray | None:

@@ -20,4 +20,11 @@ class EpochLog(Callback):
             if name == "train/loss_epoch" or name.startswith("val/")
         )
         if trainer.is_global_zero:
-            log.info("epoch %d/%s · %s", trainer.current_epoch + 1, trainer.max_epochs, numbers)
+            log.info("%s · %s", epoch_number(trainer), numbers)
+
+
+def epoch_number(trainer: Trainer) -> str:
+    """Return the current epoch, counted from 1, and the number of epochs: "epoch 3/30"."""
+    total = trainer.max_epochs
+    number = f"epoch {trainer.current_epoch + 1}"
+    return number if total is None or total < 0 else f"{number}/{total}"

@@ -42,4 +42,5 @@ class Predictions(Callback):
         rows = [
             [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]
         ]
-        log_table(trainer.loggers, f"predictions/{split}", ["source", "reference", "hypothesis"], rows)
+        columns = ["source", "reference", "hypothesis"]
+        log_table(trainer.loggers, f"predictions/{split}", columns, rows, step=trainer.global_step)

@@ -7,11 +7,16 @@ from typing import Any
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import RichProgressBar
 
+from attnlab.training.callbacks.epoch_log import epoch_number
 from attnlab.training.module import Seq2SeqModule
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's progress bar, with the loss of every step instead of only the logged ones."""
+    """Lightning's progress bar, with epochs from 1, and the loss of every step."""
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        """Return the text before the bar; Lightning counts epochs from 0 here."""
+        return epoch_number(self.trainer)
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
         """Return the values that are shown next to the bar."""
