@@ -40,6 +40,8 @@ SETTINGS = {
     ),
     "early stopping and a plateau scheduler": (
         "callbacks.early_stopping.patience=4",
+        "callbacks.averaging.decay=0.7",
+        "callbacks.averaging.update_starting_at_epoch=2",
         "scheduler=plateau",
         "scheduler.schedule.patience=0",
         "trainer.val_check_interval=0.5",  # not at the end of an epoch of 13 batches

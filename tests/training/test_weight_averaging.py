@@ -44,8 +44,9 @@ def flat(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
+@pytest.mark.parametrize("first_epoch", [0, 1])
 def test_averaged_weights_are_validated_saved_and_kept(
-    composed: Callable[..., DictConfig], tmp_path: Path
+    first_epoch: int, composed: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
     config = composed(*TINY)
     corpus = build.build_corpus(config)
@@ -61,7 +62,7 @@ def test_averaged_weights_are_validated_saved_and_kept(
         logger=False,
         callbacks=[
             recorder,
-            WeightAveraging(decay=DECAY),
+            WeightAveraging(decay=DECAY, update_starting_at_epoch=first_epoch),
             BestCheckpoint(best, monitor="val/loss", mode="max"),  # the first epoch has the highest loss
         ],
         enable_progress_bar=False,
@@ -72,10 +73,11 @@ def test_averaged_weights_are_validated_saved_and_kept(
     )
     trainer.fit(module, datamodule=data)
 
+    epoch = len(recorder.steps) // 3
     averages = [recorder.steps[0]]
-    for weights in recorder.steps[1:]:
-        averages.append(DECAY * averages[-1] + (1 - DECAY) * weights)
-    epoch = len(averages) // 3
+    for n, weights in enumerate(recorder.steps[1:], start=1):
+        decay = DECAY if n >= first_epoch * epoch else 0.0
+        averages.append(decay * averages[-1] + (1 - decay) * weights)
     for n, validated in enumerate(recorder.validated[:3], start=1):
         torch.testing.assert_close(validated, averages[n * epoch - 1])
     torch.testing.assert_close(flat(module), averages[-1])

@@ -104,6 +104,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             peak_memory=peak_memory(),
             gpus=gpu_names(),
         )
+        for path in sorted(run.directory.glob("fit-profile*")):
+            log.info("profile: %s", path)
     return scores
 
 

@@ -6,6 +6,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hydra.utils import get_object, instantiate
 from lightning import Callback, Trainer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.options import suggest
@@ -47,6 +49,9 @@ log = logging.getLogger(__name__)
 
 CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """Exceptions of constructors whose arguments do not fit."""
+
+PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
+"""Profilers of Lightning that `trainer.profiler` names."""
 
 CALLBACK_SWITCHES = {"averaging": "decay", "early_stopping": "patience"}
 """Callbacks that are off while this setting is null."""
@@ -80,9 +85,12 @@ def _report_errors(node: Any) -> Iterator[None]:
 
 
 def build_corpus(config: DictConfig) -> Corpus:
-    """Build the corpus: pairs of raw texts in splits."""
+    """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`)."""
     corpus: Corpus = construct(config.data)
-    return corpus
+    if config.get("overfit") is None:
+        return corpus
+    pairs = corpus.train[: config.overfit]
+    return replace(corpus, train=pairs, val=pairs, test=[])
 
 
 def build_preparation(config: DictConfig) -> Preparation:
@@ -390,7 +398,8 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
 
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
-    """Build Lightning's Trainer for training."""
+    """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
+    profiler = PROFILERS.get(config.trainer.profiler)
     return make_trainer(
         config,
         default_root_dir=str(run.directory),
@@ -398,6 +407,7 @@ def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks
         callbacks=callbacks_,
         enable_progress_bar=any(isinstance(part, callbacks.ProgressBar) for part in callbacks_),
         enable_model_summary=False,
+        **({} if profiler is None else {"profiler": profiler(dirpath=run.directory, filename="profile")}),
         plugins=[checkpoints.AtomicCheckpointIO()],
         use_distributed_sampler=False,
         num_sanity_val_steps=0,

@@ -42,6 +42,7 @@ RULES: dict[str, Rule] = {
     "quick": FLAG,
     "fused": FLAG,
     "oversubscribe": FLAG,
+    "overfit": OPTIONAL_SIZE,
     "shared_vocabulary": FLAG,
     "attention_size": SIZE,
     "attention_bias": FLAG,
@@ -203,13 +204,19 @@ RULES: dict[str, Rule] = {
     "trainer.limit_val_batches": share_or_count(None),
     "trainer.limit_test_batches": share_or_count(None),
     "trainer.limit_predict_batches": share_or_count(None),
-    "trainer.overfit_batches": share_or_count(0, 0.0),
+    "trainer.overfit_batches": Rule(lambda value: value == 0, "0; debug=overfit trains on one batch"),
     "trainer.fast_dev_run": whole(1, other=(True, False)),
     "trainer.deterministic": choice(True, False, "warn", None),
     "trainer.benchmark": choice(True, False, None),
     "trainer.inference_mode": FLAG,
+    "trainer.profiler": Rule(
+        lambda value: isinstance(value, dict) or value in (None, "simple", "advanced", "pytorch"),
+        "simple, advanced, pytorch, null or a section with a _target_",
+    ),
     "trainer.detect_anomaly": FLAG,
-    "trainer.barebones": choice(False),  # a barebones Trainer saves no checkpoints
+    "trainer.barebones": Rule(
+        lambda value: value is False, "false, since checkpoints and metrics are needed"
+    ),
     "trainer.sync_batchnorm": FLAG,
     "trainer.reload_dataloaders_every_n_epochs": whole(0),
     "trainer.enable_autolog_hparams": FLAG,

@@ -1,0 +1,335 @@
+"""Wrong settings are refused in one line, with exit code 2, before anything is created."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from attnlab.config.options import CONF
+from attnlab.config.range_checks import RULES
+from attnlab.config.validation import check_settings
+from attnlab.errors import UsageError
+from attnlab.sweeps.jobs import Jobs
+from commands import attnlab
+
+LONG = "x" * 300
+WHOLE = "must be a whole number"
+NUMBER = "must be a number"
+FLAG = "must be true or false"
+
+VALUES = (
+    # override, expected message
+    ("seed=abc", f"seed=abc: {WHOLE} in "),
+    ("seed=-1", WHOLE),
+    ("seed=1.5", WHOLE),
+    ("seed=null", "seed=null: must be"),
+    ("seed=4294967296", r"in \[0, 4294967295\]"),
+    ("seed=true", "seed=true: must be"),
+    ("seed=[1,2]", WHOLE),
+    ("force=yes_please", FLAG),
+    ("quick=2", FLAG),
+    ("fused=null", FLAG),
+    ("oversubscribe=99", FLAG),
+    ("shared_vocabulary=maybe", FLAG),
+    ("overfit=0", f"{WHOLE} ≥ 1 or null"),
+    ("name=../../x", "without / and"),
+    ("name=a/b", "without / and"),
+    ("name='..'", "without / and"),
+    (r"name='a\\b'", "without / and"),
+    (f"name={LONG}", "at most 150 bytes"),
+    ("name=''", "must not be empty"),
+    ("name='   '", "must not be empty"),
+    ("name=null", "must not be empty"),
+    ("name='a.'", "a space or a dot"),
+    ("name='a '", "a space or a dot"),
+    ("name=-x", "must not start with -"),
+    ("name='a\tb'", "control characters"),
+    ("name='a\u202eb'", "control characters"),
+    ("name='\u00e9\u00e9" + "\u00e9" * 80 + "'", "at most 150 bytes"),
+    ("variant=../evil", "variant='../evil'"),
+    (f"variant={LONG}", "at most 150 bytes"),
+    ("variant=''", "must not be empty"),
+    ("attention_size=0", f"{WHOLE} ≥ 1"),
+    ("attention_size=64.0", WHOLE),
+    ("attention_bias=1", FLAG),
+    ("embedding=5", "embedding is a section"),
+    ("embedding=null", "embedding is a section"),
+    ("embedding.size=0", WHOLE),
+    ("embedding.size=big", WHOLE),
+    ("embedding.dropout=1.5", r"embedding.dropout=1.5: must be a number in \[0, 1\)"),
+    ("embedding.dropout=1", r"\[0, 1\)"),
+    ("embedding.dropout=-0.1", NUMBER),
+    ("embedding.dropout=nan", NUMBER),
+    ("embedding.dropout=null", NUMBER),
+    ("embedding.word_dropout=2", NUMBER),
+    ("embedding.shared=si", FLAG),
+    ("encoder.cell=rnn", "must be lstm or gru"),
+    ("encoder.size=-8", WHOLE),
+    ("encoder.layers=0", WHOLE),
+    ("encoder.dropout=1", NUMBER),
+    ("encoder.bidirectional=both", FLAG),
+    ("encoder.layer_norm=null", FLAG),
+    ("encoder.recurrent_dropout=inf", NUMBER),
+    ("decoder.cell=LSTM", "must be lstm or gru"),
+    ("decoder.size=1e3", WHOLE),
+    ("decoder.layers=none", WHOLE),
+    ("decoder.dropout=x", NUMBER),
+    ("bridge.activation=relu", "must be tanh or identity"),
+    ("bridge.half=forward", "must be both or backward"),
+    ("bridge.layers_from=bottom", "must be top or each"),
+    ("attention.size=0", WHOLE),
+    ("normaliser.temperature=0", f"{NUMBER} > 0"),
+    ("normaliser.temperature=-1", f"{NUMBER} > 0"),
+    ("readout.dropout=1", NUMBER),
+    ("readout.maxout=0", "≥ 1 or null"),
+    ("readout.tied=both", FLAG),
+    ("optimizer.lr=nan", f"optimizer.lr=NaN: {NUMBER} > 0"),
+    ("optimizer.lr=inf", f"{NUMBER} > 0"),
+    ("optimizer.lr=0", f"{NUMBER} > 0"),
+    ("optimizer.lr=-1", f"{NUMBER} > 0"),
+    ("optimizer.lr=fast", f"{NUMBER} > 0"),
+    ("optimizer.fused=fast", "must be true, false or null"),
+    ("scheduler.interval=batch", "must be step or epoch"),
+    ("scheduler.schedule.pct_start=2", r"in \[0, 1\]"),
+    ("teacher_forcing.value=1.5", r"in \[0, 1\]"),
+    ("teacher_forcing.per=word", "must be step or token"),
+    ("batching=null", "batching is a section"),
+    ("batching.batch_size=0", WHOLE),
+    ("batching.batch_size=64.5", WHOLE),
+    ("batching.batch_type=words", "must be sentences or tokens"),
+    ("batching.pool=0", WHOLE),
+    ("batching.workers=-1", f"batching.workers=-1: {WHOLE} ≥ 0"),
+    ("batching.workers=two", WHOLE),
+    ("batching.evaluation_batch_size=0", "≥ 1 or null"),
+    ("batching.max_source_length=-5", "≥ 1 or null"),
+    ("batching.source_eos=0", FLAG),
+    ("loss.label_smoothing=2", r"in \[0, 1\]"),
+    ("loss.coverage=-1", f"{NUMBER} ≥ 0"),
+    ("search.beam_size=0", WHOLE),
+    ("search.beam_size=true", WHOLE),
+    ("search.max_length=0", WHOLE),
+    ("search.length_penalty=-1", NUMBER),
+    ("search.temperature=0", f"{NUMBER} > 0 or null"),
+    ("search.top_p=1.5", NUMBER),
+    ("search.top_k=0", WHOLE),
+    ("reranking.coverage_penalty=-0.2", NUMBER),
+    ("checkpoint.monitor=val/nonsense", "no such metric.*Metrics: val/loss"),
+    ("checkpoint.monitor=val/blue", r"Did you mean 'val/bleu'\?"),
+    ("checkpoint.monitor=null", "no such metric"),
+    ("checkpoint.monitor=val/bleu", "set checkpoint.mode=max"),
+    ("checkpoint.mode=max", "set checkpoint.mode=min"),
+    ("checkpoint.mode=best", "must be min or max"),
+    ("checkpoint.every_minutes=-1", "≥ 0 or null"),
+    ("callbacks=averaging", r"is now callbacks\.early_stopping\.patience=5"),
+    ("callbacks.early_stopping.patience=-1", WHOLE),
+    ("callbacks.averaging.decay=1", r"in \[0, 1\) or null"),
+    ("callbacks.averaging.update_starting_at_epoch=-1", WHOLE),
+    ("callbacks.attention_figures.count=-1", WHOLE),
+    ("callbacks.attention_figures.every_n_epochs=0", WHOLE),
+    ("logger.wandb.mode=on", "must be auto, online or offline"),
+    ("logger.wandb.timeout=0", f"{NUMBER} > 0"),
+    ("data.task=shuffle", "must be reverse, copy or sort"),
+    ("data.symbols=0", WHOLE),
+    ("data.train_lengths=[12,3]", "two whole numbers, the shortest"),
+    ("data.train_lengths=5", "two whole numbers"),
+    ("data.test_lengths=[0,3]", "two whole numbers"),
+    ("data.train_size=0", WHOLE),
+    ("data.val_size=0", WHOLE),
+    ("data.test_size=-1", WHOLE),
+    ("trainer=ddp", r"is now trainer\.accelerator=gpu"),
+    ("trainer=null", "trainer is a section"),
+    ("trainer.accelerator=gpus", "must be auto, cpu, gpu"),
+    ("trainer.devices=0", "a number of devices"),
+    ("trainer.devices=two", "a number of devices"),
+    ("trainer.devices=1.5", "a number of devices"),
+    ("trainer.num_nodes=0", WHOLE),
+    ("trainer.precision=8", "must be 32-true, bf16-mixed"),
+    ("trainer.max_epochs=0", f"{WHOLE} ≥ 1 or -1"),
+    ("trainer.max_epochs=-1", "set trainer.max_steps"),
+    ("trainer.max_epochs=null", WHOLE),
+    ("trainer.max_steps=0", WHOLE),
+    ("trainer.max_time=soon", "days:hours:minutes:seconds"),
+    ("trainer.gradient_clip_val=-1", f"trainer.gradient_clip_val=-1: {NUMBER} ≥ 0 or null"),
+    ("trainer.gradient_clip_algorithm=l1", "must be norm, value or null"),
+    ("trainer.accumulate_grad_batches=0", WHOLE),
+    ("trainer.val_check_interval=1.5", "a share in"),
+    ("trainer.check_val_every_n_epoch=0", WHOLE),
+    ("trainer.log_every_n_steps=0", WHOLE),
+    ("trainer.limit_train_batches=0", "a share in"),
+    ("trainer.limit_val_batches=0", "trainer.limit_val_batches=0: must be a share in"),
+    ("trainer.limit_test_batches=-1", "a share in"),
+    ("trainer.overfit_batches=1", "debug=overfit"),
+    ("trainer.fast_dev_run=perhaps", f"{WHOLE} ≥ 1 or true or false"),
+    ("trainer.deterministic=very", "must be true, false, warn or null"),
+    ("trainer.profiler=fast", "must be simple, advanced, pytorch"),
+    ("trainer.barebones=true", "checkpoints and metrics are needed"),
+    ("attention_override=argmax", "attention_override is a setting of attnlab evaluate"),
+)
+"""Wrong values of settings of the default options."""
+
+OPTION_VALUES = (
+    # options, override, expected message
+    ("attention=local_p", "attention.window=0", WHOLE),
+    ("attention=hard", "attention.temperature=0", f"{NUMBER} > 0"),
+    ("attention=location", "attention.max_length=0", WHOLE),
+    ("attention=location_sensitive", "attention.kernel=4", "must be an odd number"),
+    ("attention=location_sensitive", "attention.channels=0", WHOLE),
+    ("attention=mixture", "attention.components=0", WHOLE),
+    ("attention=mocha", "attention.chunk=0", WHOLE),
+    ("attention=monotonic", "attention.noise=-1", NUMBER),
+    ("attention=monotonic", "attention.offset=nan", NUMBER),
+    ("attention=multihead", "attention.heads=0", WHOLE),
+    ("attention=shift", "attention.reach=0", WHOLE),
+    ("attention=coverage_tu", "attention.max_fertility=0", NUMBER),
+    ("optimizer=adamw", "optimizer.weight_decay=-1", NUMBER),
+    ("optimizer=adadelta", "optimizer.rho=1", NUMBER),
+    ("scheduler=halving", "scheduler.schedule.every=0", NUMBER),
+    ("scheduler=plateau", "scheduler.schedule.patience=-1", WHOLE),
+    ("teacher_forcing=linear", "teacher_forcing.steps=0", WHOLE),
+    ("teacher_forcing=inverse_sigmoid", "teacher_forcing.k=0", NUMBER),
+    ("decoder=gnmt", "decoder.residual=1", FLAG),
+    ("decoder=luong", "decoder.input_feeding=null", FLAG),
+    ("data=pairs", "data.val_fraction=1", r"in \[0, 1\)"),
+    ("data=pairs", "data.limit=0", WHOLE),
+    ("data=pairs", "data.source_column=-1", WHOLE),
+    ("data=conala", "data.near_duplicates=0", r"in \(0, 1\] or null"),
+    ("data=conala", "data.preparation.slots=2", FLAG),
+    ("data=pairs tokenizer=bpe", "tokenizer.max_size=0", WHOLE),
+    ("data=pairs tokenizer=words", "tokenizer.min_frequency=0", WHOLE),
+    ("data=pairs tokenizer=words tokenizer@target_tokenizer=words", "target_tokenizer.max_size=-1", WHOLE),
+    (
+        "experiment=translation tokenizer=bpe",
+        "seed=0",
+        r"'subwords', which experiment=translation sets: add ~",
+    ),
+    (
+        "experiment=reverse_published teacher_forcing=linear",
+        "seed=0",
+        "teacher_forcing=linear has no setting 'value'",
+    ),
+    ("experiment=translation decoder=bahdanau bridge=copy", "name=x/y", "without / and"),
+)
+"""Wrong values of settings of other options, and options that lack a key of an experiment."""
+
+COMMANDS = (
+    # arguments, expected message
+    ("train embedding.dropout=1.5", r"embedding\.dropout=1\.5: must be a number in"),
+    ("train encoder=null", "choose an option of encoder: recurrent"),
+    ("train attention=", "choose an option of attention: additive"),
+    ("train attention=addditive", r"Unknown attention 'addditive'\. Did you mean 'additive'\?"),
+    ("train attention=../data/pairs", "without / and"),
+    ("train logger=[wandb,foo]", "Unknown logger 'foo'. Options: "),
+    ("train seeed=1", r"Unknown setting 'seeed'\. Did you mean 'seed'\?"),
+    ("train name=日本", "quote a value with special characters: name='\"日本\"'"),
+    ("train seed=[1", r"seed=\[1: cannot be parsed"),
+    ("train seed", "seed: cannot be parsed"),
+    ("train experiment=conala_steps step=5", "step=5: choose from 0_baseline"),
+    ("train trainer.devices=99 trainer.accelerator=cpu", "oversubscribe=true"),
+    ("train -m seed=0,abc", "seed=abc: must be"),
+    ("train -m attention=dot,dott", "Unknown attention 'dott'"),
+    ("train -m seed=0,1 name=../x", "without / and"),
+    ("tune optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
+    ("tune attention=dot,additive tune.trials=0", "tune.trials=0: must be"),
+    ("bench embedding.size=0", "embedding.size=0: must be"),
+)
+"""Complete commands."""
+
+
+@cache
+def base(options: str) -> tuple[DictConfig, DictConfig]:
+    """Compose options once for all values; returns Hydra's configuration and that of the job."""
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = compose("train", overrides=options.split(), return_hydra_config=True)
+    hydra = OmegaConf.masked_copy(composed, "hydra")
+    HydraConfig.instance().set_config(composed)
+    with read_write(composed), open_dict(composed):
+        del composed["hydra"]
+    OmegaConf.resolve(composed)
+    OmegaConf.set_struct(composed, False)
+    return hydra, composed
+
+
+def refusal(options: str, override: str) -> str:
+    """Return the message with which a job with this setting is refused."""
+    hydra, config = base(options)
+    HydraConfig.instance().set_config(hydra)
+    config = config.copy()
+    (parsed,) = OverridesParser.create().parse_overrides([override])
+    OmegaConf.update(config, str(parsed.key_or_group), parsed.value())
+    with pytest.raises(UsageError) as refused:
+        Jobs().prepare(config)
+    return str(refused.value)
+
+
+def check(message: str, expected: str) -> None:
+    assert re.search(expected, message), message
+    assert "\n" not in message
+    assert "Traceback" not in message
+
+
+@pytest.mark.parametrize(("override", "expected"), VALUES, ids=lambda text: text[:40])
+def test_wrong_value_is_refused(
+    override: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(refusal("logger=wandb", override), expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "override", "expected"), OPTION_VALUES, ids=lambda text: text.rpartition(" ")[2][:40]
+)
+def test_wrong_value_of_an_option_is_refused(
+    options: str, override: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(refusal(options, override), expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("arguments", "expected"), COMMANDS, ids=lambda text: text[:40])
+def test_command_ends_with_one_line_and_leaves_nothing(arguments: str, expected: str, tmp_path: Path) -> None:
+    done = attnlab(*arguments.split(), folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    check(done.stderr.rstrip("\n"), expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_number_and_flag_has_a_rule_and_every_rule_a_setting() -> None:
+    def leaves(node: object, prefix: str) -> list[tuple[str, object]]:
+        if not isinstance(node, dict):
+            return [(prefix, node)]
+        return [leaf for key, child in node.items() for leaf in leaves(child, f"{prefix}.{key}".lstrip("."))]
+
+    missing, keys = set(), set()
+    for path in CONF.rglob("*.yaml"):
+        group = path.relative_to(CONF).parts[0]
+        if group in ("hydra", "study", "experiment", "debug"):
+            continue
+        content = OmegaConf.to_container(OmegaConf.load(path))
+        assert isinstance(content, dict)
+        content = {key: value for key, value in content.items() if key not in ("hydra", "defaults")}
+        is_global = path.read_text().startswith("# @package _global_") or group == "train.yaml"
+        for key, value in leaves(content if is_global else {group: content}, ""):
+            keys.add(key)
+            if isinstance(value, bool | int | float) and not key.endswith("_partial_") and key not in RULES:
+                missing.add(key)
+    assert not missing, "add rows to RULES of attnlab.config.range_checks"
+    shared = re.compile(r"target_tokenizer\.|(encoder|decoder)\.(bidirectional|input_feeding|residual)")
+    assert not {key for key in RULES if not shared.match(key)} - keys
+
+
+def test_defaults_pass_all_checks() -> None:
+    hydra, config = base("")
+    HydraConfig.instance().set_config(hydra)
+    check_settings(config)
