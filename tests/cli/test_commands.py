@@ -289,7 +289,7 @@ def test_unknown_intervention_is_an_error(trained: Run, folder: Path) -> None:
 USAGE_ERRORS = {
     "an intervention in training": (
         ["train", "attention_override=uniform"],
-        1,
+        2,
         "is a setting of attnlab evaluate: attnlab evaluate RUN attention_override=uniform",
     ),
     "no such command": (["dance"], 2, "Unknown command 'dance': choose from train"),

@@ -164,7 +164,7 @@ def test_every_data_option_trains(option: str, composed: Composed, parallel: Pat
 
 
 @pytest.mark.parametrize(
-    "option", [*options("experiment"), *(f"experiment=conala_steps step={step}" for step in STEPS)]
+    "option", [*options("experiment", "debug"), *(f"experiment=conala_steps step={step}" for step in STEPS)]
 )
 def test_every_experiment_takes_a_training_step(
     option: str, composed: Composed, parallel: Path, conala: Path
@@ -180,6 +180,22 @@ def test_every_experiment_takes_a_training_step(
     loss = torch.nn.functional.cross_entropy(logits, labels)
     loss.backward()
     assert loss.isfinite()
+
+
+def test_overfitting_uses_the_first_training_pairs_only(composed: Composed) -> None:
+    _, whole = build_all(composed(*TINY, *SYNTHETIC))
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "debug=overfit", "overfit=3"))
+    assert data.pairs("train") == data.pairs("val") == whole.pairs("train")[:3]
+    assert data.pairs("test") == []
+    assert module.label_smoothing == 0
+
+
+def test_metric_of_another_corpus_cannot_be_monitored(composed: Composed) -> None:
+    wanted = ("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max")
+    with pytest.raises(
+        UserError, match=r"this corpus has no such metric; it has val/exact_match, "
+    ):
+        build_all(composed(*TINY, *SYNTHETIC, *wanted))
 
 
 @pytest.mark.parametrize("step", STEPS)

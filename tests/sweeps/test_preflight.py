@@ -33,7 +33,7 @@ IMPOSSIBLE = {
         ["+callbacks.attention_figures.often=3"],
         "attnlab.training.callbacks.AttentionFigures: .*'often'",
     ),
-    "an invalid value": (["optimizer.lr=-1"], "Invalid learning rate: -1"),
+    "an invalid value": (["+optimizer.betas=[2,2]"], "Invalid beta parameter at index 0: 2"),
     "contradictory settings": (["embedding.shared=true"], "set shared_vocabulary=true"),
 }
 

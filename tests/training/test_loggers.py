@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.training.loggers import MetricsFile
+from attnlab.training.loggers import MetricsFile, log_image, log_table, markdown_table
 
 
 def test_truncated_file_equals_the_file_at_the_checkpoint_byte_for_byte(tmp_path: Path) -> None:
@@ -39,4 +39,23 @@ def test_truncating_to_zero_starts_a_new_file(tmp_path: Path) -> None:
 
 def test_missing_lines_are_logged_as_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     MetricsFile(tmp_path / "metrics.csv").truncate(7)
-    assert "lines from before the checkpoint are missing" in caplog.text
+    assert "bytes from before the checkpoint are missing" in caplog.text
+
+
+def test_tensorboard_receives_pictures_and_tables(tmp_path: Path) -> None:
+    import matplotlib.image
+    import numpy as np
+    from lightning.pytorch.loggers import TensorBoardLogger
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    picture = tmp_path / "picture.png"
+    matplotlib.image.imsave(picture, np.zeros((3, 5, 3)))
+    logger = TensorBoardLogger(tmp_path, name="", version="tensorboard")
+    log_image([logger], "attention/1", picture, step=7)
+    log_table([logger], "predictions/val", ["source", "hypothesis"], [["a|b", "c"]], step=7)
+    logger.experiment.flush()
+    events = EventAccumulator(logger.log_dir).Reload()
+    (image,) = events.Images("attention/1")
+    assert (image.step, image.width, image.height) == (7, 5, 3)
+    assert events.Tags()["tensors"] == ["predictions/val/text_summary"]
+    assert markdown_table(["source"], [["a|b"]]) == "| source |\n| --- |\n| a\\|b |"
