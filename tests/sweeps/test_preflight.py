@@ -28,7 +28,7 @@ IMPOSSIBLE = {
         ["+data.sise=3"],
         "attnlab.data.datasets.synthetic.generate: .*'sise'",
     ),
-    "an unknown argument of the optimizer": (["+optimizer.rho=3"], "torch.optim.Adam.*: .*'rho'"),
+    "an unknown argument of the optimizer": (["+optimizer.rho=0.3"], "torch.optim.Adam.*: .*'rho'"),
     "an unknown argument of a callback": (
         ["+callbacks.attention_figures.often=3"],
         "attnlab.training.callbacks.AttentionFigures: .*'often'",
