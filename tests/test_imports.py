@@ -25,7 +25,7 @@ ORDER = (
     {"training"},
     {"config"},
     {"sweeps", "analysis"},
-    {"benchmark", "report", "api"},
+    {"benchmark", "report", "api", "export"},
     {"serving"},
     {"cli"},
 )
@@ -98,7 +98,7 @@ def test_module_imports_without_torch(module: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("command", ["train", "tune", "evaluate", "predict", "report", "bench"])
+@pytest.mark.parametrize("command", ["train", "tune", "evaluate", "predict", "report", "bench", "export"])
 def test_help_imports_no_torch(command: str) -> None:
     code = (
         "import sys\nfrom attnlab.cli.main import run\n"

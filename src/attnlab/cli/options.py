@@ -232,6 +232,30 @@ def serve() -> argparse.ArgumentParser:
     return parser
 
 
+def export() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab export`."""
+    parser = _parser(
+        "export", "Export a trained network: as ONNX graphs, or as a page that runs in a browser."
+    )
+    parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
+    parser.add_argument(
+        "--onnx",
+        metavar="DIR",
+        type=Path,
+        help="write the encoder and the decoding step as ONNX graphs, the tokenizers, and translate.py, "
+        "which decodes with ONNX Runtime; DIR is new, empty or an earlier export",
+    )
+    parser.add_argument("--int8", action="store_true", help="quantise the ONNX graphs dynamically to 8 bits")
+    parser.add_argument(
+        "--page",
+        metavar="FILE.html",
+        type=Path,
+        help="write a self-contained page that translates typed sentences and draws the attention",
+    )
+    _add_trust(parser)
+    return parser
+
+
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "evaluate": evaluate,
     "predict": predict,
@@ -240,6 +264,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "report": report,
     "bench": bench,
     "serve": serve,
+    "export": export,
 }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
@@ -67,4 +66,5 @@ def one_hot_argmax(scores: Tensor, mask: Tensor) -> Tensor:
         mask: broadcastable to [..., S], True at real tokens. A fully masked row gives zeros.
     """
     best = scores.masked_fill(~mask, -torch.inf).argmax(dim=-1)  # [...]
-    return F.one_hot(best, scores.size(-1)).to(scores.dtype) * mask
+    positions = torch.arange(scores.size(-1), device=scores.device)  # [S]
+    return (positions == best[..., None]).to(scores.dtype) * mask

@@ -190,12 +190,12 @@ def chunkwise_weights(
     Returns:
         Weights [B, Q, S].
     """
-    before = min(chunk, scores.size(-1)) - 1
-    windows, real = (F.pad(part, (before, 0)).unfold(-1, before + 1, 1) for part in (scores, mask))
+    before = chunk - 1
+    windows, real = (F.pad(part, (before, 0)).unfold(-1, chunk, 1) for part in (scores, mask))
     shares = heads[..., None] * normaliser(windows, real)  # [B, Q, S, w]
-    # The last column of a window is at the head's position, the column before it one position to the left,
-    # ...
-    return sum(shift(share, i - before) for i, share in enumerate(shares.unbind(-1)))  # type: ignore[return-value]
+    # The last column of a window is at the head's position, the column before it one position to the left, …
+    spread: Any = sum(F.pad(share, (i, before - i)) for i, share in enumerate(shares.unbind(-1)))
+    return spread[..., before:]  # type: ignore[no-any-return]
 
 
 def shift(values: Tensor, places: int) -> Tensor:

@@ -1,0 +1,121 @@
+"""Size, agreement and speed of the exports of a run: python measure.py RUN [SENTENCES].
+
+Needs ../tests on the Python path for `browser`. Decodes sources of the test split greedily with attnlab, with
+the exported graphs in fp32 and int8, and with the exported page in Chromium. Speeds are output words per
+second of processor time on one thread, best of three interleaved rounds; agreement is the share of outputs
+that equal those of attnlab. Writes results.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from sacrebleu.metrics.bleu import BLEU
+
+from attnlab.config.build import build_translator, encode_pairs
+from attnlab.config.restore import restore_network
+from attnlab.data.corpus import Pair
+from attnlab.export import folder, graphs, page
+from attnlab.export.translate import Translator
+from attnlab.runs.directory import locate
+from attnlab.runs.predictions import read_predictions
+from browser import browser
+
+ROUNDS = 3
+
+
+class Program(NamedTuple):
+    """A way to decode a batch of sentences."""
+
+    decode: Callable[[list[str]], list[str]]
+    size: float  # bytes of the weights, or of the files
+    batches: tuple[int, ...] = (64, 1)
+    clock: Callable[[], float] = time.process_time  # seconds of processor time
+
+
+def main(path: str, count: int) -> None:
+    torch.set_num_threads(1)
+    run, checkpoint = locate(path)
+    config, vocabularies, network = restore_network(checkpoint)
+    predictions = read_predictions(run.predictions / "test.jsonl")[:count]
+    sources = [prediction.source for prediction in predictions]
+    references = [prediction.reference for prediction in predictions]
+    greedy = replace(build_translator(config, vocabularies), beam_size=1, reranking=())
+
+    def decode_batch(sources: list[str]) -> list[str]:
+        pairs = [Pair(source, "") for source in sources]
+        batch = encode_pairs(config, vocabularies, pairs)[list(range(len(pairs)))]
+        return [predictions[0].hypothesis for predictions in greedy(network, batch, pairs)]
+
+    exported = graphs.export(network)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    with tempfile.TemporaryDirectory() as temporary, browser(Path(temporary) / "profile") as tab:
+        programs = {"attnlab": Program(decode_batch, 4 * parameters)}
+        for name, int8 in (("ONNX fp32", False), ("ONNX int8", True)):
+            target = Path(temporary) / name
+            folder.write(target, exported, config, vocabularies, int8=int8)
+            size = sum(file.stat().st_size for file in target.glob("*.onnx"))
+            programs[name] = Program(Translator(target, threads=1), size)
+        file = Path(temporary) / "page.html"
+        page.write(file, exported, config, vocabularies, [])
+        tab.open(file)
+        programs["page"] = Program(
+            lambda sources: tab.run(f"{json.dumps(sources)}.map(text => translate(text).text)"),
+            file.stat().st_size,
+            batches=(1,),
+            clock=lambda: tab.busy() / 1000,
+        )
+        outputs = {
+            name: decode(program, sources, max(program.batches))[0] for name, program in programs.items()
+        }
+        speeds = {(name, batch): 0.0 for name, program in programs.items() for batch in program.batches}
+        for _ in range(ROUNDS):
+            for name, batch in speeds:
+                texts, seconds = decode(programs[name], sources[: 200 if batch == 1 else None], batch)
+                words = sum(len(text.split()) for text in texts)
+                speeds[name, batch] = max(speeds[name, batch], words / seconds)
+    rows = []
+    for name, texts in outputs.items():
+        equal = sum(text == other for text, other in zip(texts, outputs["attnlab"], strict=True))
+        rows.append(
+            {
+                "program": name,
+                "size [MB]": f"{programs[name].size / 1e6:.1f}",
+                "equal outputs [%]": f"{100 * equal / len(sources):.1f}",
+                "BLEU": f"{BLEU(tokenize='none').corpus_score(texts, [references]).score:.2f}",
+                **{
+                    f"words/s, batches of {batch}": f"{speeds[name, batch]:.0f}"
+                    if (name, batch) in speeds
+                    else ""
+                    for batch in (64, 1)
+                },
+            }
+        )
+    with Path(__file__).with_name("results.csv").open("w", newline="", encoding="utf-8") as results:
+        writer = csv.DictWriter(results, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{len(sources)} sentences")
+    for row in rows:
+        print(*row.values(), sep=" | ")
+
+
+def decode(program: Program, sources: list[str], batch: int) -> tuple[list[str], float]:
+    """Return the outputs and the seconds of processor time."""
+    start = program.clock()
+    batches = [sources[first : first + batch] for first in range(0, len(sources), batch)]
+    texts = [text for sentences in batches for text in program.decode(sentences)]
+    return texts, program.clock() - start
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1000)

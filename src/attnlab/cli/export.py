@@ -1,0 +1,54 @@
+"""`attnlab export`: write a trained network as ONNX graphs, or as a page that translates in the browser."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from attnlab.errors import UsageError, UserError
+from attnlab.runs.directory import locate
+from attnlab.runs.launcher import import_from_current_folder
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
+    missing = [package for package in PACKAGES if find_spec(package) is None]
+    if missing:
+        raise UserError(f"attnlab export needs {', '.join(missing)}: pip install 'attnlab[export]'")
+    if options.onnx is None and options.page is None:
+        raise UsageError("attnlab export: give --onnx DIR, --page FILE.html or both")
+    if options.int8 and options.onnx is None:
+        raise UsageError("attnlab export: --int8 needs --onnx DIR; pages have fp32 weights")
+    if options.page is not None and options.page.suffix != ".html":
+        raise UserError(f"--page {options.page}: the name must end in .html")
+    from attnlab.config.restore import restore_network
+    from attnlab.export import folder, graphs, page
+
+    if options.onnx is not None:
+        folder.check(options.onnx)
+    if options.trust:
+        import_from_current_folder()
+    run, checkpoint = locate(options.run)
+    config, vocabularies, network = restore_network(checkpoint, options.trust)
+    if config.data.get("preparation") is not None:
+        raise UserError(
+            f"{options.run} cannot be exported: data.preparation changes a sentence before the network reads "
+            "it, which an export does not do. Use attnlab predict"
+        )
+    exported = graphs.export(network)
+    if options.page is not None:
+        page.write(options.page, exported, config, vocabularies, page.example_sentences(run))
+        _report(options.page, [options.page])
+    if options.onnx is not None:
+        folder.write(options.onnx, exported, config, vocabularies, int8=options.int8)
+        _report(options.onnx, options.onnx.glob("*.onnx"))
+    return 0
+
+
+def _report(path: Path, files: Iterable[Path]) -> None:
+    """Print what was written, and its size."""
+    print(f"{path}  {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")

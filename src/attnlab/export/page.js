@@ -1,0 +1,287 @@
+"use strict";
+/* The translation page: greedy decoding with the exported graphs, and the drawing of its attention. */
+
+const $ = id => document.getElementById(id);
+const data = JSON.parse($("data").textContent);
+const { settings } = data;
+const SOS = 1, EOS = 2, CANDIDATES = 5;
+
+/* Network */
+
+function readWeights() {
+  const text = atob($("weights").textContent.trim());
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  $("weights").remove();
+  return new Float32Array(bytes.buffer);
+}
+
+const weights = readWeights();
+const encoder = onnx.prepareGraph(data.encoder, weights);
+const step = onnx.prepareGraph(data.step, weights);
+const sourceTokenizer = makeTokenizer(data.source), targetTokenizer = makeTokenizer(data.target);
+
+/* Reads a sentence: its tokens as the network reads them, and what the reader should know.
+   Throws an error with a message for the reader if the sentence cannot be read. */
+function read(sentence) {
+  const all = sourceTokenizer.encode(sentence);
+  const foreign = sourceTokenizer.isClosed && all.find(({ isKnown }) => !isKnown);
+  if (foreign) throw new Error(`“${foreign.token}” is not in the vocabulary. Use only ${sourceTokenizer.pieces.join(" ")}, separated by spaces.`);
+  if (!all.length) throw new Error("The sentence has no words that the network can read.");
+  const tokens = all.slice(0, settings.max_source_tokens ?? undefined);
+  const notes = [];
+  if (tokens.length < all.length) notes.push(`Only the first ${tokens.length} tokens are read.`);
+  // A source token outside the target vocabulary has an id of its own, from V on, in a network that copies
+  const copied = settings.copies_source ? [...new Set(all.map(({ token }) => token))].filter(token => targetTokenizer.idOf(token) === undefined) : [];
+  const copyIds = tokens.map(({ token }) => targetTokenizer.idOf(token) ?? targetTokenizer.size + copied.indexOf(token));
+  const end = settings.source_eos ? [EOS] : [];
+  return {
+    tokens: [...tokens, ...end.map(() => ({ token: "<eos>", isKnown: true }))],
+    ids: [...tokens.map(({ id }) => id), ...end],
+    copyIds: [...copyIds, ...end],
+    copied,
+    notes,
+  };
+}
+
+/* Decodes greedily; yields { id, label, weights, candidates } for each token, <eos> included. */
+function* decode({ ids, copyIds, copied }) {
+  const row = values => onnx.tensor([1, values.length], Int32Array.from(values));
+  const [memory, mask, keys, ...first] = onnx.runGraph(encoder, [row(ids)]);
+  const fixed = { memory, mask, keys, copy_ids: row(copyIds) };
+  const names = step.inputs.filter(name => name !== "token" && !(name in fixed));
+  let state = first, id = SOS;
+  for (let n = 0; id !== EOS; n++) {
+    const inputs = { ...fixed, token: row([id]) };
+    names.forEach((name, k) => { inputs[name] = state[k]; });
+    const [logs, attention, ...next] = onnx.runGraph(step, step.inputs.map(name => inputs[name]));
+    state = next;
+    const best = largest(logs.data, CANDIDATES);
+    id = n === settings.max_length ? EOS : best[0];
+    yield {
+      id,
+      label: targetTokenizer.label(id, copied),
+      weights: attention.data,
+      candidates: best.map(other => ({ id: other, label: targetTokenizer.label(other, copied), probability: Math.exp(logs.data[other]) })),
+    };
+  }
+}
+
+/* The places of the largest values, the first place of equal values first. */
+function largest(values, count) {
+  const best = [];
+  for (let place = 0; place < values.length; place++) {
+    if (best.length === count && !(values[place] > values[best.at(-1)])) continue;
+    let rank = best.length;
+    while (rank && values[place] > values[best[rank - 1]]) rank--;
+    best.splice(rank, 0, place);
+    best.length = Math.min(best.length, count);
+  }
+  return best;
+}
+
+function textOf(steps, copied) {
+  return targetTokenizer.decode(steps.map(({ id }) => id), copied);
+}
+
+/* The complete output of a sentence, without drawing. */
+function translate(sentence) {
+  const source = read(sentence), steps = [...decode(source)];
+  return { text: textOf(steps, source.copied), tokens: steps.map(({ label }) => label), weights: steps.map(({ weights }) => [...weights]) };
+}
+
+/* Page */
+
+const state = { source: null, decoding: null, steps: [], finished: false, shown: 0, selected: -1, playing: 0 };
+
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+const percent = value => `${(100 * value).toFixed(value > 0 && value < 0.0995 ? 1 : 0)} %`;
+const isUnknown = ({ id }) => id !== undefined && id === targetTokenizer.idOf(UNKNOWN);
+
+function heat(element, weight) {
+  element.style.setProperty("--w", weight.toFixed(3));
+  element.classList.toggle("strong", weight > 0.5);
+}
+
+function start(sentence) {
+  let source;
+  try {
+    source = read(sentence);
+  } catch (error) {
+    $("message").textContent = error.message;
+    return;
+  }
+  $("message").textContent = source.notes.join(" ");
+  Object.assign(state, { source, decoding: decode(source), steps: [], finished: false, shown: 0, selected: -1 });
+  $("status").textContent = "";
+  $("text").textContent = "";
+  $("result").hidden = false;
+  $("source").replaceChildren(...source.tokens.map(({ token, isKnown }) => {
+    const shown = make("span", { className: "token", textContent: /^\s+$/.test(token) ? "␣" : token });
+    if (token === "<eos>") shown.classList.add("end");
+    if (!isKnown) {
+      shown.classList.add("unknown");
+      shown.title = "This word is not in the vocabulary";
+      shown.append(make("small", { textContent: "unknown" }));
+    }
+    return shown;
+  }));
+  $("columns").replaceChildren(make("td"), ...[...$("source").children].map(token => make("th", { scope: "col" }, make("span", { textContent: token.firstChild.textContent, title: token.firstChild.textContent }))));
+  $("output").replaceChildren();
+  $("rows").replaceChildren();
+  $("choices").replaceChildren();
+  $("readout").textContent = "";
+  document.querySelector(".details").classList.remove("flat");
+  resize();
+  play();
+}
+
+function resize() {
+  if (!state.source) return;
+  const width = ($("frame").clientWidth - 130) / state.source.tokens.length;
+  $("map").style.setProperty("--cell", `${Math.min(Math.max(width, 24), 44)}px`);
+}
+
+/* Computes the next token and adds it to the page. */
+function advance() {
+  const { value, done } = state.decoding.next();
+  if (done || value.id === EOS) state.finished = true;
+  if (done) return;
+  const place = state.steps.push(value) - 1;
+  const token = make("button", { type: "button", className: "token", textContent: value.label, tabIndex: -1 });
+  if (value.id === EOS) token.classList.add("end");
+  if (isUnknown(value)) token.classList.add("unknown");
+  token.addEventListener("click", () => { pause(); select(place); });
+  $("output").append(token);
+  const cells = Array.from(value.weights, weight => {
+    const cell = make("td", { textContent: Math.round(100 * weight) });
+    if (weight < 0.005) cell.classList.add("zero");
+    heat(cell, weight);
+    return cell;
+  });
+  const row = make("tr", {}, make("th", { scope: "row", textContent: value.label, title: value.label }), ...cells);
+  row.addEventListener("click", () => { pause(); select(place); });
+  $("rows").append(row);
+  if (!state.finished) return;
+  const text = textOf(state.steps, state.source.copied);
+  if (text !== state.steps.filter(({ id }) => id !== EOS).map(({ label }) => label).join(" ")) $("text").textContent = text;
+  $("status").textContent = `Output: ${text}`;
+  if (state.steps.length > settings.max_length) $("message").textContent = `Stopped after ${settings.max_length} tokens, the limit of this network.`;
+}
+
+/* Shows a step: its place in the output, its weights and the candidates. */
+function select(place) {
+  state.selected = place;
+  state.shown = Math.max(state.shown, place + 1);
+  const { weights: row, candidates, id, label } = state.steps[place];
+  const tokens = [...$("output").children], rows = [...$("rows").children], sources = [...$("source").children];
+  tokens.forEach((token, k) => {
+    token.classList.toggle("now", k === place);
+    token.classList.toggle("later", k > place);
+    token.tabIndex = k === place ? 0 : -1;
+    token.setAttribute("aria-current", k === place ? "step" : "false");
+  });
+  rows.forEach((one, k) => {
+    one.classList.toggle("now", k === place);
+    one.classList.toggle("later", k > place);
+  });
+  sources.forEach((source, k) => heat(source, row[k]));
+  const order = [...row.keys()].sort((a, b) => row[b] - row[a]).filter(k => row[k] >= 0.005).slice(0, 3);
+  document.querySelector(".details").classList.toggle("flat", state.steps.every(({ weights }) => weights.every(weight => weight === 0)));
+  $("readout").replaceChildren(
+    make("bdi", { textContent: label }),
+    ...(order.length ? [" attends to "] : [" attends to no token."]),
+    ...order.flatMap((k, rank) => [rank ? ", " : "", make("bdi", { textContent: sources[k].firstChild.textContent }), ` ${percent(row[k])}`]),
+  );
+  $("choices").replaceChildren(...candidates.map(candidate => {
+    const bar = make("i", { ariaHidden: "true" });
+    bar.style.setProperty("--p", candidate.probability.toFixed(4));
+    const item = make("li", {}, make("bdi", { textContent: candidate.label }), make("span", { textContent: percent(candidate.probability) }), bar);
+    item.classList.toggle("chosen", candidate.id === id);
+    return item;
+  }));
+  showControls();
+}
+
+function showControls() {
+  const { steps, selected, finished, playing } = state, atEnd = finished && selected === steps.length - 1;
+  $("back").disabled = selected <= 0;
+  $("forward").disabled = atEnd;
+  $("step").max = Math.max(steps.length, 1);
+  $("step").value = selected + 1;
+  $("step").setAttribute("aria-valuetext", steps[selected] ? `${selected + 1}: ${steps[selected].label}` : "none");
+  $("position").textContent = finished ? `${selected + 1} of ${steps.length}` : `${selected + 1}`;
+  $("play").textContent = playing ? "❚❚" : "▶";
+  $("play").setAttribute("aria-label", playing ? "Pause" : atEnd ? "Play again" : "Play");
+}
+
+/* Goes to the next step; computes it if it is new. Returns whether there was one. */
+function forward() {
+  if (state.selected + 1 === state.steps.length) {
+    if (state.finished) return false;
+    advance();
+  }
+  if (state.selected + 1 >= state.steps.length) return false;
+  select(state.selected + 1);
+  return true;
+}
+
+function pause() {
+  clearTimeout(state.playing);
+  state.playing = 0;
+  showControls();
+}
+
+function play() {
+  clearTimeout(state.playing);
+  const next = () => {
+    if (!forward()) return pause();
+    const isLast = state.finished && state.selected === state.steps.length - 1;
+    return isLast ? pause() : (state.playing = setTimeout(next, Number($("speed").value)));
+  };
+  state.playing = setTimeout(next, 0);
+  showControls();
+}
+
+$("form").addEventListener("submit", event => {
+  event.preventDefault();
+  start($("sentence").value);
+});
+$("sentence").addEventListener("keydown", event => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  start($("sentence").value);
+});
+$("play").addEventListener("click", () => {
+  if (state.playing) return pause();
+  if (state.finished && state.selected === state.steps.length - 1) state.selected = -1;
+  return play();
+});
+$("back").addEventListener("click", () => { pause(); select(state.selected - 1); });
+$("forward").addEventListener("click", () => { pause(); forward(); });
+$("step").addEventListener("input", () => { pause(); select(Number($("step").value) - 1); });
+$("output").addEventListener("keydown", event => {
+  const moves = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  const place = { Home: 0, End: state.steps.length - 1 }[event.key] ?? state.selected + (moves[event.key] ?? NaN);
+  if (!(place >= 0 && place < state.steps.length)) return;
+  event.preventDefault();
+  pause();
+  select(place);
+  $("output").children[place].focus();
+});
+addEventListener("resize", resize);
+
+$("examples").append(...data.examples.map(sentence => {
+  const button = make("button", { type: "button", textContent: sentence, dir: "auto" });
+  button.addEventListener("click", () => {
+    $("sentence").value = sentence;
+    start(sentence);
+  });
+  return button;
+}));
+if (matchMedia("(prefers-reduced-motion: reduce)").matches) $("speed").value = "0";
+$("sentence").value = data.examples.at(-1) ?? "";

@@ -1,0 +1,187 @@
+"""Greedy decoding with ONNX Runtime: one source sentence per line in, one translation per line out.
+
+    python translate.py < sentences.txt
+
+Needs onnxruntime, numpy and tokenizers, and the files that `attnlab export` writes next to this one. The loop
+over the graphs is `Translator.decode`. B, S, T and V as in attnlab: sentences, source length, target length
+and target vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+PAD, SOS, EOS = 0, 1, 2
+SPECIAL = 3  # the ids of the tokenizer files are shifted by the special tokens
+BATCH = 64  # sentences decoded together
+
+
+class Translator:
+    """An exported network and its tokenizers.
+
+    Args:
+        folder: folder of the export.
+        threads: number of CPU threads; 0 for all cores.
+    """
+
+    def __init__(self, folder: Path, threads: int = 0) -> None:
+        self.config = json.loads((folder / "export.json").read_text(encoding="utf-8"))
+        self.source, self.target = (
+            Text(folder / f"{side}_tokenizer.json", python=self.config[f"{side}_is_python"])
+            for side in ("source", "target")
+        )
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.encoder, self.step = (
+            onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), options, ["CPUExecutionProvider"])
+            for name in ("encoder", "step")
+        )
+
+    def __call__(self, sentences: Sequence[str]) -> list[str]:
+        """Translate a batch of sentences."""
+        sources = [self.source.encode(sentence) for sentence in sentences]
+        end = [EOS] if self.config["source_eos"] else []
+        limit = self.config["max_source_tokens"]  # None: no limit
+        ids = [source[:limit] + end for source in sources]
+        if not self.config["copies_source"]:
+            return [self.target.decode(row) for row in self.decode(ids)]
+        # A source token that is not in the target vocabulary has an id of its own, from V on
+        spellings = [self.source.spell(sentence) for sentence in sentences]
+        oov = [
+            [token for token in dict.fromkeys(row) if self.target.id_of(token) is None] for row in spellings
+        ]
+        copied = [
+            [
+                self.target.size + new.index(token) if token in new else self.target.id_of(token)
+                for token in row
+            ]
+            for row, new in zip(spellings, oov, strict=True)
+        ]
+        outputs = self.decode(ids, [row[:limit] + end for row in copied])
+        return [self.target.decode(row, new) for row, new in zip(outputs, oov, strict=True)]
+
+    def decode(self, sources: list[list[int]], copied: list[Any] | None = None) -> list[list[int]]:
+        """Decode source ids greedily; return the ids of each output, without EOS."""
+        memory, mask, keys, *state = self.encoder.run(None, {"source": _pad(sources)})
+        fixed = {"memory": memory, "mask": mask, "keys": keys}
+        if copied is not None:
+            fixed["copy_ids"] = _pad(copied)
+        names = [value.name for value in self.step.get_inputs() if value.name not in {"token", *fixed}]
+        token = np.full((len(sources), 1), SOS)  # [B, 1]
+        tokens = np.empty((len(sources), 0), dtype=np.int64)  # [B, T]
+        while tokens.shape[1] < self.config["max_length"] and not (tokens == EOS).any(axis=1).all():
+            inputs = {"token": token, **fixed, **dict(zip(names, state, strict=True))}
+            log_probabilities, _weights, *state = self.step.run(None, inputs)  # [B, 1, V], [B, 1, S]
+            token = log_probabilities.argmax(axis=-1)  # [B, 1]
+            tokens = np.concatenate([tokens, token], axis=1)
+        return [[*row, EOS][: [*row, EOS].index(EOS)] for row in tokens.tolist()]
+
+
+class Text:
+    """A tokenizer: text to ids and back.
+
+    Args:
+        path: file of Hugging Face `tokenizers`.
+        python: texts are Python code, which the module `python_code` splits and joins.
+    """
+
+    def __init__(self, path: Path, *, python: bool) -> None:
+        self.pipeline: Any = Tokenizer.from_file(str(path))
+        self.python = python
+        self.size = SPECIAL + self.pipeline.get_vocab_size()
+        self.has_whole_words = json.loads(path.read_text(encoding="utf-8"))["model"]["type"] == "WordLevel"
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text.
+
+        Raises:
+            ValueError: if the text has no tokens, or one that a closed vocabulary lacks.
+        """
+        if self.id_of("<unk>") is None:
+            for piece in self._pieces(text):
+                if self.id_of(piece) is None:
+                    raise ValueError(f"token {piece!r} is not in the vocabulary")
+        ids = self.pipeline.encode(
+            self._pieces(text) if self.python else text, is_pretokenized=self.python, add_special_tokens=False
+        ).ids
+        if not ids:
+            raise ValueError("the text has no tokens")
+        return [SPECIAL + id for id in ids]
+
+    def spell(self, text: str) -> list[str]:
+        """Return the spelling of each token of a text, also of unknown words."""
+        if self.has_whole_words:
+            return self._pieces(text)
+        return [self.pipeline.id_to_token(id - SPECIAL) for id in self.encode(text)]
+
+    def id_of(self, token: str) -> int | None:
+        """Return the id of a token, or None if it is not in the vocabulary."""
+        id = self.pipeline.token_to_id(token)
+        return None if id is None else SPECIAL + id
+
+    def decode(self, ids: Sequence[int], oov_tokens: Sequence[str] = ()) -> str:
+        """Return the text of ids; `oov_tokens` have the ids from V on."""
+        tokens = [
+            oov_tokens[id - self.size] if id >= self.size else self.pipeline.id_to_token(id - SPECIAL)
+            for id in ids
+            if id >= SPECIAL
+        ]
+        if self.python:
+            import python_code
+
+            return str(python_code.join(_whole_words(tokens)))
+        decoder = self.pipeline.decoder
+        return str(decoder.decode(tokens)) if decoder else " ".join(tokens)
+
+    def _pieces(self, text: str) -> list[str]:
+        if self.python:
+            import python_code
+
+            return list(python_code.cut(text))
+        normalizer = self.pipeline.normalizer
+        normalised = normalizer.normalize_str(text) if normalizer else text
+        return [piece for piece, _ in self.pipeline.pre_tokenizer.pre_tokenize_str(normalised)]
+
+
+def _whole_words(subwords: Sequence[str]) -> list[str]:
+    """Join subwords that continue a word, which start with ##."""
+    words: list[str] = []
+    for subword in subwords:
+        if words and subword.startswith("##"):
+            words[-1] += subword.removeprefix("##")
+        else:
+            words.append(subword)
+    return words
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Pad rows of ids to an array [B, S]."""
+    width = max(map(len, rows))
+    return np.array([[*row, *[PAD] * (width - len(row))] for row in rows], dtype=np.int64)
+
+
+def main() -> None:
+    """Translate standard input to standard output."""
+    translator = Translator(Path(__file__).parent)
+    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    while batch := list(islice(lines, BATCH)):
+        try:
+            texts = translator(batch)
+        except ValueError as error:
+            sys.exit(f"translate.py: {error}")
+        for text in texts:
+            print(text.replace("\n", "\\n"))
+
+
+if __name__ == "__main__":
+    main()

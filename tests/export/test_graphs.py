@@ -1,0 +1,68 @@
+"""The ONNX graphs of networks; `export` itself compares each graph with its network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.errors import UserError
+from attnlab.export import graphs
+from attnlab.export.page import Weights, graph_to_json
+from attnlab.nn.attention import Additive
+from attnlab.nn.attention.normalisers import Entmax15
+from networks import make_network
+
+NETWORKS: list[tuple[str, dict[str, Any]]] = [
+    ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
+    ("MoChA", {"order": "gnmt", "layer_norm": True}),
+    ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
+    ("NoAttention", {"order": "bahdanau"}),
+    ("Mixture", {"order": "luong"}),
+    ("Hard", {"order": "gnmt", "cell": "gru"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attention", "settings"), NETWORKS, ids=[name for name, _ in NETWORKS])
+def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: dict[str, Any]) -> None:
+    network = make_network(attention=attention, **settings)
+    if attention == "Location":
+        network.decoder.attention.normaliser = Entmax15()
+    weights = Weights()
+    for graph in graphs.export(network):
+        onnx.checker.check_model(graph)
+        graph_to_json(graph.graph, weights)  # raises for an operator that the page lacks
+    assert weights.size > 0
+
+
+class _Branching(Additive):
+    """A mechanism that depends on a value, which tracing cannot follow."""
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        scores = super().score(query, keys, state)
+        return scores if float(scores.sum()) > 0 else scores * 2
+
+
+def test_error_names_the_parts_of_a_network_that_cannot_be_traced() -> None:
+    network = make_network()
+    attention = network.decoder.attention
+    traced = _Branching(
+        query_size=attention.query_size, memory_size=attention.memory_size, size=13, bias=True
+    )
+    traced.load_state_dict(attention.state_dict())
+    network.decoder.attention = traced
+    with pytest.raises(UserError, match=r"_Branching.* cannot be exported to ONNX: ") as raised:
+        graphs.export(network)
+    assert "\n" not in str(raised.value)
+
+
+def test_error_states_that_graphs_differ_from_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "_trace_encoder", lambda *_: None)
+    monkeypatch.setattr(graphs, "_trace_step", lambda *_: None)
+    monkeypatch.setattr(graphs, "_difference", lambda *_: float("nan"))
+    with torch.no_grad(), pytest.raises(UserError, match="the graphs differ from it by nan"):
+        graphs.export(make_network())

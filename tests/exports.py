@@ -1,0 +1,69 @@
+"""A checkpoint with random weights over a hostile vocabulary, and its sentences, for tests of exports."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+
+from attnlab.config import build
+from attnlab.config.compose import compose_run
+from attnlab.training import checkpoints
+from networks import randomise
+
+WORDS = [
+    "<script>window.harmed=1</script>",
+    "</script><script>window.harmed=1</script>",
+    "<img/src=x/onerror=window.harmed=1>",
+    "<!--",
+    "]]>",
+    "&amp;",
+    "{{7*7}}",
+    "\"'`\\",
+    "क्षितिज",
+    "المدرسة",
+    "__proto__",
+    "constructor",
+    "horse",
+    "<unk>",
+]
+"""Words of both languages."""
+
+
+def sentences(count: int, *, unknown: bool = False) -> list[str]:
+    """Return sentences of 1 to 9 words; with `unknown`, some words are not in the vocabulary."""
+    chance = random.Random(0)
+    words = [*WORDS, "zebra", "<b>zebra"] if unknown else WORDS
+    return [" ".join(chance.choices(words, k=chance.randint(1, 9))) for _ in range(count)]
+
+
+def write_checkpoint(folder: Path, *overrides: str) -> Path:
+    """Write a checkpoint of an untrained network whose outputs vary; return its path."""
+    data = folder / "pairs.tsv"
+    data.write_text("".join(f"{text}\t{text}\n" for text in sentences(200)))
+    config = compose_run(
+        [
+            "data=pairs",
+            f"data.path={data}",
+            "tokenizer=whitespace",
+            "embedding.size=12",
+            "encoder.size=8",
+            "decoder.size=16",
+            "attention_size=5",
+            "search.max_length=12",
+            f"paths.output={folder}/outputs",
+            *overrides,
+        ]
+    )
+    torch.manual_seed(0)
+    vocabularies = build.build_vocabularies(config, build.build_corpus(config))
+    network = build.build_network(config, vocabularies)
+    randomise(network)
+    checkpoint = {
+        "state_dict": {f"network.{name}": value for name, value in network.state_dict().items()},
+        "attnlab": checkpoints.describe(config, vocabularies, "run"),
+    }
+    path = folder / "network.ckpt"
+    checkpoints.AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    return path
