@@ -170,7 +170,10 @@ def test_every_experiment_takes_a_training_step(
     option: str, composed: Composed, parallel: Path, conala: Path
 ) -> None:
     data_path = {
-        "attnlab.data.datasets.parallel_text.load": [f"data.path={parallel}"],
+        "attnlab.data.datasets.parallel_text.load": [
+            *("data.train=null", "data.val=null", "data.test=null", "data.languages=null"),
+            f"data.path={parallel}",
+        ],
         "attnlab.data.datasets.conala.load": [f"data.path={conala}", "data.near_duplicates=null"],
     }
     overrides = option.split()

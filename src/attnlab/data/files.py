@@ -29,6 +29,8 @@ def read_text(path: str | Path, *, setting: str | None = None) -> str:
         raise UserError(f"{name} does not exist. Check the path") from error
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror}). Check the path") from error
+    except (RuntimeError, ValueError) as error:  # an unknown user after "~", or a NUL character
+        raise UserError(f"{name!r} is not a valid path ({error}). Check the path") from error
     if content.startswith(GZIP_MAGIC):
         content = _decompress(content, name=str(path))
     elif str(path).endswith(".gz"):
@@ -54,6 +56,14 @@ def decode(content: bytes, *, name: str) -> str:
             f"{name}, line {_line_number(content, error.start)}: not valid UTF-8 "
             f"(byte 0x{content[error.start]:02x}). Save the file as UTF-8 text"
         ) from error
+
+
+def exists(path: str) -> bool:
+    """Return whether a file or folder exists; False for a path that is not valid."""
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def _decompress(content: bytes, *, name: str) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.data.corpus import Alignment, Pair
-from attnlab.data.files import read_text, split_lines
+from attnlab.data.files import exists, read_text, split_lines
 from attnlab.errors import UserError
 
 LINK = re.compile(r"(\d+)-(\d+)", re.ASCII)
@@ -86,14 +86,14 @@ class Layout:
         if self.languages is not None:
             parts = [_existing(f"{location}.{language}") for language in self.languages]
             source, target = (f"{location}.{language}" for language in self.languages)
-            if any(parts) or not (Path(location).expanduser().exists()):
+            if any(parts) or not exists(location):
                 return read_aligned(
                     (parts[0] or source, parts[1] or target),
                     settings=(setting, setting),
                     alignments_path=alignments_path,
                     limit=limit,
                 )
-        elif not Path(location).expanduser().exists() and (endings := _endings(location)):
+        elif not exists(location) and (endings := _endings(location)):
             raise UserError(
                 f"{setting}: {location} does not exist. For the aligned files {location}.{endings[0]} and "
                 f"{location}.{endings[1]} set data.languages=[{','.join(endings)}]"
@@ -202,15 +202,15 @@ def _json_pair(line: str, keys: tuple[str, ...], location: str) -> Pair:
 
 def _existing(path: str) -> str | None:
     """Return the path, or the path with `.gz`, that exists; None if neither does."""
-    return next((name for name in (path, f"{path}.gz") if Path(name).expanduser().exists()), None)
+    return next((name for name in (path, f"{path}.gz") if exists(name)), None)
 
 
 def _endings(prefix: str) -> list[str]:
     """Return the endings of the two files that start with a prefix; empty if there are not exactly two."""
-    location = Path(prefix).expanduser()
     try:
+        location = Path(prefix).expanduser()
         names = [path.name.removesuffix(".gz") for path in location.parent.iterdir() if path.is_file()]
-    except OSError:
+    except (OSError, RuntimeError, ValueError):
         return []
     start = f"{location.name}."
     endings = sorted({name.removeprefix(start) for name in names if name.startswith(start)})

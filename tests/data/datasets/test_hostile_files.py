@@ -1,0 +1,147 @@
+"""Broken files of every format: one line that names the file, and the line where there is one."""
+
+import gzip
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnlab.data.datasets.parallel_text import load
+from attnlab.errors import UserError
+
+GOOD = "".join(f"source {i}\ttarget {i}\n" for i in range(20)).encode()
+OBJECTS = "".join(f'{{"source": "source {i}", "target": "target {i}"}}\n' for i in range(20)).encode()
+LINES = "".join(f"line {i}\n" for i in range(20)).encode()
+LONG = b"x" * 200_000
+
+FORMAT_FREE = [
+    (b"", "the file is empty"),
+    (b" \n\n \r\n", "the file is empty"),
+    (b"\xef\xbb\xbf", "no sentence pairs"),
+    (b"\0" * 50, "line 1: NUL byte. Save the file as UTF-8 text"),
+    (GOOD[:60] + b"\0", "line 4: NUL byte"),
+    (GOOD.decode().encode("utf-16"), "line 1: NUL byte"),
+    ("straße\tstreet\n".encode("latin-1"), r"line 1: not valid UTF-8 \(byte 0xdf\)"),
+    (GOOD + b"caf\xe9\tcoffee\n", "line 21: not valid UTF-8"),
+    (GOOD + "🙂".encode()[:3], "line 21: not valid UTF-8"),
+    (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "line 3: NUL byte"),
+    (b"PK\x03\x04\x14\x00\x00", "line 1: NUL byte"),
+    (b"\x1f\x8bnot gzip at all", "the gzip file is truncated or damaged"),
+    (gzip.compress(GOOD)[:-12], "the gzip file is truncated or damaged"),
+    (gzip.compress(GOOD)[:-8] + b"\xff" * 8, "the gzip file is truncated or damaged"),
+    (gzip.compress(b""), "the file is empty"),
+    (gzip.compress(GOOD + b"\xe9\t\n"), "line 21: not valid UTF-8"),
+]
+
+TABLES = [
+    *FORMAT_FREE,
+    (GOOD + b"only one column\n", "line 21: 1 column, expected at least 2"),
+    (b"a,b\nc,d\n", "line 1: 1 column, expected at least 2. Separate columns by tabs"),
+    (GOOD + b"\tno source\n", "line 21: the source is empty"),
+    (GOOD + b"no target\t \n", "line 21: the target is empty"),
+    (b"1\t2\n", "no sentence pairs"),
+    (b"one\tline\n", "training and validation data is empty: 1 pairs"),
+    (LONG + b"\n" + GOOD, "line 1: 1 column"),
+    (OBJECTS, "line 1: 1 column"),
+    (b"<html><body>404: not found</body></html>\n", "line 1: 1 column"),
+    (b"version https://git-lfs.github.com/spec/v1\n", "line 1: 1 column"),
+]
+
+JSON = [
+    *(row for row in FORMAT_FREE if row[1] != "no sentence pairs" and b"\xef\xbb" not in row[0][:2]),
+    (b"[]\n", "line 1: a list in place of a JSON object per line"),
+    (b'[\n{"source": "a", "target": "b"}\n]\n', r"line 1: not valid JSON \(Expecting value\)"),
+    (b"null\n", "line 1: a NoneType in place of a JSON object"),
+    (b"5\n", "line 1: a int in place of a JSON object"),
+    (b'"text"\n', "line 1: a str in place of a JSON object"),
+    (b"{}\n", "line 1: no key 'source' among no keys"),
+    (OBJECTS + b'{"source": "a"}\n', "line 21: no key 'target' among source. Set data.languages"),
+    (b'{"de": "a", "en": "b"}\n', r"line 1: no key 'source' among de, en. Set data.languages=\["),
+    (b'{"translation": {"de": "a", "en": "b"}}\n', "line 1: no key 'source' among de, en"),
+    (b'{"source": 1, "target": "b"}\n', "line 1: 'source' is int, not text"),
+    (b'{"source": null, "target": "b"}\n', "line 1: 'source' is NoneType, not text"),
+    (b'{"source": ["a"], "target": "b"}\n', "line 1: 'source' is list, not text"),
+    (b'{"source": "", "target": "b"}\n', "line 1: the source is empty"),
+    (b'{"source": "a", "target": "\\ud800"}\n', "line 1: 'target' is text with a lone surrogate"),
+    (OBJECTS + b'{"source": "a", "target": "b"', "line 21: not valid JSON"),
+    (OBJECTS.replace(b'"', b"'"), "line 1: not valid JSON"),
+    (GOOD, "line 1: not valid JSON"),
+    (b"[" * 100_000, "line 1: not valid JSON|line 1: not valid JSON .nested too deeply"),
+    (LONG + b"\n", "line 1: not valid JSON"),
+    (b'{"source": "a", "target": "b"}\n', "training and validation data is empty: 1 pairs"),
+]
+
+ALIGNED = [
+    *FORMAT_FREE,
+    (LINES[:-8], "pairs.de has 20 lines, but .*pairs.en has 19. The files must have the same number"),
+    (LINES + b"more\n", "pairs.de has 20 lines, but .*pairs.en has 21"),
+    (LINES.replace(b"line 3\n", b"\n"), "pairs.de and .*pairs.en, line 4: the target is empty"),
+    (LINES.replace(b"line 3\n", b" \t \n"), "line 4: the target is empty"),
+    (LONG, "pairs.de has 20 lines, but .*pairs.en has 1"),
+    (OBJECTS[:100], "pairs.de has 20 lines, but .*pairs.en has"),
+    (b"\n" * 20 + b"x", "pairs.de has 20 lines, but .*pairs.en has 21"),
+]
+
+
+def check(message: str, **settings: object) -> None:
+    """Expect one line that matches, without the content of a long line."""
+    with pytest.raises(UserError) as caught:
+        load(**settings)  # type: ignore[arg-type]
+    text = str(caught.value)
+    assert re.search(message, text), text
+    assert "\n" not in text
+    assert len(text) < 600
+
+
+@pytest.mark.parametrize(("content", "message"), TABLES)
+def test_broken_tables(tmp_path: Path, content: bytes, message: str):
+    (tmp_path / "pairs.tsv").write_bytes(content)
+    check(message, path=str(tmp_path / "pairs.tsv"))
+
+
+@pytest.mark.parametrize(("content", "message"), JSON)
+def test_broken_json_lines(tmp_path: Path, content: bytes, message: str):
+    (tmp_path / "pairs.jsonl").write_bytes(content)
+    check(message, train=str(tmp_path / "pairs.jsonl"))
+
+
+@pytest.mark.parametrize(("content", "message"), ALIGNED)
+def test_broken_aligned_files(tmp_path: Path, content: bytes, message: str):
+    (tmp_path / "pairs.de").write_bytes(LINES)
+    (tmp_path / "pairs.en").write_bytes(content)
+    expected = "pairs.de has 20 lines, but" if message == "no sentence pairs" else message
+    check(expected, train=str(tmp_path / "pairs"), languages=["de", "en"])
+
+
+@pytest.mark.parametrize(
+    ("name", "prepare", "message"),
+    [
+        ("none.tsv", lambda path: None, "none.tsv does not exist. Check the path"),
+        ("folder", Path.mkdir, "folder cannot be read .Is a directory."),
+        (
+            "plain.tsv.gz",
+            lambda path: path.write_bytes(GOOD),
+            "not compressed by gzip. Rename it without .gz",
+        ),
+        ("a" * 300, lambda path: None, "cannot be read .File name too long."),
+        ("loop", lambda path: path.symlink_to(path), "cannot be read .Too many levels of symbolic links."),
+        ("nul\0name", lambda path: None, "is not a valid path .embedded null byte."),
+    ],
+)
+def test_unusable_paths(tmp_path: Path, name: str, prepare: Callable[[Path], object], message: str):
+    if "\0" not in name:
+        prepare(tmp_path / name)
+    check(message, path=f"{tmp_path}/{name}")
+
+
+def test_home_of_an_unknown_user():
+    check("is not a valid path .Could not determine home directory", path="~nobody-has-this-name/pairs.tsv")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_unreadable_file(tmp_path: Path):
+    (tmp_path / "pairs.tsv").write_bytes(GOOD)
+    (tmp_path / "pairs.tsv").chmod(0)
+    check("pairs.tsv cannot be read .Permission denied.", path=str(tmp_path / "pairs.tsv"))
