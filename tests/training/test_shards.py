@@ -17,6 +17,7 @@ from torch import Tensor, distributed
 from attnlab.data.batch_sampler import shards_of
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
+from attnlab.runs.identity import identify
 from attnlab.training import checkpoints
 from attnlab.training.callbacks import Interruption
 from attnlab.training.shards import Group, Shards, cut, tree_sum
@@ -167,6 +168,14 @@ def test_shards_refuse_settings_that_they_do_not_support(composed: Composed) -> 
             patch.setattr(Trainer, name, value)
             with pytest.raises(UserError, match=message):
                 shards.setup(trainer)
+
+
+def test_number_of_devices_is_part_of_the_identity_only_without_shards(composed: Composed) -> None:
+    one, two = "trainer.devices=1", "trainer.devices=2"
+    assert identify(composed(one)) != identify(composed(two))
+    shards = [identify(composed("batching.shards=4", devices)) for devices in (one, two)]
+    assert shards[0] == shards[1]
+    assert identify(composed("batching.shards=8", one)) not in (shards[0], identify(composed(one)))
 
 
 NOISE = (

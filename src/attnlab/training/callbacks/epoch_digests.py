@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
@@ -50,7 +51,8 @@ def digest(value: Any) -> str:
 def _update(sha: Any, value: Any) -> None:
     if isinstance(value, Tensor):
         sha.update(f"{value.dtype}{list(value.shape)}".encode())
-        sha.update(value.detach().cpu().contiguous().view(-1).numpy().data)
+        # As bytes, since numpy has no bfloat16
+        sha.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     elif isinstance(value, Mapping):
         for key in value:
             sha.update(repr(key).encode())
