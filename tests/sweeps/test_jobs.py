@@ -60,6 +60,8 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
         "a study/dot-seed2 waiting",
     ]
     assert f"failed {folder}/none-seed0: no such file: [x].tsv" in lines
+    deleted = "checkpoints/best.ckpt, predictions/val.jsonl deleted: force=true trains it again"
+    assert f"finished {folder}/dot-seed0 val/loss 0.2500 1:02:05 {deleted}" in lines
     assert lines[-1] == f"wandb sync '{folder}'/*/wandb/offline-run-*"
 
 
