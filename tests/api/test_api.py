@@ -93,6 +93,16 @@ def test_translate_returns_the_best_hypotheses_in_the_order_of_the_sentences(mod
     assert model.translate([]) == []
 
 
+def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
+    first, second = model.translate(["3 4 5", "6 7"], prefixes=["7 7", ""], beam_size=2)
+    assert first.tokens[:2] == ["7", "7"]
+    assert first.reference == ""  # a prefix is not a reference
+    assert second.text == model.translate("6 7", beam_size=2)[0].text
+    assert model.translate("3 4 5", prefixes="7 7", beam_size=2)[0].text == first.text
+    with pytest.raises(attnlab.UserError, match="1 prefixes for 2 sentences: give one for each"):
+        model.translate(["3", "4"], prefixes=["5"])
+
+
 @pytest.mark.parametrize(
     ("sentences", "search", "message"),
     [

@@ -109,7 +109,7 @@ class Model:
         self,
         sentences: str | Iterable[str],
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: str | Sequence[str] | None = None,
         nbest: int = 1,
         batch_size: int = 64,
         progress: bool = True,
@@ -119,7 +119,7 @@ class Model:
 
         Args:
             sentences: source sentences; a single string is one sentence.
-            prefixes: for each sentence, the text that its translation starts with.
+            prefixes: for each sentence, the text that its translation starts with; a string for one sentence.
             nbest: number of hypotheses per sentence, at most the beam size.
             batch_size: number of sentences decoded together; sentences of similar length share a batch.
             progress: show a progress bar if it takes more than two seconds.
@@ -140,10 +140,12 @@ class Model:
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
         if prefixes is None:
             prefixes = [""] * len(texts)
-        elif len(prefixes) != len(texts):
+        elif isinstance(prefixes, str):
+            prefixes = [prefixes]
+        if len(prefixes) != len(texts):
             raise UserError(f"{len(prefixes)} prefixes for {len(texts)} sentences: give one for each")
         pairs = [
-            self.prepare(_checked(text, f"sentences[{i}]"), prefix)
+            self.prepare(_checked(text, f"sentences[{i}]"), prefix)._replace(reference="")
             for i, (text, prefix) in enumerate(zip(texts, prefixes, strict=True))
         ]
         results: list[list[Prediction]] = [[] for _ in pairs]
