@@ -12,7 +12,9 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
 
+from attnlab.config.compose import compose_run, explain
 from attnlab.config.options import CONF
 from attnlab.config.range_checks import RULES
 from attnlab.config.validation import check_settings
@@ -91,6 +93,17 @@ VALUES = (
     ("readout.dropout=1", NUMBER),
     ("readout.maxout=0", "≥ 1 or null"),
     ("readout.tied=both", FLAG),
+    ("readout.parts=[]", "a list of state, context and input"),
+    ("readout.parts=state", "a list of state, context and input"),
+    ("readout.parts=[memory]", "a list of state, context and input"),
+    ("paths.output=''", "the path of a folder"),
+    ("paths.cache=null", "the path of a folder"),
+    ("init=null", "init is a section"),
+    ("callbacks.early_stopping.monitor=loss", r"Did you mean 'val/loss'"),
+    ("callbacks.early_stopping.mode=max", "set callbacks.early_stopping.mode=min"),
+    ("checkpoint.keep=-1", WHOLE),
+    ("batching.shards=0", WHOLE),
+    ("loss.alignment=-1", NUMBER),
     ("optimizer.lr=nan", f"optimizer.lr=NaN: {NUMBER} > 0"),
     ("optimizer.lr=inf", f"{NUMBER} > 0"),
     ("optimizer.lr=0", f"{NUMBER} > 0"),
@@ -303,6 +316,14 @@ def test_command_ends_with_one_line_and_leaves_nothing(arguments: str, expected:
     assert done.stdout == ""
     check(done.stderr.rstrip("\n"), expected)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_home_folder_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(OmegaConfBaseException) as refused:
+        compose_run([])
+    check(explain(refused.value), "HOME is not set: set it, or give .* paths.cache=FOLDER")
 
 
 def test_every_number_and_flag_has_a_rule_and_every_rule_a_setting() -> None:

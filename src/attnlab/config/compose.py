@@ -120,6 +120,8 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         available = re.search(r"Available options in '\S+': (.*?) Config search path", text)
         options = available[1].split() if available else options_of(group)
         return f"Unknown {group} {name!r}.{suggest(name, options)} Options: {', '.join(options)}"
+    if "Environment variable 'HOME' not found" in text:
+        return "HOME is not set: set it, or give a folder for downloads and encoded data, paths.cache=FOLDER"
     invalid = re.search(r" raised while resolving interpolation: (.*?)(?: full_key: |$)", text)
     if invalid is not None:
         return invalid[1]

@@ -28,6 +28,7 @@ PROBABILITY = number("[0, 1]")
 POSITIVE = number("(0, inf)")
 NOT_NEGATIVE = number("[0, inf)")
 FINITE = number("(-inf, inf)")
+PATH = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "the path of a folder")
 CELL = choice("lstm", "gru")
 LENGTHS = Rule(is_lengths, "two whole numbers, the shortest and the longest length, such as [3,12]")
 
@@ -46,6 +47,8 @@ RULES: dict[str, Rule] = {
     "shared_vocabulary": FLAG,
     "attention_size": SIZE,
     "attention_bias": FLAG,
+    "paths.output": PATH,
+    "paths.cache": PATH,
     "embedding.size": SIZE,
     "embedding.dropout": DROPOUT,
     "embedding.word_dropout": DROPOUT,
@@ -89,6 +92,12 @@ RULES: dict[str, Rule] = {
     "attention.heads": SIZE,
     "attention.reach": SIZE,
     "normaliser.temperature": POSITIVE,
+    "readout.parts": Rule(
+        lambda value: (
+            isinstance(value, list) and bool(value) and {*map(str, value)} <= {"state", "context", "input"}
+        ),
+        "a list of state, context and input, such as [state,context]",
+    ),
     "readout.maxout": OPTIONAL_SIZE,
     "readout.dropout": DROPOUT,
     "readout.tied": FLAG,

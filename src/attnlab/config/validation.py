@@ -18,7 +18,18 @@ LONGEST_NAME = 150
 """Largest number of bytes of `name` and of `variant`, which are parts of the run directory's path."""
 
 SECTIONS = (
-    *("paths", "embedding", "batching", "loss", "search", "checkpoint", "trainer", "callbacks", "logger"),
+    *(
+        "paths",
+        "embedding",
+        "batching",
+        "loss",
+        "search",
+        "checkpoint",
+        "trainer",
+        "callbacks",
+        "logger",
+        "init",
+    ),
     *("data", "tokenizer", "encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer"),
     *("scheduler", "teacher_forcing", "reranking"),
 )
@@ -39,7 +50,10 @@ def check_settings(config: DictConfig) -> None:
         _check_name(key, config.get(key))
     check_option_keys(config)
     check_ranges(config)
-    _check_monitor(config.checkpoint.monitor, config.checkpoint.mode)
+    _check_monitor("checkpoint", config.checkpoint)
+    stopping = config.callbacks.get("early_stopping")
+    if stopping is not None and "monitor" in stopping and "mode" in stopping:
+        _check_monitor("callbacks.early_stopping", stopping)
     _check_trainer(config.trainer)
 
 
@@ -86,18 +100,18 @@ def known_metrics() -> list[str]:
     return [*logged, *TRAINING_METRICS]
 
 
-def _check_monitor(monitor: Any, mode: str) -> None:
-    metrics = known_metrics()
+def _check_monitor(section: str, settings: DictConfig) -> None:
+    """Check the monitored metric of a section, and that its mode fits the metric."""
+    monitor, metrics = settings.monitor, known_metrics()
+    override = f"{section}.monitor={show(monitor)}"
     if monitor not in metrics:
         near = suggest(str(monitor), metrics)
+        raise UsageError(f"{override}: no such metric.{near} Metrics: {', '.join(metrics)}")
+    mode = {"higher": "max", "lower": "min", None: settings.mode}[better(monitor)]
+    if settings.mode != mode:
         raise UsageError(
-            f"checkpoint.monitor={show(monitor)}: no such metric.{near} Metrics: {', '.join(metrics)}"
-        )
-    direction = {"higher": "max", "lower": "min", None: mode}[better(monitor)]
-    if mode != direction:
-        raise UsageError(
-            f"checkpoint.monitor={monitor} with checkpoint.mode={mode} would keep the worst checkpoint: set "
-            f"checkpoint.mode={direction}"
+            f"{override} with {section}.mode={settings.mode} would prefer the worst checkpoint: set "
+            f"{section}.mode={mode}"
         )
 
 
