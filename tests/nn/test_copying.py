@@ -10,7 +10,8 @@ from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
-from attnlab.decoding.search import greedy
+from attnlab.decoding.sampling import Sampler
+from attnlab.decoding.search import greedy, sample
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.types import EOS, SOS, UNK
@@ -136,6 +137,16 @@ def test_search_outputs_out_of_vocabulary_words() -> None:
     for results in (greedy(network, batch, max_length=5), beam(network, batch, size=3, max_length=5)):
         for row, hypotheses in enumerate(results.tokens):
             assert set(hypotheses[0]) <= copyable[row]
+
+
+def test_samples_contain_only_copied_words_of_their_sentence() -> None:
+    network = pointing_network()
+    batch = copying_batch(network)
+    vocabulary = network.target_embedding.table.num_embeddings
+    words = [{id for id in row.tolist() if id >= vocabulary} for row in batch.copy_ids]
+    samples = sample(network, batch, Sampler(temperature=50.0), size=40, max_length=5)
+    for row, hypotheses in enumerate(samples.tokens):
+        assert {id for ids in hypotheses for id in ids if id >= vocabulary} == words[row]
 
 
 def test_beam_size_one_equals_greedy_with_copying() -> None:

@@ -87,10 +87,17 @@ def sample(
         K hypotheses per sentence, best first. The same output may occur several times.
     """
     random = sampler.random_numbers(batch.indices, size, max_length + 1).to(batch.source.device)
+
+    def choose(log_p: Tensor, live: Tensor, step: int) -> Tensor:
+        log_p = log_p[:, 0]  # [live, V]
+        if batch.copy_ids is not None:
+            log_p = _without_missing_words(log_p, batch.copy_ids[live // size])
+        return sampler.choose(log_p, random[live, step])[:, None]
+
     rows = _decode_rows(
         model,
         batch,
-        lambda log_p, live, step: sampler.choose(log_p[:, 0], random[live, step])[:, None],
+        choose,
         copies=size,
         max_length=max_length,
         length_penalty=length_penalty,
@@ -169,6 +176,16 @@ def _decode_rows(
 def _row_history(tokens: Tensor, live: Tensor, step: int) -> Tensor:
     """Return the tokens [live, 1, step] so far of the hypotheses of `_decode_rows`."""
     return tokens[live, None, :step]
+
+
+def _without_missing_words(log_p: Tensor, copy_ids: Tensor) -> Tensor:
+    """Return log-probabilities [live, V + S] with -inf at ids of copied words that a sentence does not have.
+
+    They have a tiny probability, which a high temperature raises. `copy_ids` is [live, S].
+    """
+    words, width = copy_ids.size(1), log_p.size(-1)
+    last = copy_ids.amax(dim=1, keepdim=True).clamp(min=width - words - 1)  # [live, 1]
+    return log_p.masked_fill(torch.arange(width, device=log_p.device) > last, float("-inf"))
 
 
 def should_remove(live: int, remaining: int) -> bool:
