@@ -235,8 +235,8 @@ REFUSED = {
     "data.test_lengths=13,24": "give one value, as data.test_lengths=VALUE; a list is [A,B]",
     "search.beam_size=0": "search.beam_size=0: must be a whole number ≥ 1",
     "search.beam_size=two": "search.beam_size=two: must be a whole number ≥ 1",
-    "search.length_penalty=x": "search.length_penalty=x: must be a number ≥ 0.0",
-    "trainer.precision=17": "Precision 17 is invalid",
+    "search.length_penalty=x": "search.length_penalty=x: must be a number ≥ 0",
+    "trainer.precision=17": "trainer.precision=17: must be 32-true",
 }
 
 
@@ -244,7 +244,7 @@ REFUSED = {
 def test_evaluate_refuses_settings_fixed_by_training(
     trained: Run, argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["evaluate", str(trained.directory), argument]) == 1
+    assert main.run(["evaluate", str(trained.directory), argument]) == 2
     error = capsys.readouterr().err
     assert REFUSED[argument] in error
     assert len(error.splitlines()) == 1
@@ -282,7 +282,7 @@ def test_zero_attention_weights_have_no_metric_drops(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_unknown_intervention_is_an_error(trained: Run, folder: Path) -> None:
     completed = attnlab("evaluate", str(trained.directory), "attention_override=unifrom", folder=folder)
-    assert completed.returncode == 1
+    assert completed.returncode == 2
     assert "Unknown attention_override 'unifrom'. Did you mean 'uniform'?" in completed.stderr
 
 
@@ -318,8 +318,8 @@ USAGE_ERRORS = {
         1,
         "~search.beam_size does not exist",
     ),
-    "a tilde with a value": (["evaluate", "~search.beam_size=3"], 1, "No RUN to evaluate"),
-    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 1, "use its options, such as --beam 5"),
+    "a tilde with a value": (["evaluate", "~search.beam_size=3"], 2, "No RUN to evaluate"),
+    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 2, "use its options, such as --beam 5"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
     "a beam size of 0": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number ≥ 1"),
 }
@@ -332,7 +332,7 @@ def test_usage_errors_are_one_line(case: str, tmp_path: Path) -> None:
     assert completed.returncode == code
     assert message in completed.stderr
     assert "Traceback" not in completed.stderr
-    assert len(completed.stderr.splitlines()) == 1 or completed.stderr.startswith("usage:")
+    assert len(completed.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 

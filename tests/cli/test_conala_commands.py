@@ -122,5 +122,5 @@ def test_ensemble_of_two_runs(trained: Run, averaged: Run, folder: Path) -> None
     predicted = attnlab("predict", *runs, folder=folder, stdin="count list `mine`\n")
     assert predicted.stdout == "len(mine)\n", predicted.stderr
     refused = attnlab("evaluate", *runs, "attention_override=uniform", folder=folder)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "attention_override=uniform needs a single network: give one run" in refused.stderr

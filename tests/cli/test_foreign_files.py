@@ -182,4 +182,9 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
         )
         trusted = program(command, str(directory), "--trust", "cosine")
         assert trusted.returncode == 0, trusted.stderr
+        elsewhere = attnlab(command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n")
+        assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: add --import-from {folder}")
+        options = ["--trust", "cosine", "--import-from", str(folder)]
+        imported = attnlab(command, str(directory), *options, folder=tmp_path, stdin="3 4\n")
+        assert imported.returncode == 0, imported.stderr
     assert not (folder / "executed").exists()

@@ -120,3 +120,16 @@ def test_length_ranges_contain_every_sentence_once(lengths: list[int], bins: int
 def test_scoring_no_predictions_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="No predictions to score"):
         score([], [name])
+
+
+def test_bleu_without_four_tokens_does_not_exist() -> None:
+    """The row of 4 words has BLEU; that of 3 words has none, and its exact match is 1."""
+    predictions = [
+        Prediction(index=index, source="", reference=text, hypothesis=text)
+        for index, text in enumerate(("a b c", "d e f", "a b c d"))
+    ]
+    rows = score_by_length(predictions, [3, 3, 4], ["bleu", "conala_bleu", "exact_match"])
+    assert [[row.scores[metric] for metric in row.scores] for row in rows] == [
+        [None, None, 1],
+        [pytest.approx(100), pytest.approx(100), 1],
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,6 @@ from statistics import fmean, median
 from hydra.errors import HydraException
 from lightning import seed_everything
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 from rich.table import Table
 
 from attnlab.benchmark.timing import (
@@ -28,10 +26,12 @@ from attnlab.benchmark.timing import (
     take_batches,
 )
 from attnlab.cli.logs import quieten_lightning
+from attnlab.cli.terminal import print_line, print_table
 from attnlab.config import build
 from attnlab.config.compose import compose_run, explain
+from attnlab.errors import UsageError
 from attnlab.runs.environment import environment
-from attnlab.runs.files import write_json
+from attnlab.runs.files import check_writable, write_json
 from attnlab.runs.launcher import import_from_current_folder
 from attnlab.types import Batch
 
@@ -40,11 +40,12 @@ def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     quieten_lightning()
     import_from_current_folder()
+    if options.json:
+        check_writable(Path(options.json))
     try:
         config = compose_run(options.overrides)
     except (HydraException, OmegaConfBaseException) as error:
-        print(f"attnlab: {explain(error)}", file=sys.stderr)
-        return 2
+        raise UsageError(explain(error)) from error
     settings = Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:
@@ -64,9 +65,8 @@ def main(options: argparse.Namespace) -> int:
     if not options.no_search:
         rows += measure_search(module, batches, settings, options.rounds)
 
-    console = Console(soft_wrap=True)
-    console.print(_table(rows, title=f"{config.name} · {config.variant} · {settings}"))
-    console.print(_shape(batches), highlight=False)
+    print_table(_table(rows, title=f"{config.name} · {config.variant} · {settings}"))
+    print_line(_shape(batches))
     if options.json:
         measurements = {
             "command": ["attnlab", "bench", *options.arguments],

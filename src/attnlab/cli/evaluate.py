@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Column, Table
 
 from attnlab.cli.logs import quieten_lightning
+from attnlab.cli.terminal import print_line, print_table
 from attnlab.config import build, evaluation_data
 from attnlab.config.compose import apply_overrides
 from attnlab.config.range_checks import check_ranges
@@ -22,14 +22,14 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import check_unchanged, count_seen, describe
 from attnlab.data.tokenization.vocabularies import references
-from attnlab.errors import UserError
+from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score_by_length
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.runs.directory import locate
-from attnlab.runs.files import write_json
+from attnlab.runs.files import check_writable, write_json
 from attnlab.runs.identity import short_hash
 from attnlab.runs.launcher import import_from_current_folder
 from attnlab.training.callbacks import Predictions
@@ -48,7 +48,7 @@ def main(options: argparse.Namespace) -> int:
     overrides = [word for word in options.runs_and_overrides if "=" in word and not Path(word).exists()]
     located = [locate(word) for word in options.runs_and_overrides if word not in overrides]
     if not located:
-        raise UserError("No RUN to evaluate: give a run directory or a checkpoint file")
+        raise UsageError("No RUN to evaluate: give a run directory or a checkpoint file")
     if options.trust:
         import_from_current_folder()
     run, checkpoint = located[0]
@@ -67,7 +67,7 @@ def main(options: argparse.Namespace) -> int:
         corpus = build.build_corpus(config)
     stage = stage or ("test" if corpus.test_splits else "val")
     if stage == "test" and not corpus.test_splits:
-        raise UserError("This corpus has no test split: evaluate the validation split with --split val")
+        raise UsageError("This corpus has no test split: evaluate the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
     interventions = build.build_interventions(config, network)
@@ -90,6 +90,7 @@ def main(options: argparse.Namespace) -> int:
         if split != "val":
             data.test_split = split
         folder = run.directory / "evaluations" / _folder_name(split, changes)
+        check_writable(folder / "result.json")
         seen = _seen_in_training(records, data.pairs(split))
         scores = _evaluate(config, module, data, split, folder)
         lengths = _by_length(module, split)
@@ -123,25 +124,24 @@ def main(options: argparse.Namespace) -> int:
             }
         write_json(folder / "result.json", result)
         save_png_and_svg(_curves(lengths), folder / "by_length")
-        console = Console(soft_wrap=True)
-        console.print(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
-        console.print(_lengths_table(lengths))
+        print_table(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
+        print_table(_lengths_table(lengths))
         for metric, signature in registry.signatures(module.text_metrics).items():
-            console.print(f"{registry.label(f'test/{metric}')}  {signature}", highlight=False, markup=False)
+            print_line(f"{registry.label(f'test/{metric}')}  {signature}")
         if result["references"] == "normalised":
-            console.print("references: as normalised by the target tokenizer, not the raw text")
+            print_line("references: as normalised by the target tokenizer, not the raw text")
         if seen:
-            console.print(f"{seen} of these sources were in the training data", style="red")
-        console.print(f"results, figures and predictions  {folder}", highlight=False)
+            print_line(f"{seen} of these sources were in the training data", style="red")
+        print_line(f"results, figures and predictions  {folder}")
     return 0
 
 
 def _refuse_fixed(overrides: list[str]) -> None:
-    """Raise `UserError` at a setting that cannot change after training."""
+    """Raise `UsageError` at a setting that cannot change after training."""
     for override in overrides:
         key = override.partition("=")[0]
         if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
-            raise UserError(
+            raise UsageError(
                 f"{override}: {key} cannot change after training: train another run with it. Settings that "
                 f"can change: {', '.join(CHANGEABLE)}"
             )
@@ -221,8 +221,10 @@ def _lengths_table(rows: list[LengthScores]) -> Table:
     return table
 
 
-def _short_number(score: float) -> str:
+def _short_number(score: float | None) -> str:
     """Format a fraction, or points up to 100, in five characters."""
+    if score is None:
+        return "–"
     return f"{score:.3f}" if abs(score) < 10 else f"{score:.1f}"
 
 
@@ -230,7 +232,9 @@ def _curves(rows: list[LengthScores]) -> Figure:
     """Plot every metric against the middle of each range of lengths, on one scale."""
     series = {
         name: [
-            ((row.shortest + row.longest) / 2, registry.percentage(name, row.scores[name])) for row in rows
+            ((row.shortest + row.longest) / 2, registry.percentage(name, score))
+            for row in rows
+            if (score := row.scores[name]) is not None
         ]
         for name in rows[0].scores
     }

@@ -81,6 +81,7 @@ def _dispatch(arguments: list[str]) -> int:
         from attnlab.cli import options
 
         parsed = options.parse(command, arguments)
+        sys.path += getattr(parsed, "import_from", [])  # last, so that they replace no installed packages
         module = import_module(f"attnlab.cli.{command}")
     with interruption.interruptible() as signals:
         try:

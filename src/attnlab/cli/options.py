@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
+
+from attnlab.errors import UsageError
 
 RUNS = "a run directory or a checkpoint file; several are ensembled: their probabilities are averaged"
 
@@ -13,7 +16,8 @@ def parse(command: str, arguments: list[str]) -> argparse.Namespace:
     """Parse the arguments of a command; `train` and `tune` pass theirs on to Hydra as `arguments`.
 
     Raises:
-        SystemExit: with exit code 0 after `--help`, 2 for a usage error.
+        SystemExit: with exit code 0 after `--help`.
+        UsageError: if the arguments are wrong.
     """
     if command not in PARSERS:
         return argparse.Namespace(arguments=arguments)
@@ -269,7 +273,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
 
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
+    return _Parser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
 
 
 def _add_trust(parser: argparse.ArgumentParser) -> None:
@@ -281,9 +285,31 @@ def _add_trust(parser: argparse.ArgumentParser) -> None:
         help="a module, or the dotted name of a class, that RUN may use in addition to attnlab's own; "
         "repeatable. Modules in the current folder are found as well",
     )
+    parser.add_argument(
+        "--import-from",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        type=_folder,
+        help="a folder of modules that --trust names, such as the one in which RUN was trained; repeatable",
+    )
+
+
+def _folder(text: str) -> str:
+    folder = Path(text).expanduser().absolute()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return str(folder)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} ({self.prog} --help shows the options)")
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ 1")
     return int(text)

@@ -24,12 +24,16 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.nn.seq2seq import TranslationModel
+from attnlab.plotting.text import truncate
 from attnlab.runs.directory import locate
 from attnlab.runs.launcher import import_from_current_folder
 from attnlab.runs.predictions import Prediction
+from attnlab.runs.text import printable
 
 BATCH = 64
 """Number of sentences decoded together."""
+MAX_PROBLEM = 300
+"""Maximum number of characters that describe why a line cannot be translated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +80,8 @@ class _Model:
             if not self.vocabularies.source.encode(pair.source):
                 raise UserError("it contains no token of the vocabulary")
         except UserError as error:
-            return UserError(f"line {line.number} of standard input: {error}")
+            problem = truncate(printable(str(error)), MAX_PROBLEM)
+            return UserError(f"line {line.number} of standard input: {problem}")
         return pair
 
     def _pair(self, text: str) -> Pair:

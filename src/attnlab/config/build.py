@@ -30,7 +30,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabular
 from attnlab.data.word_vectors import read_word_vectors
 from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, Reranker
 from attnlab.decoding.translator import Translator
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 from attnlab.metrics.registry import DEFAULT_METRICS, name, names
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
@@ -77,6 +77,11 @@ def _report_errors(node: Any) -> Iterator[None]:
         cause = error.__cause__
         if isinstance(cause, UserError):
             raise cause from None
+        if isinstance(cause, ImportError):
+            raise UserError(
+                f"{node.get('_target_', node)} cannot be imported: {' '.join(str(cause).split())}. A custom "
+                "class must be in a module of the current folder, or be installed"
+            ) from error
         if isinstance(cause, CONSTRUCTOR_ERRORS):
             raise UserError(f"{node.get('_target_', node)}: {cause}") from error
         raise
@@ -282,19 +287,19 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
     """Build the attention under each intervention that `attention_override` selects, by intervention.
 
     Raises:
-        UserError: if there is no such intervention, the attention has no weights to replace, or the network
-            is an ensemble.
+        UsageError: if there is no such intervention, or the network is an ensemble.
+        UserError: if the attention has no weights to replace.
     """
     selected = config.attention_override
     if selected not in (None, "all", *INTERVENTIONS):
         near = suggest(str(selected), ("all", *INTERVENTIONS))
-        raise UserError(
+        raise UsageError(
             f"Unknown attention_override {selected!r}.{near} Options: {', '.join(INTERVENTIONS)}, all"
         )
     if selected is None:
         return {}
     if not isinstance(network, Seq2Seq):
-        raise UserError(f"attention_override={selected} needs a single network: give one run")
+        raise UsageError(f"attention_override={selected} needs a single network: give one run")
     attention = network.decoder.attention
     try:
         return {

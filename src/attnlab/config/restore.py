@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -29,6 +30,8 @@ RESTORE_ERRORS = (
     OmegaConfBaseException,
 )
 """Exceptions raised when the contents of a checkpoint do not fit this version."""
+MAX_REASON = 300
+"""Maximum number of characters of such an exception in an error message."""
 
 
 def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
@@ -49,7 +52,7 @@ def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, 
         network = build_network(config, vocabularies)
         network.load_state_dict(network_weights(checkpoint))
     except RESTORE_ERRORS as error:
-        reason = " ".join(str(error).split())
+        reason = shorten(str(error), MAX_REASON, placeholder=" …")
         raise UserError(
             f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"
         ) from error

@@ -13,6 +13,7 @@ of `os`.
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
+from attnlab.runs.directory import locate
 
 COMPONENTS = (
     "attnlab.data.datasets",
@@ -79,7 +81,9 @@ def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None
     if not isinstance(target, str):
         raise UserError(f"{source}: _target_ must be the dotted name of a class, not {target!r}")
     for name in trust:
-        if target == name or (_is_within(target, name) and _is_within(_definition(target, source), name)):
+        if _is_within(target, name) and _is_within(_definition(target, source), name):
+            return
+        if target == name and _resolve(target, source):
             return
     if not any(_is_within(target, package) for package in ("attnlab", "torch", "lightning")):
         raise UserError(
@@ -121,7 +125,18 @@ def _resolve(target: str, source: Path | str) -> Any:
         return get_object(target)
     except Exception as error:  # importing a module can raise any exception
         reason = " ".join(str(error).split())
-        raise UserError(f"{source} names {target}, which cannot be imported: {reason}") from error
+        raise UserError(
+            f"{source} names {target}, which cannot be imported: {reason}. {_training_folder(source)}"
+        ) from error
+
+
+def _training_folder(source: Path | str) -> str:
+    """Return where the module of a class probably is, and the option that imports it from there."""
+    run = locate(str(source))[0] if Path(source).is_file() else None
+    folder = run.read_result().get("folder") if run else None
+    if not isinstance(folder, str):
+        return "Add --import-from with the folder of the module"
+    return f"The run was trained in {folder}: add --import-from {shlex.quote(folder)}"
 
 
 def _is_within(name: str, package: str) -> bool:

@@ -17,16 +17,22 @@ from attnlab.metrics import registry
 from attnlab.metrics.registry import DEFAULT_METRICS
 from attnlab.runs.predictions import Prediction
 
+MIN_BLEU_TOKENS = 4
+"""Number of tokens of the shortest reference that contains a 4-gram."""
+
 TextMetric = Callable[[Sequence[Prediction]], float]
 
 
 class LengthScores(NamedTuple):
-    """Scores of the predictions whose lengths are between `shortest` and `longest`, both included."""
+    """Scores of the predictions whose lengths are between `shortest` and `longest`, both included.
+
+    The score is None if the metric does not exist for these predictions.
+    """
 
     shortest: int
     longest: int
     sentences: int
-    scores: dict[str, float]
+    scores: dict[str, float | None]
 
 
 def score(predictions: Sequence[Prediction], metrics: Iterable[str] = DEFAULT_METRICS) -> dict[str, float]:
@@ -66,8 +72,18 @@ def score_by_length(
             if shortest <= length <= longest
         ]
         if chosen:
-            rows.append(LengthScores(shortest, longest, len(chosen), score(chosen, metrics)))
+            scores = {
+                metric: value if exists(metric, chosen) else None
+                for metric, value in score(chosen, metrics).items()
+            }
+            rows.append(LengthScores(shortest, longest, len(chosen), scores))
     return rows
+
+
+def exists(metric: str, predictions: Sequence[Prediction]) -> bool:
+    """Return whether a metric exists for these predictions: BLEU needs a reference of four tokens."""
+    counts = registry.sentence_counts(metric) if metric.endswith("bleu") else None
+    return counts is None or bool(counts.count(*columns(predictions))[:, 1].max() >= MIN_BLEU_TOKENS)
 
 
 def exact_match(predictions: Sequence[Prediction]) -> float:

@@ -30,7 +30,8 @@ def environment() -> dict[str, Any]:
     """Return what a run is recorded with: versions, machine, and code.
 
     `git_commit` and `git_changes` describe the checkout that contains this package, and `project` the one of
-    the current folder, which may define custom mechanisms. They are None for folders outside of git.
+    the current folder, which may define custom mechanisms. They are None for folders outside of git. `folder`
+    is the current folder.
     """
     versions = {}
     for package in PACKAGES:
@@ -52,6 +53,7 @@ def environment() -> dict[str, Any]:
         "git_commit": None if code is None else code.commit,
         "git_changes": None if code is None else code.changes,
         "project": None if project is None else project._asdict(),
+        "folder": str(Path.cwd()),
     }
 
 
