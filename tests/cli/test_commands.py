@@ -319,7 +319,7 @@ USAGE_ERRORS = {
         "~search.beam_size does not exist",
     ),
     "a tilde with a value": (["evaluate", "~search.beam_size=3"], 2, "No RUN to evaluate"),
-    "a setting of evaluate": (["predict", ".", "search.beam_size=5"], 2, "use its options, such as --beam 5"),
+    "an override alone": (["predict", "search.beam_size=5"], 2, "No RUN to translate with"),
     "an unknown option": (["predict", "x", "--beem", "2"], 2, "--beem"),
     "a beam size of 0": (["predict", "x", "--beam", "0"], 2, "'0' is not a whole number ≥ 1"),
 }

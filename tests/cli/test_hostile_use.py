@@ -51,8 +51,11 @@ USAGE: list[Row] = [
     ("predict RUN --strict=yes", b"", 2, "ignored explicit argument 'yes'"),
     ("predict RUN --bea 2", b"", 2, "unrecognized arguments: --bea"),
     ("predict RUN --import-from FILES/none", b"", 2, "FILES/none is not a folder"),
-    ("predict RUN search.beam_size=5", b"", 2, "takes no overrides; use its options, such as --beam 5"),
-    ("predict search.beam_size=5", b"", 2, "takes no overrides"),
+    ("predict RUN encoder.size=5", b"", 2, "predict changes only search.* and reranking"),
+    ("predict RUN search.beam_sise=5", b"", 2, "Unknown setting .* Did you mean 'search.beam_size'"),
+    ("predict RUN search.beam_size=0", b"", 2, "search.beam_size=0: must be"),
+    ("predict search.beam_size=5", b"", 2, "No RUN to translate with"),
+    ("predict RUN --prefix", b"3 4\n", 1, "line 1 of standard input: --prefix needs two columns"),
     *(
         (f"predict RUN --attention {name}", b"", 2, "the name must end in .png, .svg, .jsonl, .html, or be -")
         for name in ("map.pdf", "map", "''", ".png", "map.PNG", "map.html.gz")
@@ -99,7 +102,7 @@ USAGE: list[Row] = [
             ("trainer.accelerator=tpux", "trainer.accelerator=tpux"),
         )
     ),
-    ("evaluate RUN 'data.test_lengths=[5,2]'", b"", 1, "attnlab: "),
+    ("evaluate RUN 'data.test_lengths=[5,2]'", b"", 2, "data.test_lengths"),
     ("evaluate RUN RUN attention_override=uniform", b"", 2, "needs a single network: give one run"),
     ("report RUN -o page.pdf", b"", 2, "-o page.pdf: the name must end in .html"),
     ("report RUN -o ''", b"", 2, "-o .*: the name must end in .html"),

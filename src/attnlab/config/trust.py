@@ -13,6 +13,7 @@ of `os`.
 from __future__ import annotations
 
 import inspect
+import logging
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
 from attnlab.runs.directory import locate
+
+logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
 
 COMPONENTS = (
     "attnlab.data.datasets",
