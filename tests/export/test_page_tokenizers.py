@@ -31,6 +31,7 @@ TEXTS = [
 ]
 TOKENIZERS: dict[str, Callable[[list[str]], Tokenizer]] = {
     "whitespace": partial(train.whitespace, max_size=None),
+    "normalised": partial(train.whitespace, max_size=None, normalization="nfkd", lowercase=True),
     "words": partial(train.words, max_size=20, drop=["punctuation", "ascii_digits"]),
     "split words": partial(train.words, max_size=None, lowercase=False, split=["signs", "digits"]),
     "subwords": partial(train.words, max_size=160, subwords=True),
