@@ -55,7 +55,8 @@ def test_report_compares_on_every_test_set(run: Run):
     folder = folder_of(run)
     done = attnlab("report", "outputs/multi30k", "-o", "page/report.html", folder=folder)
     assert done.returncode == 0, done.stderr
-    with (folder / "page" / "results.csv").open() as file:
+    (table,) = (folder / "page").glob("*/results.csv")
+    with table.open() as file:
         (row,) = csv.DictReader(file)
     assert {"test/flickr2016/bleu", "test/mscoco/bleu"} <= row.keys()
     assert "BLEU (flickr2016)" in (folder / "page" / "report.html").read_text()
@@ -80,7 +81,7 @@ def test_evaluate_reads_given_test_sets_and_not_the_training_data(run: Run):
         ("test/old", 8),
     ]
     assert [result["seen_in_training"] for result in results] == [3, 0]
-    assert "3 of these sources were in the training data" in done.stdout
+    assert "3 of these sources were in the training split" in done.stdout
     original = run.read_result()["metrics"]
     assert results[1]["metrics"]["test/old/bleu"] == original["test/mscoco/bleu"]
     assert results[1]["metrics"]["test/old/loss"] == pytest.approx(original["test/mscoco/loss"])

@@ -131,7 +131,7 @@ def main(options: argparse.Namespace) -> int:
         if result["references"] == "normalised":
             print_line("references: as normalised by the target tokenizer, not the raw text")
         if seen:
-            print_line(f"{seen} of these sources were in the training data", style="red")
+            print_line(f"{seen} of these sources were in the training split", style="red")
         print_line(f"results, figures and predictions  {folder}")
     return 0
 
