@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from attnlab.runs.predictions import read_predictions
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from forked import ForkedProcess
 from wandb_files import read_offline, shown
 
 TINY_NETWORK = (
@@ -391,7 +391,7 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
     arguments = [*TINY_REVERSE, "trainer.max_epochs=12", "data.train_size=800", "logger=none"]
-    process = subprocess.Popen([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
+    process = ForkedProcess([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
         time.sleep(0.1)
