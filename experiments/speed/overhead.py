@@ -20,7 +20,7 @@ from lightning import Callback, LightningModule, Trainer, seed_everything
 
 from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
-from attnlab.config import build
+from attnlab.config import build, build_training
 from attnlab.config.compose import compose_run
 from attnlab.runs.directory import prepare
 from attnlab.training.loggers import MetricsFile, finish_wandb
@@ -85,9 +85,12 @@ def main() -> None:
         bare = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
         timer = AlternatingTimer(data.examples("train"), bare)
         metrics = MetricsFile(run.metrics)
-        loggers = [metrics, *build.build_loggers(config, run)]
-        callbacks = [*build.build_callbacks(config, run, vocabularies, metrics, terminal=False), timer]
-        trainer = build.build_trainer(config, run, loggers, callbacks)
+        loggers = [metrics, *build_training.build_loggers(config, run)]
+        callbacks = [
+            *build_training.build_callbacks(config, run, vocabularies, metrics, terminal=False),
+            timer,
+        ]
+        trainer = build_training.build_trainer(config, run, loggers, callbacks)
         trainer.fit(module, datamodule=data)
         finish_wandb(0)
 

@@ -13,7 +13,7 @@ from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config import build
+from attnlab.config import build, build_training
 from attnlab.config.compose import all_keys, apply_overrides
 from attnlab.config.options import CONF, suggest
 from attnlab.errors import UserError
@@ -128,8 +128,8 @@ CALLBACKS = "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99"
 def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, *option.split())
     run = prepare(config)
-    loggers = build.build_loggers(config, run)
-    callbacks = build.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
+    loggers = build_training.build_loggers(config, run)
+    callbacks = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     names = {type(part).__name__ for part in (*loggers, *callbacks)}
     finish_wandb(0)
     expected = {

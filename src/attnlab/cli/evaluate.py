@@ -14,7 +14,7 @@ from rich.table import Column, Table
 
 from attnlab.cli.logs import quieten_lightning
 from attnlab.cli.terminal import print_line, print_table
-from attnlab.config import build, evaluation_data
+from attnlab.config import build, build_training, evaluation_data
 from attnlab.config.compose import apply_overrides
 from attnlab.config.range_checks import check_ranges
 from attnlab.config.restore import restore_networks
@@ -159,7 +159,7 @@ def _evaluate(
     config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, split: str, folder: Path
 ) -> dict[str, float]:
     """Decode a split, write the predictions into the folder, and return the metrics."""
-    trainer = build.make_trainer(
+    trainer = build_training.make_trainer(
         config,
         devices=1,  # one process gives the same metrics as several
         num_nodes=1,

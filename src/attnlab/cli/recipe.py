@@ -9,7 +9,7 @@ from pathlib import Path
 from lightning import seed_everything
 from omegaconf import DictConfig
 
-from attnlab.config import build
+from attnlab.config import build, build_training
 from attnlab.config.initialisation import find_source, freeze, initialise
 from attnlab.data import digests
 from attnlab.data.tokenization.vocabularies import references
@@ -38,7 +38,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     """
     seed_everything(config.seed, workers=True, verbose=False)
     metrics = MetricsFile(run.metrics)
-    loggers = [metrics, *build.build_loggers(config, run)]  # first, so that they record later failures
+    # First, so that they record later failures
+    loggers = [metrics, *build_training.build_loggers(config, run)]
 
     log.info("reading the data")
     corpus = build.build_corpus(config)
@@ -71,8 +72,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
                 "%d of the %d sources of the %s data are in the training data", seen, len(pairs), split
             )
     checkpoint = _resume(run, metrics, contents["data"])
-    callbacks = build.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
-    trainer = build.build_trainer(config, run, loggers, callbacks)
+    callbacks = build_training.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
+    trainer = build_training.build_trainer(config, run, loggers, callbacks)
     if trainer.is_global_zero:
         run.write_result("running", data=contents["data"], **initial)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)

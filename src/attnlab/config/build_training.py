@@ -1,0 +1,91 @@
+"""Building loggers, callbacks and Lightning's Trainer from a configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning import Callback, Trainer
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
+from omegaconf import DictConfig
+
+from attnlab.config.build import construct
+from attnlab.runs.directory import Run
+from attnlab.training import callbacks, checkpoints
+from attnlab.training.loggers import MetricsFile
+
+PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
+"""Profilers of Lightning that `trainer.profiler` names."""
+
+CALLBACK_SWITCHES = {"averaging": "decay", "early_stopping": "patience"}
+"""Callbacks that are off while this setting is null."""
+
+
+def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
+    """Build the configured loggers, without those that are unavailable."""
+    loggers = [construct(node, run=run, config=config) for node in config.logger.values()]
+    return [logger for logger in loggers if logger is not None]
+
+
+def build_callbacks(
+    config: DictConfig, run: Run, contents: dict[str, Any], metrics: MetricsFile, *, terminal: bool
+) -> list[Callback]:
+    """Build the callbacks of every run and those of the section `callbacks`.
+
+    `contents` is what `checkpoints.describe` adds to every checkpoint.
+    """
+    interruption = callbacks.Interruption()
+    progress: list[Callback] = [callbacks.ProgressBar(), callbacks.NetworkSummary()] if terminal else []
+    return [
+        callbacks.LastCheckpoint(
+            run,
+            metrics,
+            interruption,
+            every_minutes=config.checkpoint.every_minutes,
+            keep=config.checkpoint.keep,
+        ),
+        interruption,
+        *progress,
+        callbacks.EpochDigests(),
+        callbacks.EpochLog(),
+        callbacks.Guard(),
+        callbacks.Reproducible(config.seed),
+        callbacks.CheckpointContents(contents),
+        callbacks.Throughput(),
+        callbacks.Predictions(run.predictions),
+        callbacks.LearningRate(),
+        *_configured_callbacks(config, run),
+        callbacks.BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
+    ]
+
+
+def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
+    """Build the callbacks of the section `callbacks`, without those that are off."""
+    return [
+        construct(node, run=run)
+        for name, node in config.callbacks.items()
+        if name not in CALLBACK_SWITCHES or node[CALLBACK_SWITCHES[name]] is not None
+    ]
+
+
+def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
+    """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
+    profiler = PROFILERS.get(config.trainer.profiler)
+    return make_trainer(
+        config,
+        default_root_dir=str(run.directory),
+        logger=loggers,
+        callbacks=callbacks_,
+        enable_progress_bar=any(isinstance(part, callbacks.ProgressBar) for part in callbacks_),
+        enable_model_summary=False,
+        **({} if profiler is None else {"profiler": profiler(dirpath=run.directory, filename="profile")}),
+        plugins=[checkpoints.AtomicCheckpointIO()],
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
+    """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
+    trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **config.trainer}, **arguments)
+    return trainer
