@@ -23,6 +23,7 @@ NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("NoAttention", {"order": "bahdanau"}),
     ("Mixture", {"order": "luong"}),
     ("Hard", {"order": "gnmt", "cell": "gru"}),
+    ("Forward", {"order": "bahdanau"}),
 ]
 
 

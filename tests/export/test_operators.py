@@ -82,6 +82,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
         {"axis": 1, "reduction": "add"},
     ),
     ("ScatterElements", [real(2, 5), np.array([[1], [4]], dtype=np.int64), real(2, 1)], {"axis": -1}),
+    ("ScatterND", [real(3, 2, 5), np.array([[0, 1], [-1, 0]], dtype=np.int64), real(2, 5)], {}),
+    ("ScatterND", [real(5), np.array([[1], [1]], dtype=np.int64), real(2)], {"reduction": "add"}),
     ("Concat", [real(2, 1, 3), real(2, 4, 3), real(2, 0, 3)], {"axis": 1}),
     ("Slice", [real(3, 7), integers(-5), integers(LAST), integers(1)], {}),
     ("Slice", [real(3, 7), integers(6, 2), integers(0, -9), integers(1, 0), integers(-2, -1)], {}),

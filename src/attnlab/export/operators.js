@@ -169,6 +169,19 @@ const onnx = (() => {
     });
     return [y];
   }
+  function scatterND([x, index, updates], { reduction = "none" }) {
+    const y = tensor(x.shape, x.data.slice()), depth = index.shape.at(-1), strides = stridesOf(x.shape);
+    const width = product(x.shape.slice(depth)), place = (at, size) => (at < 0 ? at + size : at);
+    for (let row = 0; row * depth < index.data.length; row++) {
+      let to = 0;
+      for (let axis = 0; axis < depth; axis++) to += place(index.data[row * depth + axis], x.shape[axis]) * strides[axis];
+      for (let i = 0; i < width; i++) {
+        const update = updates.data[row * width + i];
+        y.data[to + i] = reduction === "add" ? y.data[to + i] + update : update;
+      }
+    }
+    return [y];
+  }
   function concat(inputs, { axis }) {
     axis = axisOf(axis, inputs[0].shape);
     const shape = inputs[0].shape.slice();
@@ -421,7 +434,7 @@ const onnx = (() => {
     ReduceSum: reduce(0, (a, b) => a + b), ReduceMean: reduce(0, (a, b) => a + b, (sum, count) => sum / count),
     ReduceMax: reduce(-Infinity, Math.max), ReduceMin: reduce(Infinity, Math.min), ReduceL2: reduce(0, (a, b) => a + b * b, Math.sqrt),
     ReduceSumSquare: reduce(0, (a, b) => a + b * b),
-    MatMul: matmul, Gemm: gemm, Transpose: transpose, Gather: gather, GatherElements: gatherElements, ScatterElements: scatterElements,
+    MatMul: matmul, Gemm: gemm, Transpose: transpose, Gather: gather, GatherElements: gatherElements, ScatterElements: scatterElements, ScatterND: scatterND,
     Concat: concat, Slice: slice, Split: split, Pad: pad, Reshape: reshape, Unsqueeze: unsqueeze, Squeeze: squeeze, Cast: cast,
     Flatten: ([x], { axis = 1 }) => [tensor([product(x.shape.slice(0, axis)), product(x.shape.slice(axis))], x.data)],
     Expand: ([x, shape]) => [expandTo(x, broadcastShape(x.shape, list(shape)))],
