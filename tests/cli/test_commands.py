@@ -127,6 +127,8 @@ def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
     assert completed.returncode == 0
     assert "already finished" in completed.stdout
     assert "force=true" in completed.stdout
+    directory = trained.directory.relative_to(folder)
+    assert completed.stdout.splitlines()[-1] == f"wandb sync {directory}/wandb/offline-run-*"
     assert trained.result.stat().st_mtime_ns == before
 
 

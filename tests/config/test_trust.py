@@ -28,7 +28,11 @@ def targets(node: Any) -> set[str]:
 
 
 def test_every_class_of_conf_is_allowed() -> None:
-    named = targets([yaml.safe_load(path.read_text()) for path in GROUPS_OF_A_RUN])
+    named = set()
+    for path in GROUPS_OF_A_RUN:
+        content = yaml.safe_load(path.read_text()) or {}
+        content.pop("hydra", None)  # Hydra's own settings are not part of a run's configuration
+        named |= targets(content)
     named = {target for target in named if not target.startswith("$")}
     assert len(named) > 40
     for target in sorted(named):

@@ -77,6 +77,8 @@ class Jobs:
                 raise KeyboardInterrupt
             if code == launcher.IN_USE:
                 self.in_use[run.directory] = f"{run.directory} is in use by another process"
+        if not self.sweeping and _is_offline(run):
+            _print_wandb_sync(run.directory, "", Console(soft_wrap=True))
         return score(run)
 
     def prepare(self, config: DictConfig) -> Run:
@@ -141,12 +143,9 @@ class Jobs:
                 console.print(f"{'in use':12} {self.in_use[run.directory]}", highlight=False, markup=False)
             elif state(run) == "failed" or run.read_result().get("error") or _deleted(run):
                 console.print(describe(run), highlight=False, markup=False)
-        offline = dict.fromkeys(
-            run.directory.parent for run in ordered if any(run.directory.glob("wandb/offline-run-*"))
-        )
-        for parent in offline:
-            command = f"wandb sync {shlex.quote(_relative(parent))}/*/wandb/offline-run-*"
-            console.print(command, highlight=False, markup=False)
+        folders = dict.fromkeys(run.directory.parent for run in ordered if _is_offline(run))
+        for folder in folders:
+            _print_wandb_sync(folder, "*/", console)
 
 
 def _check(config: DictConfig) -> None:
@@ -205,6 +204,17 @@ def _monitor(run: Run) -> str:
 def _relative(path: Path) -> str:
     """Return a path relative to the current folder, if it is in there."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _is_offline(run: Run) -> bool:
+    """Return whether W&B has logged the run only to its directory."""
+    return any(run.directory.glob("wandb/offline-run-*"))
+
+
+def _print_wandb_sync(folder: Path, runs: str, console: Console) -> None:
+    """Print the command that uploads the W&B logs of a run directory, or of the ones in a folder."""
+    command = f"wandb sync {shlex.quote(_relative(folder))}/{runs}wandb/offline-run-*"
+    console.print(command, highlight=False, markup=False)
 
 
 def _print_finished(run: Run) -> None:
