@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,6 +156,38 @@ def test_interactive_session_survives_a_typo(trained: Run, terminal: tuple[int, 
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (1, "\n4 3\n")
     assert re.fullmatch(r"> attnlab: line 1 of .*'x' is not in .*\n> > > \n", errors)
+
+
+def test_ctrl_c_at_the_prompt_is_one_line(trained: Run, terminal: tuple[int, int], tmp_path: Path) -> None:
+    with ForkedProcess(
+        [ATTNLAB, "predict", str(trained.directory)],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdin=terminal[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr.read(2) == "> "
+        os.kill(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (75, "", "\nattnlab: interrupted\n")
+
+
+@pytest.mark.slow
+def test_predict_needs_no_home(trained: Run, tmp_path: Path) -> None:
+    names = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR")
+    done = subprocess.run(
+        [ATTNLAB, "predict", str(trained.directory), "--attention", "map.png"],
+        cwd=tmp_path,
+        env={name: value for name, value in clean_environment().items() if name not in names},
+        input="3 4\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("4 3\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["map-1.png"]
 
 
 def test_predict_samples_with_settings_of_the_search(trained: Run, folder: Path) -> None:

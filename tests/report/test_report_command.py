@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from attnlab.cli.main import run
-from commands import attnlab
+from commands import ATTNLAB, attnlab, clean_environment
+from forked import ForkedProcess
 from run_files import write_run
 
 
@@ -41,6 +45,26 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in (folder / "tables").iterdir()) == kinds
     assert (folder / "results.csv").is_file()
     assert (folder / "figures" / "scores-bleu.svg").is_file()
+
+
+def test_run_directories_are_counted_in_a_terminal(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    user, device = pty.openpty()
+    with ForkedProcess(
+        [ATTNLAB, "report", "reverse", "--metric", "test/nonsense"],
+        cwd=tmp_path,
+        env=clean_environment(TERM="xterm"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=device,
+    ) as process:
+        assert process.communicate(timeout=60)[0] == b""
+    shown = os.read(user, 100_000).decode()
+    os.close(user)
+    os.close(device)
+    assert process.returncode == 2
+    assert "reading run 7 of 7" in shown
+    assert "No finished run has the metric" in shown
 
 
 def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -35,11 +35,17 @@ UNFINISHED = {
 """Default explanations of the statuses of unfinished runs."""
 
 
-def collect(paths: Sequence[Path]) -> Study:
+def collect(
+    paths: Sequence[Path], progress: Callable[[int, int], None] = lambda number, total: None
+) -> Study:
     """Read every run directory at or below the paths, finished or not.
 
     Runs with the same variant name and different settings become separate variants. Duplicates of a run are
     reported as broken.
+
+    Args:
+        paths: run directories, or folders that contain some.
+        progress: called before each run is read, with its number from 1 and the number of runs.
 
     Raises:
         UserError: if a path does not exist, or there is no run directory.
@@ -47,10 +53,14 @@ def collect(paths: Sequence[Path]) -> Study:
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist. Give run directories, or folders that contain some.")
-    records = [_read(Run(directory)) for directory in _find(paths)]
-    if not records:
+    directories = [*_find(paths)]
+    if not directories:
         folders = ", ".join(str(path) for path in paths)
         raise UserError(f"{folders} contains no run directory. Give the folder of a study, outputs/NAME.")
+    records = []
+    for number, directory in enumerate(directories, start=1):
+        progress(number, len(directories))
+        records.append(_read(Run(directory)))
     records = distinguish(mark_duplicates(records))
     records.sort(key=lambda record: (record.variant, record.seed, record.directory))
     names = sorted({record.study for record in records if record.config}) or [records[0].study]

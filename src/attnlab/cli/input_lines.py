@@ -50,7 +50,11 @@ def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
 def _with_prompt(stream: BinaryIO) -> Iterable[bytes]:
     while True:
         print(PROMPT, end="", file=sys.stderr, flush=True)
-        line = stream.readline()
+        try:
+            line = stream.readline()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)  # the message follows on its own line
+            raise
         if not line:
             print(file=sys.stderr)
             return

@@ -30,6 +30,7 @@ HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequen
   attnlab serve RUN ...                     translate in a browser, and by a JSON interface
   attnlab bench [OVERRIDE ...]              measure the speed of training and decoding
   attnlab export RUN [OPTION ...]           export a trained run to ONNX, or to a page that runs in a browser
+  attnlab completion                        print the script for tab completion in bash
 
 RUN is a run directory (outputs/NAME/VARIANT-seedN-HASH) or a checkpoint file.
 OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=reverse_published.
@@ -37,7 +38,10 @@ attnlab COMMAND --help shows the options of a command; attnlab train --cfg job s
 --traceback shows the stack trace of an error.
 """
 
-COMMANDS = ("train", "tune", "evaluate", "predict", "score", "average", "report", "serve", "bench", "export")
+COMMANDS = (
+    *("train", "tune", "evaluate", "predict", "score", "average"),
+    *("report", "serve", "bench", "export", "completion"),
+)
 
 UNEXPECTED = "unexpected error; --traceback shows where"
 

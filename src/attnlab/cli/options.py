@@ -260,6 +260,15 @@ def export() -> argparse.ArgumentParser:
     return parser
 
 
+def completion() -> argparse.ArgumentParser:
+    """Build the parser of `attnlab completion`."""
+    parser = _parser("completion", "Print the script for tab completion in bash.")
+    parser.add_argument(
+        "--line", metavar="TEXT", help="print the completions of this command line, as the script does"
+    )
+    return parser
+
+
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "evaluate": evaluate,
     "predict": predict,
@@ -269,6 +278,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "bench": bench,
     "serve": serve,
     "export": export,
+    "completion": completion,
 }
 
 

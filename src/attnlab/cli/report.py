@@ -29,8 +29,10 @@ def main(options: argparse.Namespace) -> int:
     if output.suffix != ".html":
         raise UsageError(f"-o {output}: the name must end in .html")
     folder = output.with_name(f"{output.stem}_files")
-    with Console(stderr=True).status("reading runs"):
-        study = collect(options.paths)
+    with Console(stderr=True).status("reading runs") as status:
+        study = collect(
+            options.paths, lambda number, total: status.update(f"reading run {number} of {total}")
+        )
     if options.wandb:
         return _publish(study)
     _require_finished(study)

@@ -1,0 +1,123 @@
+"""`attnlab completion`: tab completion in bash. Imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from attnlab.cli.main import COMMANDS
+from attnlab.cli.options import PARSERS
+
+SCRIPT = """\
+_attnlab() {
+    local line="${COMP_LINE:0:COMP_POINT}" word completion
+    word="${line##*[[:space:]]}"
+    COMPREPLY=()
+    while IFS= read -r completion; do
+        COMPREPLY+=("${completion#"${word%"$2"}"}")  # bash completes only what follows = or :
+    done < <("$1" completion --line "$line" 2> /dev/null)
+}
+complete -o default -o nospace -F _attnlab attnlab
+"""
+"""The function that bash calls. Where it finds nothing, bash completes names of files and folders."""
+
+HYDRA_OPTIONS = ("--help", "--multirun", "--cfg", "--traceback")
+"""Options of the commands that pass their arguments to Hydra."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the script, or the completions of a command line; returns the exit code."""
+    if options.line is None:
+        print(SCRIPT, end="")
+        return 0
+    for completion in complete(options.line):
+        print(completion)
+    return 0
+
+
+def complete(line: str) -> list[str]:
+    """Return the words that the last word of a command line can become; it is empty after a blank.
+
+    Those that end with a blank are complete.
+    """
+    _, *words, word = re.split(r"\s+", line.lstrip())
+    if not words:
+        return _starting_with(word, [f"{command} " for command in COMMANDS])
+    command, *arguments = words
+    takes_settings = command in ("train", "tune", "bench")
+    if word.startswith("-"):
+        flags = PARSERS[command]()._option_string_actions if command in PARSERS else HYDRA_OPTIONS
+        return _starting_with(word, [f"{flag} " for flag in flags if flag.startswith("--")])
+    return _settings(command, word, arguments) if takes_settings else []
+
+
+def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
+    """Return the groups and settings that start with a word; after `=`, their options and values."""
+    from attnlab.config.options import CONF, OPTIONAL, options_of
+
+    name = word.lstrip("+~")
+    sign = word.removesuffix(name)
+    groups = {path.parent.relative_to(CONF).as_posix() for path in CONF.glob("*/**/*.yaml")} | {*OPTIONAL}
+    if command != "tune":
+        groups.remove("tune")
+    key, equals, value = name.partition("=")
+    if equals and key in groups:
+        choices = options_of(key.partition("@")[0])
+    elif equals:
+        choices = _values(dict(_leaves(_compose(command, arguments))).get(key))
+    else:
+        settings = [f"{key}=" for key, _ in _leaves(_compose(command, arguments))]
+        found = _starting_with(name, [*(f"{group}=" for group in groups), *settings])
+        return [sign + start for start in dict.fromkeys(_next_part(key, len(name)) for key in found)]
+    swept = value[: value.rfind(",") + 1]  # a sweep has several values
+    return _starting_with(word, [f"{sign}{key}={swept}{choice}" for choice in choices])
+
+
+def _compose(command: str, arguments: Sequence[str]) -> Any:
+    """Compose the configuration of the arguments so far; without them if that fails, as for a sweep."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from attnlab.config.options import CONF
+
+    tune = ["+tune=default"] if command == "tune" else []
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("tune=")]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        try:
+            config = compose("train", overrides=[*tune, *overrides])
+        except (HydraException, OmegaConfBaseException):
+            config = compose("train", overrides=tune)
+    return OmegaConf.to_container(config, resolve=False)
+
+
+def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of every setting."""
+    for key, child in node.items():
+        if str(key).startswith("_"):
+            continue
+        if isinstance(child, dict) and child:
+            yield from _leaves(child, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", child
+
+
+def _values(default: Any) -> list[str]:
+    """Return the values to offer for a setting with this default: itself, and both of a flag."""
+    if isinstance(default, bool):
+        return ["true", "false"]
+    plain = isinstance(default, (int, float, str)) and "$" not in str(default)
+    return [str(default)] if plain else []
+
+
+def _next_part(key: str, start: int) -> str:
+    """Cut a key after its first dot from a position on."""
+    dot = key.find(".", start)
+    return key if dot == -1 else key[: dot + 1]
+
+
+def _starting_with(start: str, words: Iterable[str]) -> list[str]:
+    return sorted(word for word in words if word.startswith(start))
