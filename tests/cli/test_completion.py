@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli.completion import complete
+from attnlab.cli.main import COMMANDS
 from commands import ATTNLAB, clean_environment
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
@@ -22,6 +23,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 @pytest.mark.parametrize(
     ("line", "completions"),
     [
+        ("", [f"{command} " for command in sorted(COMMANDS)]),
         ("attnlab tr", ["train "]),
         ("attnlab  e", ["evaluate ", "export "]),
         ("attnlab dance st", []),

@@ -42,15 +42,14 @@ def complete(line: str) -> list[str]:
 
     Those that end with a blank are complete.
     """
-    _, *words, word = re.split(r"\s+", line.lstrip())
-    if not words:
+    *words, word = re.split(r"\s+", line.lstrip())
+    if len(words) < 2:
         return _starting_with(word, [f"{command} " for command in COMMANDS])
-    command, *arguments = words
-    takes_settings = command in ("train", "tune", "bench")
+    _, command, *arguments = words
     if word.startswith("-"):
         flags = PARSERS[command]()._option_string_actions if command in PARSERS else HYDRA_OPTIONS
         return _starting_with(word, [f"{flag} " for flag in flags if flag.startswith("--")])
-    return _settings(command, word, arguments) if takes_settings else []
+    return _settings(command, word, arguments) if command in ("train", "tune", "bench") else []
 
 
 def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
