@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from attnlab.data.file_digests import file_digest
 from attnlab.runs.directory import Run
 from attnlab.runs.files import write_atomically
-from attnlab.sweeps.jobs import Jobs
+from attnlab.sweeps.jobs import Jobs, _print_finished
 
 
 def job(jobs: Jobs, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
@@ -86,3 +87,30 @@ def test_exit_code_is_that_of_the_worst_job(statuses: list[str | None], code: in
         jobs.in_use[run] = f"{run} is in use by process 7"
         assert jobs.exit_code() == 1
         assert f"in use {run} is in use by process 7" in printed_lines(jobs)
+
+
+def test_finished_run_names_the_data_files_that_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.de").write_text("ein Haus")
+    Path("train.en").write_text("a house")
+    Path("removed").write_text("")
+    digests = {name: file_digest(Path(name)) for name in ("train.de", "train.en", "removed")}
+    jobs = Jobs()
+    metrics = {"val/loss": 0.25}
+    run = job(jobs, tmp_path, "dot", status="finished", metrics=metrics, data={"files": digests})
+    Path("removed").unlink()
+    _print_finished(run)
+    assert "changed" not in capsys.readouterr().out
+    Path("train.en").write_text("a home!")
+    _print_finished(run)
+    expected = (
+        "train.en changed since this run was started: force=true trains it again, and name=NAME trains "
+        "another run on the changed data"
+    )
+    assert expected in capsys.readouterr().out.splitlines()
+    assert sum(expected in line for line in printed_lines(jobs)) == 1
+    run.write_result("finished", data={"files": {"train.en": file_digest(Path("train.en"))}})
+    _print_finished(run)
+    assert "changed" not in capsys.readouterr().out

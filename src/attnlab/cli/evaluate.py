@@ -20,7 +20,7 @@ from attnlab.config.range_checks import check_ranges
 from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.digests import check_unchanged, count_seen, describe
+from attnlab.data.digests import count_seen
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
@@ -78,13 +78,7 @@ def main(options: argparse.Namespace) -> int:
     other_checkpoint = [] if checkpoint == run.best else [checkpoint.name]
     changes = [*overrides, *other_members, *other_checkpoint]
     splits = corpus.test_splits if stage == "test" else ("val",)
-    if not any(override.startswith("data.") for override in overrides):
-        check_unchanged(
-            records[0].get("data"),
-            describe(corpus, vocabularies),
-            splits,
-            fix="evaluate on the changed data with data.test=FILE or data.val=FILE",
-        )
+    evaluation_data.check_unchanged(overrides, records[0].get("data"), corpus, vocabularies, splits)
     own_attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
     for split in splits:
         if split != "val":

@@ -9,15 +9,24 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from attnlab.config.build import construct
+from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.parallel_text import read_test_sets
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
 LAYOUT = ("languages", "header", "source_column", "target_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
 
 PAIRS = "attnlab.data.datasets.parallel_text.load"
+
+
+OTHER_DATA = ("train", "val", "test", "path", "source_path", "target_path", "dataset", "config", "revision")
+"""Settings of `data` that name data. It need not be the data of the run."""
+
+UNCHANGED_DATA = ("cache",)
+"""Settings of `data` that do not change the pairs."""
 
 
 class GivenData(NamedTuple):
@@ -56,6 +65,34 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
     if not given.files:
         return GivenData({}, {}), overrides
     return given, others
+
+
+def check_unchanged(
+    overrides: list[str],
+    recorded: digests.Record | None,
+    corpus: Corpus,
+    vocabularies: Vocabularies,
+    splits: tuple[str, ...],
+) -> None:
+    """Check that the data is that of the run, unless an override names other data.
+
+    Other settings of `data`, such as `data.max_tokens`, can change the splits: with these, the files are
+    compared instead.
+
+    Raises:
+        UserError: if the data changed.
+    """
+    keys = [override.partition("=")[0].lstrip("+").split(".") for override in overrides]
+    if ["data"] in keys:
+        return
+    settings = {key[1] for key in keys if key[0] == "data"} - {*UNCHANGED_DATA}
+    if settings & {*OTHER_DATA}:
+        return
+    fix = "evaluate on the changed data with data.test=FILE or data.val=FILE"
+    if settings:
+        digests.check_files(recorded, fix=fix)
+    else:
+        digests.check_unchanged(recorded, digests.describe(corpus, vocabularies), splits, fix=fix)
 
 
 def read(config: DictConfig, given: GivenData, metrics: tuple[str, ...]) -> Corpus:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.file_digests import changed_files, file_digest
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
@@ -24,7 +24,7 @@ SPLIT_NAMES = {"train": "training", "val": "validation"}
 def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
     """Return the SHA-256 of each file, each split and each vocabulary, and the sizes of the splits."""
     return {
-        "files": {str(path): _file_digest(path) for path in corpus.files},
+        "files": {str(path): file_digest(path) for path in corpus.files},
         "splits": {
             name: {"pairs": len(pairs), "sha256": _pairs_digest(pairs)}
             for name, pairs in corpus.splits.items()
@@ -71,6 +71,19 @@ def check_unchanged(recorded: Record | None, current: Record, splits: Iterable[s
         )
 
 
+def check_files(recorded: Record | None, *, fix: str) -> None:
+    """Compare the files of a run with those that it recorded; `check_unchanged` for other data settings.
+
+    Raises:
+        UserError: if a file changed.
+    """
+    changed = changed_files(recorded)
+    if changed:
+        raise UserError(
+            f"{' and '.join(changed)} changed since this run was started. Restore the original data, or {fix}"
+        )
+
+
 def source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
     """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later."""
     return np.unique(_source_hashes(pairs))
@@ -85,11 +98,6 @@ def _source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
     """Return the hash of each source, [N]."""
     digests = (hashlib.blake2b(pair.source.encode(), digest_size=8).digest() for pair in pairs)
     return np.frombuffer(b"".join(digests), dtype=np.int64)
-
-
-def _file_digest(path: Path) -> str:
-    with path.expanduser().open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _pairs_digest(pairs: Sequence[Pair]) -> str:

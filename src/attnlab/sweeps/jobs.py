@@ -18,6 +18,7 @@ from rich.text import Text
 
 from attnlab.config.compose import explain
 from attnlab.config.validation import check_settings
+from attnlab.data.file_digests import changed_files
 from attnlab.errors import InUseError, UsageError, UserError
 from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
@@ -141,7 +142,7 @@ class Jobs:
         for run in ordered:
             if run.directory in self.in_use:
                 console.print(f"{'in use':12} {self.in_use[run.directory]}", highlight=False, markup=False)
-            elif state(run) == "failed" or run.read_result().get("error") or _deleted(run):
+            elif state(run) == "failed" or run.read_result().get("error") or _notes(run):
                 console.print(describe(run), highlight=False, markup=False)
         folders = dict.fromkeys(run.directory.parent for run in ordered if _is_offline(run))
         for folder in folders:
@@ -188,13 +189,30 @@ def describe(run: Run) -> str:
     value = score(run)
     if value is not None:
         parts += [f"{_monitor(run)} {value:.4f}", duration(run)]
-    return "  ".join(filter(None, [*parts, _deleted(run)]))
+    return "  ".join(filter(None, [*parts, _notes(run)]))
+
+
+def _notes(run: Run) -> str:
+    """Return what a finished run lacks, and which files of its data changed; empty if neither."""
+    return "  ".join(filter(None, [_deleted(run), _changed(run)]))
 
 
 def _deleted(run: Run) -> str:
     """Return a note on the outputs of a finished run that were deleted; empty if it has all of them."""
     missing = run.missing_outputs() if state(run) == "finished" else []
     return f"{', '.join(missing)} deleted: force=true trains it again" if missing else ""
+
+
+def _changed(run: Run) -> str:
+    """Return a note on the data files of a finished run that changed after it started; empty if none did."""
+    result = run.read_result() if state(run) == "finished" else {}
+    files = changed_files(result.get("data"))
+    if not files:
+        return ""
+    return (
+        f"{' and '.join(files)} changed since this run was started: force=true trains it again, and "
+        "name=NAME trains another run on the changed data"
+    )
 
 
 def _monitor(run: Run) -> str:
@@ -219,6 +237,8 @@ def _print_wandb_sync(folder: Path, runs: str, console: Console) -> None:
 
 def _print_finished(run: Run) -> None:
     print(f"already finished: {'  '.join(filter(None, [str(run.directory), _deleted(run)]))}")
+    if changed := _changed(run):
+        print(changed)
     metrics: dict[str, Any] = run.read_result()["metrics"]
     for name, value in metrics.items():
         print(f"  {name:24} {value:.4f}")

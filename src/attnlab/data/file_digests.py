@@ -1,0 +1,42 @@
+"""Digests of data files, and which files changed since a run recorded them. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of the content of a file."""
+    with path.expanduser().open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def changed_files(recorded: Mapping[str, Any] | None) -> list[str]:
+    """Return the files whose content is no longer the recorded one. Missing files are left out.
+
+    Args:
+        recorded: result of `digests.describe` when a run started; None if it was not recorded.
+    """
+    if recorded is None:
+        return []
+    return [name for name, digest in recorded["files"].items() if _current_digest(name) not in (None, digest)]
+
+
+def _current_digest(name: str) -> str | None:
+    """Return the digest of a file; None if it cannot be read."""
+    try:
+        path = Path(name).expanduser()
+        status = path.stat()
+        return _digest_of(path.absolute(), status.st_mtime_ns, status.st_size)
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+@cache
+def _digest_of(path: Path, modified: int, size: int) -> str:
+    """Return the digest of a file, computed once for all runs of a sweep that read it."""
+    return file_digest(path)

@@ -1,0 +1,68 @@
+"""`attnlab evaluate` on data that changed since the run was trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.config.evaluation_data import check_unchanged
+from attnlab.data import digests
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.tokenization import train
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+
+WORDS = train.whitespace(["a b c"], max_size=None)
+VOCABULARIES = Vocabularies(WORDS, WORDS)
+
+
+def corpus_of(file: Path, *words: str) -> Corpus:
+    file.write_text("\n".join(words))
+    pairs = [Pair(word, word) for word in words]
+    return Corpus(train=pairs, val=pairs, test=pairs, files=(file,))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], "pairs.tsv changed since this run was started: the test data is different"),
+        (["search.beam_size=4"], "pairs.tsv changed since this run was started: the test data is different"),
+        (
+            ["data.cache=elsewhere"],
+            "pairs.tsv changed since this run was started: the test data is different",
+        ),
+        (
+            ["data.max_tokens=9"],
+            "pairs.tsv changed since this run was started. Restore the original data, or",
+        ),
+        (["+data.seed=1", "seed=2"], "pairs.tsv changed since this run was started. Restore"),
+        (["data.preparation.slots=true"], "pairs.tsv changed since this run was started. Restore"),
+        (["data.test=pairs.tsv"], None),
+        (["data.test={a:pairs.tsv}", "data.max_tokens=9"], None),
+        (["data.path=pairs.tsv"], None),
+        (["data=synthetic"], None),
+    ],
+)
+def test_only_settings_that_name_other_data_allow_changed_files(
+    overrides: list[str], message: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "pairs.tsv"
+    recorded = digests.describe(corpus_of(file, "a", "b"), VOCABULARIES)
+    check_unchanged(overrides, recorded, corpus_of(file, "a", "b"), VOCABULARIES, ("test",))
+    changed = corpus_of(file, "a", "c")
+    check_unchanged(overrides, None, changed, VOCABULARIES, ("test",))  # an earlier version recorded nothing
+    if message is None:
+        check_unchanged(overrides, recorded, changed, VOCABULARIES, ("test",))
+        return
+    with pytest.raises(UserError, match=message) as caught:
+        check_unchanged(overrides, recorded, changed, VOCABULARIES, ("test",))
+    assert "or evaluate on the changed data with data.test=FILE" in str(caught.value)
+
+
+def test_other_settings_may_change_the_splits(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    corpus = corpus_of(file, "a", "b")
+    recorded = digests.describe(corpus, VOCABULARIES)
+    shorter = Corpus(train=corpus.train, val=corpus.val, test=corpus.val[:1], files=(file,))
+    check_unchanged(["data.max_tokens=1"], recorded, shorter, VOCABULARIES, ("test",))
