@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,13 +137,91 @@ def test_subwords_stay_as_they_are() -> None:
     assert old.extended(new) is old
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 truncated", None])
-def test_unreadable_source_is_a_user_error(content: bytes | None, tmp_path: Path) -> None:
+VOCABULARIES = {"config": {}, "vocabularies": [OLD.to_json()] * 2}
+WEIGHTS = {"network.x": torch.zeros(3)}
+
+
+def truncated(path: Path) -> None:
+    torch.save({"state_dict": WEIGHTS, "attnlab": VOCABULARIES}, path)
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def with_a_changed_byte(path: Path) -> None:
+    torch.save({"state_dict": WEIGHTS, "attnlab": VOCABULARIES}, path)
+    path.write_bytes(path.read_bytes().replace(b"vocabularies", b"vocabularieS"))
+
+
+def another_archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "text")
+
+
+def untrained_run(path: Path) -> None:
+    path.mkdir()
+    (path / "config.yaml").write_text("seed: 1")
+
+
+def saved_by_torch(value: object) -> Callable[[Path], None]:
+    return lambda path: torch.save(value, path)
+
+
+def with_vocabularies(vocabularies: object) -> Callable[[Path], None]:
+    contents = {"config": {}, "vocabularies": vocabularies}
+    return saved_by_torch({"attnlab": contents, "state_dict": WEIGHTS})
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "does not exist: give a run directory or a checkpoint file"),
+        (lambda path: path.symlink_to(path), "does not exist: give a run directory or a checkpoint file"),
+        (Path.mkdir, "is not a run directory: it contains no config.yaml"),
+        (untrained_run, r"contains no checkpoint: train the run first"),
+        (Path.touch, "truncated, damaged or not a checkpoint"),
+        (lambda path: path.write_text("text"), "truncated, damaged or not a checkpoint"),
+        (lambda path: path.write_bytes(b"PK\x03\x04 truncated"), "truncated, damaged or not a checkpoint"),
+        (lambda path: path.write_bytes(bytes(1000)), "truncated, damaged or not a checkpoint"),
+        (lambda path: path.write_bytes(pickle.dumps({})), "truncated, damaged or not a checkpoint"),
+        (truncated, "truncated, damaged or not a checkpoint"),
+        (with_a_changed_byte, "truncated, damaged or not a checkpoint.*checksum"),
+        (another_archive, "truncated, damaged or not a checkpoint"),
+        (saved_by_torch(torch.nn.Linear(2, 2)), "contains Python objects other than tensors"),
+        (saved_by_torch({"attnlab": Path("x")}), "contains Python objects other than tensors"),
+        (saved_by_torch(torch.zeros(3)), "is not a checkpoint: it contains a Tensor"),
+        (saved_by_torch([1]), "is not a checkpoint: it contains a list"),
+        (saved_by_torch({"encoder.weight": torch.zeros(3)}), "was not written by attnlab"),
+        (saved_by_torch({"state_dict": WEIGHTS, "epoch": 1}), "was not written by attnlab"),
+        (saved_by_torch({"attnlab": None}), "does not fit this version of attnlab"),
+        (saved_by_torch({"attnlab": {}}), "does not fit this version of attnlab .*vocabularies"),
+        (saved_by_torch({"attnlab": VOCABULARIES}), "does not fit this version of attnlab .*state_dict"),
+        (with_vocabularies([OLD.to_json()]), "does not fit this version of attnlab"),
+        (with_vocabularies(["{", "{"]), "does not fit this version of attnlab"),
+        (with_vocabularies([1, 2]), "does not fit this version of attnlab"),
+        (saved_by_torch({"attnlab": VOCABULARIES, "state_dict": [1]}), "does not fit this version"),
+        (saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {}}), "contains no weights of a network"),
+        (
+            saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {"model.x": torch.zeros(3)}}),
+            "contains no weights of a network",
+        ),
+        (
+            saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {"network.x": 5}}),
+            "contains no weights of a network",
+        ),
+    ],
+)
+def test_unusable_source_is_a_user_error(
+    write: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.ckpt"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=r"x\.ckpt"):
+    write(path)
+    with pytest.raises(UserError, match=rf"init\.from: .*x\.ckpt.*{message}") as caught:
         read_source(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_unusable_path_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"init\.from: .* cannot be read .File name too long"):
+        read_source(str(tmp_path / ("a" * 300)))
 
 
 @pytest.mark.slow

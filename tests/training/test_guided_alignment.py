@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from attnlab.errors import UserError
 from attnlab.training.guided_alignment import guided_alignment_loss
+from attnlab.types import PAD
 from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
 
 Composed = Callable[..., DictConfig]
@@ -22,15 +23,19 @@ def test_loss_equals_the_cross_entropy_by_hand() -> None:
     alignment = torch.tensor(
         [[[False, True, True], [True, False, False]], [[False] * 3, [False, False, True]]]
     )
-    # the third target token has no link and does not count
-    expected = (-math.log(0.25) - math.log(0.1) - math.log(0.5)) / 3
-    assert guided_alignment_loss(weights, alignment).item() == pytest.approx(expected)
-    assert guided_alignment_loss(weights, torch.zeros_like(alignment)).item() == 0
+    real = torch.tensor([[True, True], [True, True]])
+    # the third target token has no link, and adds 0
+    expected = (-math.log(0.25) - math.log(0.1) - math.log(0.5)) / 4
+    assert guided_alignment_loss(weights, alignment, real).item() == pytest.approx(expected)
+    assert guided_alignment_loss(weights, torch.zeros_like(alignment), real).item() == 0
+    assert guided_alignment_loss(weights, torch.zeros_like(alignment), ~real).item() == 0
 
 
 def test_zero_weights_have_a_finite_loss_and_gradient() -> None:
     weights = torch.zeros(1, 1, 2, requires_grad=True)
-    loss = guided_alignment_loss(weights, torch.ones(1, 1, 2, dtype=torch.bool))
+    loss = guided_alignment_loss(
+        weights, torch.ones(1, 1, 2, dtype=torch.bool), torch.ones(1, 1, dtype=torch.bool)
+    )
     loss.backward()  # type: ignore[no-untyped-call]
     assert weights.grad is not None
     assert loss.isfinite()
@@ -47,7 +52,7 @@ def test_training_adds_the_weighted_loss(composed: Composed) -> None:
         decoded = module.teacher_forced(batch)[0]
     gold = module.gold_alignment(batch, "train")
     assert gold[0, :, : int(batch.source_lengths[0])].sum() == int(batch.target_text[0].sum())
-    expected = losses[0.0] + 0.5 * guided_alignment_loss(decoded.weights, gold)
+    expected = losses[0.0] + 0.5 * guided_alignment_loss(decoded.weights, gold, batch.labels != PAD)
     torch.testing.assert_close(losses[0.5], expected)
 
 

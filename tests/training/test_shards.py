@@ -127,6 +127,34 @@ def weights_after_one_step(config: DictConfig, **settings: Any) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
+def aligned_pairs(folder: Path) -> list[str]:
+    """Write pairs of 1 to 8 words, most of them with few links; returns the settings of this data."""
+    sentences = [" ".join("abcdefgh"[: 1 + i % 8]) + f" {i}" for i in range(14)]
+    (folder / "pairs.tsv").write_text("".join(f"{text}\t{text}\n" for text in sentences))
+    links = ["0-0", *(" ".join(f"{j}-{j}" for j in range(i % 3)) for i in range(1, 14))]
+    (folder / "links").write_text("".join(f"{line}\n" for line in links))
+    return [
+        "data=pairs",
+        f"data.path={folder / 'pairs.tsv'}",
+        f"data.alignments_path={folder / 'links'}",
+        "data.test_fraction=0",
+        "tokenizer=whitespace",
+        "loss.alignment=2",
+    ]
+
+
+def test_accumulated_guided_alignment_equals_that_of_one_large_batch(
+    composed: Composed, tmp_path: Path
+) -> None:
+    """The share of target tokens with a link differs between the batches."""
+    common = (*TINY, *aligned_pairs(tmp_path), "optimizer=sgd", "optimizer.lr=1", "scheduler=constant")
+    large = weights_after_one_step(composed(*common, "batching.batch_size=14"))
+    for shards in ("null", "2"):
+        config = composed(*common, "batching.batch_size=5", f"batching.shards={shards}")
+        accumulated = weights_after_one_step(config, accumulate_grad_batches=3)
+        torch.testing.assert_close(accumulated, large, rtol=1e-5, atol=1e-5)
+
+
 def test_accumulated_gradients_equal_those_of_one_large_batch(composed: Composed) -> None:
     """Three batches of unequal numbers of tokens, with and without shards."""
     common = (*TINY, *SYNTHETIC, "data.train_lengths=[1,9]", "optimizer=sgd", "optimizer.lr=1")

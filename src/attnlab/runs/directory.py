@@ -253,7 +253,11 @@ def locate(path: str) -> tuple[Run, Path]:
     location = Path(path)
     if path.startswith("~/"):
         location = location.expanduser()
-    if location.is_dir():
+    try:
+        is_folder = location.is_dir()
+    except OSError as error:
+        raise UserError(f"{location} cannot be read ({error.strerror})") from None
+    if is_folder:
         run = Run(location.absolute())
         if not run.config.is_file():
             raise UserError(f"{location} is not a run directory: it contains no config.yaml")

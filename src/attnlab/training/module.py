@@ -146,7 +146,8 @@ class Seq2SeqModule(lightning.LightningModule):
         if self.alignment_weight > 0:
             if not decoded.weights.requires_grad:
                 raise UserError("loss.alignment: this attention has no weights to train: choose another one")
-            alignment = guided_alignment_loss(decoded.weights, self.gold_alignment(batch, "train"))
+            gold = self.gold_alignment(batch, "train")
+            alignment = guided_alignment_loss(decoded.weights, gold, batch.labels != PAD)
             logged["train/alignment_loss"] = alignment
             loss = loss + self.alignment_weight * alignment
         return Losses(loss, logged, len(labels))

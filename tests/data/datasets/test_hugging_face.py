@@ -1,4 +1,6 @@
 import json
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,13 @@ def test_folders_of_data_files_are_read(folder: Path):
         ("flat", {"columns": None}, "must be the columns of source and target"),
         ("flat", {"columns": ["de"]}, "must be the columns of source and target"),
         ("flat", {"columns": ["de", "de"]}, "must be the columns of source and target"),
+        *(
+            ("flat", {"columns": columns}, "must be the columns of source and target")
+            for columns in ([0, 1], [None, "en"], 5, {"de": 0, "en": 1}, ["de", "en", "number"])
+        ),
+        ("flat", {"columns": ["", "en"], "test_split": None}, "has no column ''. It has de, en"),
+        ("flat", {"columns": ["de ", "en"], "test_split": None}, "has no column 'de '. It has de, en"),
+        ("flat", {"columns": ["DE", "en"], "test_split": None}, "has no column 'DE'. It has de, en"),
         ("flat", {"columns": "de"}, "must be the columns of source and target"),
         ("flat", {"columns": ["de", "fr"], "test_split": None}, "has no column 'fr'. It has de, en"),
         ("flat", {}, "data.test_split=test: .* has no such split. It has train, test_2016"),
@@ -98,4 +107,66 @@ def test_folders_of_data_files_are_read(folder: Path):
 def test_invalid_settings_and_rows_are_rejected(folder: Path, name: str, settings: dict, message: str):
     with pytest.raises(UserError, match=message) as caught:
         load_from(folder, name, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def write(folder: Path, rows: list[dict]) -> None:
+    table = datasets.table.InMemoryTable.from_pylist(rows)
+    datasets.Dataset(table, fingerprint="rows").save_to_disk(str(folder))
+
+
+GOOD = {"de": "ein Haus", "en": "a house"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([GOOD, {"de": None, "en": "b"}], "de,en", "row 1: de is empty"),
+        ([GOOD, {"de": "a", "en": None}], "de,en", "row 1: en is empty"),
+        ([GOOD, {"de": "", "en": "b"}], "de,en", "row 1: de is empty"),
+        ([GOOD, GOOD, {"de": "a", "en": "\t\n"}], "de,en", "row 2: en is empty"),
+        ([GOOD, {"de": "\u3000", "en": "b"}], "de,en", "row 1: de is empty"),
+        ([GOOD, {"en": "b"}], "de,en", "row 1: de is empty"),
+        ([{"de": 1, "en": "b"}], "de,en", "row 0: de is a int"),
+        ([{"de": "a", "en": float("nan")}], "de,en", "row 0: en is a float"),
+        ([{"de": True, "en": "b"}], "de,en", "row 0: de is a bool"),
+        ([{"de": ["a"], "en": "b"}], "de,en", "row 0: de is a list"),
+        ([{"de": {"text": "a"}, "en": "b"}], "de,en", "row 0: de is a dict"),
+        ([{"de": b"a", "en": "b"}], "de,en", "row 0: de is a bytes"),
+        ([{"de": datetime(2020, 1, 1), "en": "b"}], "de,en", "row 0: de is a datetime"),
+        ([{"de": 100_000 * "x", "en": 5}], "de,en", "row 0: en is a int"),
+        ([{"t": GOOD}, {"t": None}], "t.de,t.en", "row 1: t.de is empty"),
+        ([{"t": {"de": "a"}}], "t.de,t.en", "row 0: t.en is empty"),
+        ([{"t": {"de": "a", "en": 1}}], "t.de,t.en", "row 0: t.en is a int"),
+        ([{"t": [GOOD]}], "t.de,t.en", "row 0: t.de is empty"),
+        ([{"t": {"u": {"de": "a"}, "en": "b"}}], "t.u.de,t.en", "row 0: t.u.de is empty"),
+        ([{"t": GOOD}], "t.,t.en", "row 0: t. is a dict"),
+        ([GOOD], "de,en", "training and validation data is empty: 1 pairs"),
+    ],
+)
+def test_hostile_rows_are_rejected(tmp_path: Path, rows: list[dict], columns: str, message: str):
+    write(tmp_path / "rows", rows)
+    with pytest.raises(UserError, match=message) as caught:
+        load_from(tmp_path, "rows", columns=columns.split(","), val_split=None, test_split=None)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "state.json").write_text(""),
+        lambda folder: (folder / "state.json").write_text("[]"),
+        lambda folder: (folder / "dataset_info.json").unlink(),
+        lambda folder: next(folder.glob("*.arrow")).unlink(),
+        lambda folder: next(folder.glob("*.arrow")).write_bytes(b"text"),
+        lambda folder: (folder / "dataset_dict.json").write_text("{"),
+        lambda folder: (folder / "dataset_dict.json").write_text('{"splits": ["train"]}'),
+    ],
+)
+def test_damaged_folders_are_rejected(tmp_path: Path, damage: Callable[[Path], object]):
+    write(tmp_path / "rows", [GOOD])
+    damage(tmp_path / "rows")
+    with pytest.raises(UserError, match=r"data\.dataset=.*rows cannot be loaded: ") as caught:
+        load_from(tmp_path, "rows", val_split=None, test_split=None)
     assert "\n" not in str(caught.value)

@@ -303,3 +303,41 @@ def test_shared_vocabulary_rejects_a_target_tokenizer() -> None:
     settings = partial(whitespace, max_size=None)
     with pytest.raises(UserError, match="remove target_tokenizer"):
         train_vocabularies(PAIRS, source=settings, target=settings, shared=True)
+
+
+# Normalisation
+
+COMPOSED, DECOMPOSED, LIGATURE = "caf\u00e9", "cafe\u0301", "\ufb01n"
+NORMALIZABLE = [
+    pytest.param(partial(whitespace, max_size=None), id="whitespace"),
+    pytest.param(characters, id="codepoints"),
+    pytest.param(partial(characters, graphemes=True), id="graphemes"),
+    pytest.param(partial(bpe, max_size=40), id="bpe"),
+    pytest.param(partial(unigram, max_size=40), id="unigram"),
+]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("form", [None, "nfc", "nfd", "nfkc", "nfkd"])
+@pytest.mark.parametrize("method", NORMALIZABLE)
+def test_texts_are_normalised_in_training_encoding_and_decoding(
+    method: Callable[..., Tokenizer], form: str | None, lowercase: bool
+) -> None:
+    def expected(text: str) -> str:
+        text = text if form is None else unicodedata.normalize(form.upper(), text)
+        return text.lower() if lowercase else text
+
+    texts = [f"{COMPOSED.upper()} Stra\u00dfe", f"{DECOMPOSED} {LIGATURE}", f"x\u00b2 {COMPOSED}"]
+    trained = method(texts, lowercase=lowercase, normalization=form)
+    reloaded = Tokenizer.from_json(trained.to_json())
+    for tokenizer in (trained, reloaded):
+        for text in texts:
+            assert tokenizer.clean(text) == expected(text)
+            ids = tokenizer.encode(text)
+            assert UNK not in ids  # the vocabulary was trained on normalised texts
+            assert tokenizer.decode(ids) == expected(text)
+            assert tokenizer.encode(expected(text)) == ids == trained.encode(text)
+        same_form = tokenizer.encode(COMPOSED) == tokenizer.encode(DECOMPOSED)
+        same_case = tokenizer.encode("Stra\u00dfe") == tokenizer.encode("stra\u00dfe")
+        assert same_form == (form is not None)
+        assert same_case == lowercase

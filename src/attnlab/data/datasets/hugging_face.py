@@ -57,7 +57,8 @@ def load(
     """
     if not isinstance(dataset, str) or not dataset:
         raise UserError("data.dataset is not given: set it to a name on the Hugging Face Hub or a folder")
-    if isinstance(columns, str) or columns is None or len(columns) != 2 or columns[0] == columns[1]:
+    names = [*columns] if isinstance(columns, Sequence) and not isinstance(columns, str) else []
+    if len(set(names)) != 2 or len(names) != 2 or not all(isinstance(name, str) for name in names):
         raise UserError(f"data.columns={columns} must be the columns of source and target, such as [de,en]")
     splits = _load(dataset, config, revision, Path(cache).expanduser() / "huggingface")
 
@@ -66,7 +67,7 @@ def load(
             raise UserError(
                 f"{setting}={name}: {dataset} has no such split. It has {', '.join(map(str, splits))}"
             )
-        return list(_pairs(splits[name], columns, f"{dataset}, split {name}"))
+        return list(_pairs(splits[name], names, f"{dataset}, split {name}"))
 
     test: list[Pair] | dict[str, list[Pair]] | None = None
     if isinstance(test_split, Mapping):
