@@ -113,14 +113,13 @@ def read_source(location: str) -> Source:
     try:
         path = locate(location)[1]
         checkpoint = checkpoints.load(path)
-    except UserError as error:
-        raise UserError(f"init.from: {error}") from error
-    try:
         _, vocabularies = checkpoints.restore(checkpoint, path)
         weights = network_weights(checkpoint)
+    except UserError as error:
+        raise UserError(f"init.from: {error}") from error
     except RESTORE_ERRORS as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"init.from: {path} does not fit this version of attnlab ({reason})") from error
+        raise UserError(f"init.from: {location} does not fit this version of attnlab ({reason})") from error
     if not weights or not all(isinstance(value, Tensor) for value in weights.values()):
         raise UserError(f"init.from: {path} contains no weights of a network: give a run of attnlab train")
     return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)

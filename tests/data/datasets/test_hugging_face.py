@@ -160,8 +160,7 @@ def test_hostile_rows_are_rejected(tmp_path: Path, rows: list[dict], columns: st
         lambda folder: (folder / "dataset_info.json").unlink(),
         lambda folder: next(folder.glob("*.arrow")).unlink(),
         lambda folder: next(folder.glob("*.arrow")).write_bytes(b"text"),
-        lambda folder: (folder / "dataset_dict.json").write_text("{"),
-        lambda folder: (folder / "dataset_dict.json").write_text('{"splits": ["train"]}'),
+        lambda folder: (folder / "state.json").replace(folder / "dataset_dict.json"),
     ],
 )
 def test_damaged_folders_are_rejected(tmp_path: Path, damage: Callable[[Path], object]):
