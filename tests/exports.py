@@ -57,12 +57,13 @@ def write_checkpoint(folder: Path, *overrides: str) -> Path:
         ]
     )
     torch.manual_seed(0)
-    vocabularies = build.build_vocabularies(config, build.build_corpus(config))
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
     network = build.build_network(config, vocabularies)
     randomise(network)
     checkpoint = {
         "state_dict": {f"network.{name}": value for name, value in network.state_dict().items()},
-        "attnlab": checkpoints.describe(config, vocabularies, "run"),
+        "attnlab": checkpoints.describe(config, vocabularies, "run", corpus),
     }
     path = folder / "network.ckpt"
     checkpoints.AtomicCheckpointIO().save_checkpoint(checkpoint, path)

@@ -42,7 +42,7 @@ def test_peak_memory_is_of_the_gpu_if_there_is_one(tmp_path: Path) -> None:
 
 
 def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) -> None:
-    write_run(tmp_path, sentences=[("a", "a", "a")], split="val")
+    write_run(tmp_path, scores={"val/bleu": 50.0}, sentences=[("a", "a", "a")], split="val")
     (record,) = collect([tmp_path]).runs
     assert record.split == "val"
     assert len(record.predictions) == 1

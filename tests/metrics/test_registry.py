@@ -74,7 +74,7 @@ def mean_length(predictions: list[Prediction]) -> float:
         ("val/exact_match", "410.0 points of exact match (val)"),
         ("val/loss", "4.100 nats of loss (val)"),
         ("test/attention/sharpness", "4.100 attention sharpness"),
-        ("test/my/own_metric", "4.100 my own metric"),
+        ("test/own_metric", "4.100 own metric"),
     ],
 )
 def test_amounts_name_the_unit_and_the_metric(metric: str, amount: str) -> None:

@@ -34,7 +34,7 @@ def test_mlflow_run_has_the_curves_the_settings_and_the_pictures_of_all_attempts
         (logger,) = build_training.build_loggers(config, run)
         assert isinstance(logger, TolerantMLFlowLogger)
         logger.log_metrics({"val/loss": 1 / step, "epoch": 0}, step=step)
-        log_image([logger], "attention/1", picture)
+        log_image([logger], "attention/1", picture, step=step)
         logger.finalize(status)
 
     client = logger.experiment

@@ -40,10 +40,10 @@ from attnlab.nn.seq2seq import Encoded, Seq2Seq
 from attnlab.types import PAD, SOS, UNK, Batch, Memory
 
 TRACED = ((2, 3), (5, 7))
-"""Sizes [B, S] of the inputs that are traced: axes of different sizes in the two become variable."""
+"""Sizes (B, S) of the traced inputs. Axes that differ between the two become variable."""
 
 COMPARED = ((1, 1), (1, 2), (3, 23))
-"""Sizes [B, S] of the inputs with which the graphs are compared with the network."""
+"""Sizes (B, S) of the inputs with which the graphs are compared with the network."""
 
 TOLERANCE = 1e-3
 """Largest accepted difference of log-probabilities, weights and states."""
