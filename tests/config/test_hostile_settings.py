@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.compose import compose_run, explain
-from attnlab.config.options import CONF
+from attnlab.config.options import CONF, check_option_keys
 from attnlab.config.range_checks import RULES
 from attnlab.config.validation import check_settings
 from attnlab.errors import UsageError
@@ -278,8 +278,13 @@ def refusal(options: str, override: str) -> str:
     config = config.copy()
     (parsed,) = OverridesParser.create().parse_overrides([override])
     OmegaConf.update(config, str(parsed.key_or_group), parsed.value())
-    with pytest.raises(UsageError) as refused:
+
+    def submit() -> None:
+        check_option_keys(config)
         Jobs().prepare(config)
+
+    with pytest.raises(UsageError) as refused:
+        submit()
     return str(refused.value)
 
 

@@ -52,7 +52,7 @@ def check_option_keys(config: DictConfig) -> None:
     """Check that presets set only keys that the chosen options have.
 
     A key is refused if another shipped option of the group has it and the chosen one does not. Further
-    arguments of a class are allowed.
+    arguments of a class are allowed. `HydraConfig` must be that of this configuration.
 
     Raises:
         UsageError: at the first group with such keys.

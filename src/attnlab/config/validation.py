@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from attnlab.config.options import check_option_keys, options_of, suggest
+from attnlab.config.options import options_of, suggest
 from attnlab.config.range_checks import check_ranges
 from attnlab.config.renamed_settings import explain_renamed
 from attnlab.config.rules import show
@@ -39,7 +39,7 @@ TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 
 
 def check_settings(config: DictConfig) -> None:
-    """Check a composed configuration; Hydra's own configuration must be set.
+    """Check the values of a composed configuration.
 
     Raises:
         UsageError: at the first setting that cannot be trained with.
@@ -48,7 +48,6 @@ def check_settings(config: DictConfig) -> None:
         _check_section(section, config.get(section))
     for key in ("name", "variant"):
         _check_name(key, config.get(key))
-    check_option_keys(config)
     check_ranges(config)
     _check_monitor("checkpoint", config.checkpoint)
     stopping = config.callbacks.get("early_stopping")

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlab.config.compose import explain
+from attnlab.config.options import check_option_keys
 from attnlab.config.validation import check_settings
 from attnlab.data.file_digests import changed_files
 from attnlab.errors import InUseError, UsageError, UserError
@@ -61,6 +62,7 @@ class Jobs:
         try:
             if not self.sweeping:
                 check_devices(config)
+                check_option_keys(config)
             run = self.prepare(config)
         except (UserError, OmegaConfBaseException) as error:
             if self.sweeping:
