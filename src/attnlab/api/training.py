@@ -78,7 +78,7 @@ class Progress:
         return code
 
     def show(self) -> None:
-        """Show what was written since the last call."""
+        """Print the messages since the last call, and the current step."""
         for line in self.log.lines():
             if " INFO attnlab" in line or " WARNING attnlab" in line or " ERROR attnlab" in line:
                 print(line.split(": ", 1)[1], flush=True)

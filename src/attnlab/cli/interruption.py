@@ -20,7 +20,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Interruption:
-    """Whether a stop signal arrived inside `interruptible`."""
+    """Record of a stop signal inside `interruptible`."""
 
     happened = False
 
