@@ -132,7 +132,7 @@ def import_everything() -> None:
         import attnlab.cli.train  # noqa: F401
 
         mpl.use("agg")
-        gc.freeze()  # forks share the memory of what was imported
+        gc.freeze()  # forks share the memory of imported modules
 
 
 def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[str, str] | None) -> None:

@@ -163,7 +163,7 @@ def test_trial_killed_before_the_pruner_was_asked_is_pruned_at_the_same_step(tmp
 
 @pytest.mark.parametrize("upper", [2.5, 99.0])
 def test_run_that_finished_before_it_was_read_is_pruned_all_the_same(upper: float, tmp_path: Path) -> None:
-    """Whether a trial is pruned depends on its values only, not on the time at which they are read."""
+    """Pruning depends on the values of a trial only, not on the time at which they are read."""
     settings = ["tune.trials=1", f"paths.output={tmp_path}", "attention=dot,none"]
     plan = hyperparameter_search.make_plan(settings)
     study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(upper=upper))

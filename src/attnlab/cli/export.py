@@ -50,5 +50,5 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _report(path: Path, files: Iterable[Path]) -> None:
-    """Print what was written, and its size."""
+    """Print the paths and sizes of the exported files."""
     print(f"{path}  {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")
