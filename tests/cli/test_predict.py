@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from attnlab.cli.input_lines import read_lines
 from attnlab.runs.directory import Run
 from commands import ATTNLAB, attnlab, clean_environment
 from forked import ForkedProcess
@@ -172,6 +175,17 @@ def test_ctrl_c_at_the_prompt_is_one_line(trained: Run, terminal: tuple[int, int
         os.kill(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (75, "", "\nattnlab: interrupted\n")
+
+
+def test_ctrl_c_directly_after_the_prompt_ends_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(io.StringIO):
+        def flush(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stderr", errors := Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        next(read_lines(io.BytesIO(b"3\n"), interactive=True))
+    assert errors.getvalue() == "> \n"
 
 
 @pytest.mark.slow

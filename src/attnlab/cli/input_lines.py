@@ -49,8 +49,8 @@ def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
 
 def _with_prompt(stream: BinaryIO) -> Iterable[bytes]:
     while True:
-        print(PROMPT, end="", file=sys.stderr, flush=True)
         try:
+            print(PROMPT, end="", file=sys.stderr, flush=True)
             line = stream.readline()
         except KeyboardInterrupt:
             print(file=sys.stderr)  # the message follows on its own line
