@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
-from attnlab.config.evaluation_data import check_unchanged
+from attnlab.config.evaluation_data import check_unchanged, read, separate
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization import train
@@ -66,3 +68,19 @@ def test_other_settings_may_change_the_splits(tmp_path: Path) -> None:
     recorded = digests.describe(corpus, VOCABULARIES)
     shorter = Corpus(train=corpus.train, val=corpus.val, test=corpus.val[:1], files=(file,))
     check_unchanged(["data.max_tokens=1"], recorded, shorter, VOCABULARIES, ("test",))
+
+
+def test_given_files_can_have_alignments(composed: Callable[..., DictConfig], tmp_path: Path) -> None:
+    config = composed()
+    (tmp_path / "links").write_text("0-0 1-1\n")
+    (tmp_path / "test.tsv").write_text("a b\tb a\n")
+    file, links = f"data.test={tmp_path}/test.tsv", f"data.alignments_path={tmp_path}/links"
+    for override in (links, f"data.alignments_path={{test: {tmp_path}/links}}"):
+        given, others = separate(config, [file, override, "search.beam_size=2"])
+        assert others == ["search.beam_size=2"]
+        corpus = read(config, given, VOCABULARIES, ())
+        assert corpus.splits["test"][0].alignment == ((0, 0), (1, 1))
+        subwords = train.bpe(["abab"], max_size=9)
+        with pytest.raises(UserError, match="the tokenizer splits them"):
+            read(config, given, Vocabularies(subwords, subwords), ())
+    assert separate(config, [links]) == (({}, {}), [links])

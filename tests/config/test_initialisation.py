@@ -182,7 +182,7 @@ def with_vocabularies(vocabularies: object) -> Callable[[Path], None]:
         (lambda path: path.write_bytes(b"PK\x03\x04 truncated"), "truncated, damaged or not a checkpoint"),
         (lambda path: path.write_bytes(bytes(1000)), "truncated, damaged or not a checkpoint"),
         (lambda path: path.write_bytes(pickle.dumps({})), "truncated, damaged or not a checkpoint"),
-        (truncated, "truncated, damaged or not a checkpoint"),
+        (truncated, "not a checkpoint. Copy it again, or train the run that wrote it again with force=true"),
         (with_a_changed_byte, "truncated, damaged or not a checkpoint.*checksum"),
         (another_archive, "truncated, damaged or not a checkpoint"),
         (saved_by_torch(torch.nn.Linear(2, 2)), "contains Python objects other than tensors"),

@@ -28,6 +28,23 @@ def test_dashboard_shows_every_metric_by_variant() -> None:
             assert getattr(panel, "x", workspace.STEP) == workspace.STEP
 
 
+def test_dashboard_shows_every_named_test_set_and_the_metrics_of_the_data() -> None:
+    scores = [
+        f"test/{name}/{metric}" for name in ("flickr", "coco") for metric in ("bleu", "attention/entropy")
+    ]
+    board = workspace.workspace("me", "attnlab", "multi30k", [*scores, "val/bleu", "test/coco/conala_bleu"])
+    names = shown(board)
+    assert {*scores, "test/coco/conala_bleu", "val/conala_bleu", "val/bleu"} <= names
+    assert {"predictions/test/flickr", "predictions/test/coco", "attention/entropy"} <= names
+    assert not {name for name in names if name in ("test/bleu", "predictions/test", "val/attention/entropy")}
+    pinned = {"summary:test/flickr/bleu", "summary:test/coco/bleu"}
+    assert pinned <= {*board.runset_settings.pinned_columns}
+
+    board = workspace.workspace("me", "attnlab", "no test data", ["val/bleu", "attention/entropy"])
+    assert {"val/bleu", "attention/entropy", "predictions/val"} <= shown(board)
+    assert all(section.panels for section in board.sections)
+
+
 def test_dashboard_filters_the_runs_of_the_study() -> None:
     board = workspace.workspace("me", "attnlab", "bottleneck")
     board._to_model()  # the request to the server

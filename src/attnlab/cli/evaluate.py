@@ -62,7 +62,9 @@ def main(options: argparse.Namespace) -> int:
     records = [read_data_record(path) for _, path in located]
     stage = options.split or next((name for name in ("test", "val") if name in given.files), None)
     if stage in given.files:
-        corpus = evaluation_data.read(config, given, metrics=tuple(records[0].get("metrics", ())))
+        corpus = evaluation_data.read(
+            config, given, vocabularies, metrics=tuple(records[0].get("metrics", ()))
+        )
     else:
         corpus = build.build_corpus(config)
     stage = stage or ("test" if corpus.test_splits else "val")

@@ -66,12 +66,13 @@ def _publish(study: Study) -> int:
         from attnlab.report import workspace
     except ImportError as error:
         raise UserError(f"A dashboard needs {error.name}: pip install 'attnlab[dashboard]'") from None
-    projects = {
-        (run.study, run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab"))
-        for run in study.runs
-    }
-    for name, project in sorted(projects):
-        print(f"dashboard  {workspace.publish(name, project=project)}")
+    scores: dict[tuple[str, str], list[str]] = {}
+    for run in study.runs:
+        project = run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab")
+        scores.setdefault((run.study, project), []).extend(run.scores)
+    for (name, project), names in sorted(scores.items()):
+        url = workspace.publish(name, project=project, scores=names or workspace.DEFAULT_SCORES)
+        print(f"dashboard  {url}")
     return 0
 
 

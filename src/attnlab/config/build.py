@@ -107,13 +107,9 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
     """Build the datamodule: batches of every split.
 
     Raises:
-        UserError: if the data has word alignments, but a tokenizer splits words.
+        UserError: as `check_alignments`.
     """
-    if config.data.get("alignments_path") and any(side.splits_words for side in vocabularies):
-        raise UserError(
-            f"data.alignments_path={config.data.alignments_path} aligns words, but the tokenizer splits "
-            "them: use tokenizer=whitespace or tokenizer=words"
-        )
+    check_alignments(config.data.get("alignments_path"), vocabularies)
     data: Seq2SeqData = construct(
         {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
         with_copy_ids=copies_source(config),
@@ -123,6 +119,15 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
         cache=Path(config.paths.cache).expanduser() / "encoded",
     )
     return data
+
+
+def check_alignments(alignments_path: Any, vocabularies: Vocabularies) -> None:
+    """Raise `UserError` if word alignments are given, but a tokenizer splits words."""
+    if alignments_path and any(side.splits_words for side in vocabularies):
+        raise UserError(
+            f"data.alignments_path={alignments_path} aligns words, but the tokenizer splits them: use "
+            "tokenizer=whitespace or tokenizer=words"
+        )
 
 
 def copies_source(config: DictConfig) -> bool:

@@ -8,11 +8,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from attnlab.config.build import construct
+from attnlab.config.build import check_alignments, construct
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout
-from attnlab.data.datasets.parallel_text import read_test_sets
+from attnlab.data.datasets.parallel_text import alignment_files, read_test_sets, read_validation_set
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
@@ -33,7 +33,7 @@ class GivenData(NamedTuple):
     """Files given on the command line.
 
     Attributes:
-        files: the file, prefix or named files of "val" and "test".
+        files: the file, prefix or named files of "val" and "test", and their "alignments_path".
         layout: the given settings of `LAYOUT`.
     """
 
@@ -53,7 +53,7 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
     others = []
     for text in overrides:
         group, _, key = text.partition("=")[0].partition(".")
-        known = group == "data" and key in ("val", "test", *LAYOUT)
+        known = group == "data" and key in ("val", "test", "alignments_path", *LAYOUT)
         if not known or (config.data._target_ != PAIRS and key in config.data):
             others.append(text)
             continue
@@ -62,7 +62,7 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
         except HydraException as error:
             raise UserError(str(error).splitlines()[0]) from error
         (given.layout if key in LAYOUT else given.files)[key] = override.value()
-    if not given.files:
+    if not given.files.keys() & {"val", "test"}:
         return GivenData({}, {}), overrides
     return given, others
 
@@ -95,12 +95,15 @@ def check_unchanged(
         digests.check_unchanged(recorded, digests.describe(corpus, vocabularies), splits, fix=fix)
 
 
-def read(config: DictConfig, given: GivenData, metrics: tuple[str, ...]) -> Corpus:
+def read(
+    config: DictConfig, given: GivenData, vocabularies: Vocabularies, metrics: tuple[str, ...]
+) -> Corpus:
     """Read the given files. The training data of the run is not read.
 
     Args:
         config: configuration of the run.
         given: the files, and their layout where it differs from that of the training data.
+        vocabularies: tokenizers of the run.
         metrics: metrics of the dataset, as in `Corpus`.
 
     Raises:
@@ -114,8 +117,12 @@ def read(config: DictConfig, given: GivenData, metrics: tuple[str, ...]) -> Corp
     def prepared(pairs: list[Pair]) -> list[Pair]:
         return pairs if prepare is None else [prepare(pair.source, pair.target) for pair in pairs]
 
-    val, val_files = layout.read(given.files["val"], setting="data.val") if "val" in given.files else ([], ())
-    test, test_files = read_test_sets(given.files["test"], layout) if "test" in given.files else ([], ())
+    splits: dict[str, Any] = {name: given.files[name] for name in ("test", "val") if name in given.files}
+    alignments_path = given.files.get("alignments_path")
+    check_alignments(alignments_path, vocabularies)
+    links = alignment_files(alignments_path, splits=splits)
+    val, val_files = read_validation_set(splits.get("val"), layout, links.get("val"))
+    test, test_files = read_test_sets(splits.get("test"), layout, links.get("test"))
     return Corpus(
         val=prepared(val),
         test=prepared(test)

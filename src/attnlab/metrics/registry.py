@@ -185,6 +185,11 @@ def name(metric: str) -> str:
     return metric.removeprefix(f"{split(metric)}/")
 
 
+def kind(metric: str) -> Kind:
+    """Return the source of the values of a logged metric."""
+    return _info(metric).kind
+
+
 def label(metric: str) -> str:
     """Return the label of a logged metric: "BLEU" for the test split, else "BLEU (val)", "BLEU (mscoco)"."""
     text, of = _info(metric).label, split(metric)

@@ -5,6 +5,7 @@ For users who log online; `attnlab report` shows the same and more offline. Impo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import wandb
@@ -15,11 +16,13 @@ from wandb_workspaces import expr
 from attnlab.errors import UserError
 from attnlab.metrics import registry
 
-METRICS = (*registry.names("token"), *registry.DEFAULT_METRICS)
-"""Metrics that every run logs as `val/…` during training and as `test/…` at its end."""
-
 ATTENTION = registry.names("attention")
-"""Metrics that runs log for the validation split, and with the prefix `test/` for the test split."""
+"""Metrics that runs log for the validation split, and with the prefix of a test split at their end."""
+
+DEFAULT_SCORES = tuple(
+    f"test/{name}" for name in (*registry.names("token"), *registry.DEFAULT_METRICS, *ATTENTION)
+)
+"""Final metrics of a run on data with one test set and without metrics of its own."""
 
 HEAT_MAPS = tuple(f"attention/{number}" for number in range(1, 5))
 STEP = "trainer/global_step"
@@ -32,52 +35,68 @@ GROUPING: dict[str, Any] = {
 """Options of every panel: mean over the seeds of a variant, with its standard error."""
 
 
-def workspace(entity: str, project: str, study: str) -> workspaces.Workspace:
+def workspace(
+    entity: str, project: str, study: str, scores: Iterable[str] = DEFAULT_SCORES
+) -> workspaces.Workspace:
     """Build the dashboard of the runs of a study, grouped by variant, without network access.
 
     Args:
         entity: user or team that owns the project.
         project: the project, `logger.wandb.project`.
         study: `name` of the runs, which is their group in Weights & Biases.
+        scores: final metrics of the runs, such as "test/bleu" or "test/mscoco/bleu"; those of the validation
+            split are shown if there is no test split.
     """
+    scores = list(dict.fromkeys(scores))
+    splits = dict.fromkeys(map(registry.split, scores))
+    tests = [split for split in splits if split != "val"] or ["val"]
+    final = [score for score in scores if registry.split(score) in tests]
+    attention = [score for score in final if registry.kind(score) == "attention"]
+    final = [score for score in final if score not in attention]
+    names = dict.fromkeys(registry.name(score) for score in final)
+    pinned = [score for score in final if registry.name(score) in ("exact_match", "bleu")]
     return workspaces.Workspace(
         entity=entity,
         project=project,
         name=f"attnlab {study}",
         sections=[
-            _section("Final scores", [_bars(f"test/{name}") for name in METRICS]),
-            _section(
-                "Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in METRICS))]
-            ),
-            _section("Attention metrics", [_bars(f"test/{name}") for name in ATTENTION]),
+            _section("Final scores", [_bars(score) for score in final]),
+            _section("Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in names))]),
+            _section("Attention metrics", [_bars(score) for score in attention]),
             _section("Attention metrics during training", [_curve(name) for name in ATTENTION]),
             _section(
                 "Attention heat maps", [reports.MediaBrowser(media_keys=list(HEAT_MAPS), num_columns=4)]
             ),
-            _section("Predictions", [reports.WeavePanelSummaryTable(table_name="predictions/test")]),
+            _section(
+                "Predictions",
+                [reports.WeavePanelSummaryTable(table_name=f"predictions/{split}") for split in tests],
+            ),
         ],
         settings=workspaces.WorkspaceSettings(x_axis=STEP, max_runs=100),
         runset_settings=workspaces.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == study),
             groupby=[expr.Config("variant")],
-            pinned_columns=["config:variant", "config:seed", "summary:test/exact_match", "summary:test/bleu"],
+            pinned_columns=["config:variant", "config:seed", *(f"summary:{score}" for score in pinned)],
         ),
     )
 
 
-def publish(study: str, *, project: str, entity: str | None = None) -> str:
+def publish(
+    study: str, *, project: str, scores: Iterable[str] = DEFAULT_SCORES, entity: str | None = None
+) -> str:
     """Save the dashboard of a study in Weights & Biases and return its URL.
 
     Args:
         study: as in `workspace`.
         project: as in `workspace`.
+        scores: as in `workspace`.
         entity: as in `workspace`; None for the default entity of the user who is logged in.
 
     Raises:
         UserError: if nobody is logged in, or the server rejects the request.
     """
     try:
-        dashboard: Any = workspace(entity or wandb.Api().default_entity or "", project, study)
+        dashboard: Any = workspace(entity or wandb.Api().default_entity or "", project, study, scores)
         url: str = dashboard.save().url
     except Exception as error:
         reason = str(error).strip().splitlines()[0]

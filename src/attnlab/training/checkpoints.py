@@ -98,8 +98,8 @@ def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         ) from error
     except READ_ERRORS as error:
         raise UserError(
-            f"{path} cannot be read: it is truncated, damaged or not a checkpoint. Train again with "
-            f"force=true ({error})"
+            f"{path} cannot be read: it is truncated, damaged or not a checkpoint. Copy it again, or train "
+            f"the run that wrote it again with force=true ({error})"
         ) from error
     if not isinstance(checkpoint, dict):
         raise UserError(f"{path} is not a checkpoint: it contains a {type(checkpoint).__name__}")

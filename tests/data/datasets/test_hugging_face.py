@@ -1,12 +1,18 @@
 import json
+import shutil
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.hugging_face import load
+from attnlab.data.file_digests import changed_files
+from attnlab.data.tokenization import train
+from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from multi30k import write_corpus
 
@@ -53,6 +59,9 @@ def test_saved_datasets_are_read_with_several_test_splits(folder: Path):
     corpus = load_from(folder, "flat", test_split=tests)
     sizes = {name: len(pairs) for name, pairs in corpus.splits.items()}
     assert sizes == {"train": 160, "val": 20, "test/flickr2016": 12, "test/mscoco": 8}
+    assert sorted(file.parent.name for file in corpus.files) == sorted(
+        ["train", "validation", "test_2016_flickr", "test_2017_mscoco"]
+    )
     lines = [(folder / f"train.{language}").read_text().splitlines()[0] for language in ("de", "en")]
     assert corpus.train[0] == Pair(*lines)
 
@@ -65,6 +74,7 @@ def test_nested_columns_and_missing_splits(folder: Path):
 
 def test_folders_of_data_files_are_read(folder: Path):
     corpus = load_from(folder, "files", max_tokens=8)
+    assert [file.name for file in corpus.files] == ["test.jsonl", "train.jsonl", "validation.jsonl"]
     assert corpus.train
     assert all(len(pair.source.split()) <= 8 for pair in corpus.train)
     assert len(corpus.val) == 20
@@ -169,3 +179,24 @@ def test_damaged_folders_are_rejected(tmp_path: Path, damage: Callable[[Path], o
     with pytest.raises(UserError, match=r"data\.dataset=.*rows cannot be loaded: ") as caught:
         load_from(tmp_path, "rows", val_split=None, test_split=None)
     assert "\n" not in str(caught.value)
+
+
+def test_changed_rows_are_noticed(tmp_path: Path):
+    names = (f"{word} {number}" for word in ("eins", "zwei") for number in range(10))
+    rows = [{"de": name, "en": name.upper()} for name in names]
+    settings = {"val_split": None, "test_split": None}
+    write(tmp_path / "rows", rows)
+    corpus = load_from(tmp_path, "rows", **settings)
+    vocabularies = train_vocabularies(corpus.train, source=partial(train.whitespace, max_size=None))
+    recorded = digests.describe(corpus, vocabularies)
+    (tmp_path / "rows" / "cache-of-the-library.arrow").touch()
+    same = digests.describe(load_from(tmp_path, "rows", **settings), vocabularies)
+    assert same == recorded
+    assert changed_files(recorded) == []
+    shutil.rmtree(tmp_path / "rows")
+    write(tmp_path / "rows", [{"de": "drei 1", "en": "x"}, *rows[1:]])
+    (file,) = changed_files(recorded)
+    assert file.endswith(".arrow")
+    current = digests.describe(load_from(tmp_path, "rows", **settings), vocabularies)
+    with pytest.raises(UserError, match=r"\.arrow changed since this run was started.*or force"):
+        digests.check_unchanged(recorded, current, recorded["splits"], fix="force")

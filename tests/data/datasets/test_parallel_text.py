@@ -215,3 +215,38 @@ def test_alignment_file_errors(write):
         load(path=table, alignments_path=write("\n".join(LINKS[:9]), "links"))
     with pytest.raises(UserError, match=r"data\.alignments_path: nowhere does not exist"):
         load(path=table, alignments_path="nowhere")
+
+
+def test_every_file_of_pairs_can_have_alignments(write):
+    records = "".join(f'{{"source": "{pair.source}", "target": "{pair.target}"}}\n' for pair in EXPECTED)
+    links = write("\n".join(LINKS), "links")
+    corpus = load(
+        train=write(records, "train.jsonl"),
+        val=write("\n".join(ROWS), "val.tsv"),
+        test={"first": write("\n".join(ROWS), "first.tsv"), "second": write("\n".join(ROWS), "second.tsv")},
+        alignments_path={"train": links, "val": links, "test": {"second": links}},
+    )
+    assert (corpus.train, corpus.val) == (ALIGNED, ALIGNED)
+    assert (corpus.splits["test/first"], corpus.splits["test/second"]) == (EXPECTED, ALIGNED)
+    assert Path(links) in corpus.files
+
+
+@pytest.mark.parametrize(
+    ("alignments", "message"),
+    [
+        (
+            {"val": "links"},
+            r"alignments_path\.val: there is no data\.val\. Give alignments .* of train, test",
+        ),
+        ({"dev": "links"}, r"alignments_path\.dev: there is no data\.dev"),
+        ({"train": 5}, r"alignments_path\.train=5 must be the path of a file"),
+        ({"train": {"a": "links"}}, r"alignments_path\.train=.* must be the path of a file"),
+        ({"test": "links"}, r"by the names of the test sets, such as \{first: FILE\}"),
+        ({"test": {"third": "links"}}, r"by the names of the test sets, such as \{first: FILE\}"),
+        ({"test": {"first": "nowhere"}}, r"nowhere does not exist"),
+    ],
+)
+def test_alignments_need_a_file_of_pairs(write, alignments: dict, message: str):
+    table = write("\n".join(ROWS))
+    with pytest.raises(UserError, match=message):
+        load(train=table, test={"first": table}, alignments_path=alignments)

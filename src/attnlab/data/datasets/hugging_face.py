@@ -85,6 +85,7 @@ def load(
         train=filter_pairs(train, max_tokens=max_tokens, max_ratio=max_ratio),
         val=val_part if val is None else val,
         test=test_part if test is None else test,
+        files=_files(Path(dataset).expanduser()),
     )
 
 
@@ -98,17 +99,28 @@ def _load(dataset: str, config: str | None, revision: str | None, cache: Path) -
         ) from error
     datasets.disable_progress_bars()
     folder = Path(dataset).expanduser()
-    saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
     try:
         loaded = (
             datasets.load_from_disk(str(folder))
-            if saved
+            if _is_saved(folder)
             else datasets.load_dataset(dataset, config, revision=revision, cache_dir=str(cache))
         )
     except Exception as error:  # the library raises errors of many packages
         reason = " ".join(str(error).split())
         raise UserError(f"data.dataset={dataset} cannot be loaded: {reason}") from error
     return loaded if isinstance(loaded, Mapping) else {"train": loaded}
+
+
+def _is_saved(folder: Path) -> bool:
+    """Return whether a folder was written by `save_to_disk`."""
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def _files(folder: Path) -> tuple[Path, ...]:
+    """Return the data files in a folder; none for a dataset of the Hub, whose folder does not exist."""
+    files = folder.rglob("*.arrow" if _is_saved(folder) else "*")
+    hidden = (".", "cache-")  # `datasets` writes its cache next to saved datasets
+    return tuple(sorted(file for file in files if file.is_file() and not file.name.startswith(hidden)))
 
 
 def _pairs(rows: Any, columns: Sequence[str], location: str) -> Iterator[Pair]:

@@ -99,13 +99,9 @@ class Layout:
                 f"{location}.{endings[1]} set data.languages=[{','.join(endings)}]"
             )
         is_json = location.removesuffix(".gz").endswith(JSON_SUFFIXES)
-        pairs = (
-            self._json_lines(location, setting)
-            if is_json
-            else self._table(location, setting, alignments_path)
-        )
+        read = self._json_lines if is_json else self._table
         files = (location, *([alignments_path] if alignments_path else []))
-        return _checked(pairs, files, limit)
+        return _checked(read(location, setting, alignments_path), files, limit)
 
     def _table(self, path: str, setting: str, alignments_path: str | None) -> Iterator[Pair]:
         """Yield the pairs of a tab-separated file."""
@@ -127,13 +123,15 @@ class Layout:
                 alignment = _parse_alignment(links, alignments_path, number)
                 yield _check_text(Pair(source, target, alignment), f"{path}, line {number}")
 
-    def _json_lines(self, path: str, setting: str) -> Iterator[Pair]:
+    def _json_lines(self, path: str, setting: str, alignments_path: str | None) -> Iterator[Pair]:
         """Yield the pairs of a file with one JSON object per line."""
         keys = tuple(self.languages or ("source", "target"))
-        for number, line in enumerate(split_lines(read_text(path, setting=setting)), start=1):
+        lines = _read_lines([(setting, path), ("data.alignments_path", alignments_path)])
+        for number, (line, links) in enumerate(lines, start=1):
             if line.strip():
                 location = f"{path}, line {number}"
-                yield _check_text(_json_pair(line, keys, location), location)
+                alignment = _parse_alignment(links, alignments_path, number)
+                yield _check_text(_json_pair(line, keys, location)._replace(alignment=alignment), location)
 
 
 def read_aligned(

@@ -27,7 +27,7 @@ def load(
     path: str | None = None,
     source_path: str | None = None,
     target_path: str | None = None,
-    alignments_path: str | None = None,
+    alignments_path: str | Mapping[str, Any] | None = None,
     header: bool | None = None,
     source_column: int = 0,
     target_column: int = 1,
@@ -55,7 +55,8 @@ def load(
         source_path: file with one source sentence per line.
         target_path: file whose line i is the translation of line i of `source_path`.
         alignments_path: gold alignments of the lines of the training file, or of the file that is split; see
-            `read_aligned`. The tokenizer must produce the aligner's tokens: `whitespace`, or `words` if it
+            `read_aligned`. Or such a file for several of "train", "val" and "test"; named test sets have
+            theirs by name. The tokenizer must produce the aligner's tokens: `whitespace`, or `words` if it
             drops no token.
         header: see `Layout`.
         source_column: see `Layout`.
@@ -75,7 +76,10 @@ def load(
     layout = Layout(
         languages=languages, header=header, source_column=source_column, target_column=target_column
     )
-    common: dict[str, Any] = {"alignments_path": alignments_path, "limit": limit}
+    links = alignment_files(
+        alignments_path, splits={"train": path or train or source_path, "val": val, "test": test}
+    )
+    common: dict[str, Any] = {"alignments_path": links.get("train"), "limit": limit}
     if (location := path or train) and not (path and train) and not (source_path or target_path):
         pairs, files = layout.read(location, setting="data.path" if path else "data.train", **common)
     elif source_path and target_path and not (path or train):
@@ -86,8 +90,8 @@ def load(
             "data.train=FILE, data.val=FILE and data.test=FILE, or data.source_path=FILE and "
             "data.target_path=FILE to two aligned files"
         )
-    val_pairs, val_files = ([], ()) if val is None else layout.read(val, setting="data.val")
-    test_sets, test_files = ([], ()) if test is None else read_test_sets(test, layout)
+    val_pairs, val_files = read_validation_set(val, layout, links.get("val"))
+    test_sets, test_files = read_test_sets(test, layout, links.get("test"))
     train_pairs, val_part, test_part = split_off(
         pairs,
         val_fraction=val_fraction if val is None else 0.0,
@@ -102,19 +106,69 @@ def load(
     )
 
 
-def read_test_sets(
-    test: Any, layout: Layout, *, setting: str = "data.test"
-) -> tuple[TestSets, tuple[Path, ...]]:
-    """Read one test set, or several by name, with the files that they were read from.
+def alignment_files(alignments_path: Any, *, splits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the alignment files by split. A single file is that of the first split.
+
+    Args:
+        alignments_path: `data.alignments_path`.
+        splits: the pairs of each split that can have alignments; None for a split without a file.
+
+    Raises:
+        UserError: if alignments are given for something that has no file of pairs.
+    """
+    if alignments_path is None:
+        return {}
+    if not isinstance(alignments_path, Mapping):
+        return {next(iter(splits)): alignments_path}
+    for name, file in alignments_path.items():
+        if not isinstance(file, str | Mapping | None) or (name != "test" and isinstance(file, Mapping)):
+            raise UserError(f"data.alignments_path.{name}={file} must be the path of a file")
+        if splits.get(name) is None:
+            raise UserError(
+                f"data.alignments_path.{name}: there is no data.{name}. Give alignments of the files of "
+                f"{', '.join(name for name, location in splits.items() if location is not None)}"
+            )
+    return dict(alignments_path)
+
+
+def read_validation_set(
+    val: Any, layout: Layout, alignments: str | None = None
+) -> tuple[list[Pair], tuple[Path, ...]]:
+    """Read the validation set, with the files that it was read from; empty for None.
+
+    Raises:
+        UserError: if it cannot be read or parsed.
+    """
+    return ([], ()) if val is None else layout.read(val, setting="data.val", alignments_path=alignments)
+
+
+def read_test_sets(test: Any, layout: Layout, alignments: Any = None) -> tuple[TestSets, tuple[Path, ...]]:
+    """Read one test set, or several by name, with the files that they were read from; empty for None.
+
+    Args:
+        test: `data.test`.
+        layout: of the files.
+        alignments: the alignment file of the test set, or those of some of the named test sets by name.
 
     Raises:
         UserError: if no test set is given, or one cannot be read or parsed.
     """
+    if test is None:
+        return [], ()
     if not isinstance(test, Mapping):
-        return layout.read(test, setting=setting)
+        return layout.read(test, setting="data.test", alignments_path=alignments)
     if not test:
-        raise UserError(f"{setting}={{}}: give a file, or several as {{NAME: FILE, …}}")
-    read = {str(name): layout.read(path, setting=f"{setting}.{name}") for name, path in test.items()}
+        raise UserError("data.test={}: give a file, or several as {NAME: FILE, …}")
+    links = {} if alignments is None else alignments
+    if not isinstance(links, Mapping) or not links.keys() <= test.keys():
+        raise UserError(
+            f"data.alignments_path.test={alignments}: give the files by the names of the test sets, such as "
+            f"{{{next(iter(test))}: FILE}}"
+        )
+    read = {
+        str(name): layout.read(path, setting=f"data.test.{name}", alignments_path=links.get(name))
+        for name, path in test.items()
+    }
     files = tuple(file for pair_file in read.values() for file in pair_file.files)
     return {name: pair_file.pairs for name, pair_file in read.items()}, files
 
