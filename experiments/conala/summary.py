@@ -14,7 +14,7 @@ from attnlab.analysis.comparison import compare
 from attnlab.analysis.statistics import Estimate, estimate
 from attnlab.analysis.study import Study
 from attnlab.report import figures, tables
-from attnlab.report.tables import escape_markdown
+from attnlab.report.table import escape_markdown
 
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
 TESTED = ("val/loss", "val/conala_bleu")

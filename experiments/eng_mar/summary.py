@@ -15,7 +15,7 @@ from attnlab.analysis.collect import collect
 from attnlab.analysis.comparison import compare
 from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
-from attnlab.report.tables import escape_markdown
+from attnlab.report.table import escape_markdown
 
 HERE = Path(__file__).parent
 METRICS = ("test/bleu", "test/chrf", "test/exact_match", "test/token_accuracy", "test/loss")

@@ -18,7 +18,7 @@ from attnlab.analysis.collect import collect
 from attnlab.analysis.study import RunRecord
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
 LEARNED = "as learned"

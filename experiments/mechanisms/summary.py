@@ -20,7 +20,7 @@ from attnlab.analysis.collect import collect
 from attnlab.analysis.study import RunRecord
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}

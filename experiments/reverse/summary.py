@@ -17,7 +17,7 @@ from attnlab.analysis.comparison import compare
 from attnlab.analysis.statistics import estimate
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import figures, tables
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
 LOSS = "train/loss_epoch"

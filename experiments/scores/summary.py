@@ -20,7 +20,7 @@ from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
 MECHANISMS = HERE.parent / "mechanisms"

@@ -175,9 +175,33 @@ def test_sentence_test_uses_the_seeds_with_the_same_test_set(tmp_path: Path) -> 
     assert (over_seeds.over, over_seeds.seeds) == ("seeds", 3)
     assert (over_sentences.over, over_sentences.seeds, over_sentences.sentences) == ("sentences", 2, 20)
     assert over_sentences.difference == pytest.approx((15 + 17 - 5 - 6) / 40)
-    assert over_sentences.family_size == 1  # separate from the family across seeds
+    assert {over_seeds.family_size, over_sentences.family_size} == {2}  # one family of both questions
     # Sentences 5 to 16 differ, all in favour of dot: 2 of 2^12 assignments are as extreme
     assert over_sentences.p == pytest.approx(2 / 2**12)
+
+
+def test_equivalence_is_tested_within_a_margin() -> None:
+    scores = {"additive": [10.1, 20.0, 30.2, 40.1], "none": [10.0, 20.1, 30.1, 40.0]}
+    (result,) = compare(study(scores), margins={"test/bleu": 0.5})
+    # Differences 0.1, -0.1, 0.1, 0.1: mean 0.05, standard error 0.05; t₃ = -9 at the upper margin
+    assert result.family_size == 2
+    assert result.p_corrected == pytest.approx(0.391, abs=5e-4)
+    assert result.p_equivalence == pytest.approx(2 * 0.00145, abs=5e-5)
+    assert result.summary == (
+        "No significant difference between additive and none: less than 0.1 BLEU [-0.1, 0.2], p = 0.391 "
+        "(Holm, 2 tests), 4 seeds. Equivalent within ± 0.5 BLEU (TOST, p = 0.003)."
+    )
+    (narrow,) = compare(study(scores), margins={"test/bleu": 0.1})
+    assert narrow.summary.endswith("Not shown to be equivalent within ± 0.1 BLEU (TOST, p = 0.391).")
+    assert compare(study(scores), margins={"test/chrf": 1.0})[0].p_equivalence is None
+
+
+def test_interval_of_a_difference_is_limited_to_possible_differences() -> None:
+    (result,) = compare(study({"dot": [1.0, 0.4, 1.0], "none": [0.0, 0.2, 0.1]}, "test/exact_match"))
+    assert result.high == 1  # unlimited 1.7
+    assert result.low == pytest.approx(0.7 - T_2 * 0.43589 / sqrt(3), abs=1e-4)
+    (loss,) = compare(study({"dot": [9.0, 1.0], "none": [1.0, 1.0]}, "test/loss"))
+    assert loss.high == pytest.approx(4 + 12.7062 * 4, abs=1e-3)
 
 
 def test_validation_metrics_are_not_tested_on_test_sentences(tmp_path: Path) -> None:

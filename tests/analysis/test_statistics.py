@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnlab.analysis.statistics import estimate, holm
+from attnlab.analysis.statistics import equivalence_p_value, estimate, holm
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
@@ -18,20 +18,41 @@ P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 def test_interval_of_three_scores() -> None:
     result = estimate([2.0, 4.0, 6.0])  # mean 4, standard deviation 2
     assert result.mean == 4
-    assert result.half_width == pytest.approx(T_2 * 2 / sqrt(3))
-    assert result.low == pytest.approx(4 - 4.968, abs=1e-3)
-    assert result.high == pytest.approx(4 + 4.968, abs=1e-3)
+    assert result.low == pytest.approx(4 - T_2 * 2 / sqrt(3))
+    assert result.high == pytest.approx(4 + T_2 * 2 / sqrt(3))
+
+
+def test_interval_of_shares_is_symmetric_on_the_logit_scale() -> None:
+    result = estimate([0.8, 0.9, 1.0], (0, 1))  # mean 0.9, standard deviation 0.1; logit(0.9) = log 9
+    spread = T_2 * 0.1 / sqrt(3) / (0.9 * 0.1)
+    assert result.low == pytest.approx(1 / (1 + exp(spread - log(9))))
+    assert result.high == pytest.approx(1 / (1 + exp(-spread - log(9))))
+    percent = estimate([80.0, 90.0, 100.0], (0, 100))
+    assert (percent.low, percent.high) == pytest.approx((100 * result.low, 100 * result.high))
+
+
+def test_interval_of_positive_values_is_symmetric_on_the_logarithmic_scale() -> None:
+    result = estimate([1.0, 2.0, 3.0], (0, inf))  # mean 2, standard deviation 1
+    factor = exp(T_2 / sqrt(3) / 2)
+    assert (result.low, result.high) == pytest.approx((2 / factor, 2 * factor))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.sampled_from([(0.0, 1.0), (0.0, inf)]))
+@example([1.0, 1.0, 1.0], (0.0, 1.0))
+@example([0.0, 0.0, 1e-300], (0.0, inf))
+def test_intervals_stay_inside_the_bounds_and_contain_the_mean(
+    values: list[float], bounds: tuple[float, float]
+) -> None:
+    result = estimate(values, bounds)
+    assert result.low is not None
+    assert result.high is not None
+    assert bounds[0] <= result.low <= result.mean + 1e-12
+    assert result.mean - 1e-12 <= result.high <= bounds[1]
 
 
 def test_single_score_has_no_interval() -> None:
     result = estimate([3.5])
-    assert (result.mean, result.half_width, result.low, result.high, result.count) == (
-        3.5,
-        None,
-        None,
-        None,
-        1,
-    )
+    assert (result.mean, result.low, result.high, result.count) == (3.5, None, None, 1)
 
 
 @pytest.mark.slow
@@ -41,6 +62,24 @@ def test_intervals_have_95_percent_coverage(seeds: int) -> None:
     studies = [estimate(list(draw.normal(30, 2, seeds))) for _ in range(4000)]
     covered = np.mean([result.low <= 30 <= result.high for result in studies])  # type: ignore[operator]
     assert covered == pytest.approx(0.95, abs=0.02)  # standard error 0.0034
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_intervals_of_shares_near_one_have_coverage(seeds: int) -> None:
+    draw = np.random.default_rng(seeds)
+    studies = [estimate(list(draw.beta(9, 1, seeds)), (0, 1)) for _ in range(4000)]
+    covered = np.mean([result.low <= 0.9 <= result.high for result in studies])  # type: ignore[operator]
+    assert covered == pytest.approx(0.95, abs=0.02)  # without the transformation 0.90
+
+
+def test_equivalence_of_three_differences() -> None:
+    # Differences 0, 1, 2: mean 1, standard error 1 / √3. Against margin 4, the test at the upper end decides:
+    # t = (1 - 4) √3 = -3 √3, and P(t₂ < -x) = (1 - x / √(2 + x²)) / 2
+    expected = (1 - 3 * sqrt(3) / sqrt(2 + 27)) / 2
+    assert equivalence_p_value([0.0, 1.0, 2.0], 4.0) == pytest.approx(expected)
+    assert equivalence_p_value([0.0, -1.0, -2.0], 4.0) == pytest.approx(expected)
+    assert equivalence_p_value([0.0, 1.0, 2.0], 1.0) == pytest.approx(0.5)  # the mean is at the margin
 
 
 def test_holm_correction_of_four_p_values() -> None:

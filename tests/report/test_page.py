@@ -193,7 +193,7 @@ def test_tables_sort_by_unrounded_value(tab: Page, report: Path) -> None:
 
     def values() -> list[float]:
         return [
-            float(text.split(" ±")[0])
+            float(text.split(" [")[0])
             for text in tab.each(".scroll:first-of-type tr td:nth-child(3)", "e.textContent")
         ]
 

@@ -31,8 +31,8 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     write_study(tmp_path)
     done = attnlab("report", "reverse", "-o", "out/report.html", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "61.7 ± 3.8" in done.stdout
-    assert "dot beats none by 10.3 BLEU [8.9, 11.8], p = 0.001, 3 seeds." in done.stdout
+    assert "61.7 [57.8, 65.4]" in done.stdout
+    assert "dot beats none by 10.3 BLEU [8.9, 11.8], p = 0.002 (Holm, 2 tests), 3 seeds." in done.stdout
     assert "8 sentences, 3 seeds." in done.stdout
     headings = [line for line in done.stdout.splitlines() if line.startswith("Across ")]
     assert headings == ["Across training runs", "Across test sentences"]
@@ -41,10 +41,16 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert (
         "not finished: [bold]mean[/bold] seed 0, failed: result.json contains no error message" in done.stdout
     )
-    kinds = [f"{name}.{kind}" for name in ("comparisons", "costs", "scores") for kind in ("csv", "md", "tex")]
+    kinds = [
+        f"{name}.{kind}"
+        for name in ("aggregates", "comparisons", "costs", "scores")
+        for kind in ("csv", "md", "tex")
+    ]
     assert sorted(path.name for path in (folder / "tables").iterdir()) == kinds
     assert (folder / "results.csv").is_file()
     assert (folder / "figures" / "scores-bleu.svg").is_file()
+    assert (folder / "figures" / "performance-profile.svg").is_file()
+    assert "Aggregates over runs" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_run_directories_are_counted_in_a_terminal(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ from matplotlib.colors import to_hex
 
 from attnlab.analysis.collect import collect
 from attnlab.analysis.study import Study
+from attnlab.cli.report import _margins
+from attnlab.errors import UsageError
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
 from attnlab.report.figures import StudyFigure
+from run_files import study as runs_of
 from studies import make_run
 
 # Sources of one and of three words
@@ -121,3 +124,31 @@ def test_figure_files_have_a_legend_of_variants(study: Study, tmp_path: Path) ->
         self_explanatory = name in ("scores-exact_match", "lr", "train-loss_epoch")
         assert named == ([] if self_explanatory else ["a $b$ <c>", "dot"]), name
         assert (figure.figure.get_size_inches().tolist() == sizes[name]) == self_explanatory
+
+
+def test_figures_of_scores_stay_inside_the_bounds() -> None:
+    result = runs_of({"dot": [1.0, 0.3, 1.0], "none": [0.0, 0.0, 0.5]}, "test/exact_match")
+    drawn = {figure.name: figure.figure for figure in figures.draw(result, variant_styles(result.variants))}
+    (axes,) = drawn["scores-exact_match"].axes
+    low, high = axes.get_xlim()
+    assert 0 <= low < high <= 100
+    ends = [x for bars in axes.collections for segment in bars.get_segments() for x, _ in segment]
+    assert ends
+    assert 0 <= min(ends) < max(ends) <= 100
+    (profile,) = drawn["performance-profile"].axes
+    assert profile.get_ylim() == (0, 100)
+    dot, _ = (line.get_xydata() for line in profile.lines)
+    assert dot[0].tolist() == [0, 100]  # all runs are above 0 %
+    assert dot[150, 1] == pytest.approx(200 / 3)
+    assert dot[-1].tolist() == [100, 0]
+
+
+def test_report_rejects_wrong_margins() -> None:
+    result = runs_of({"dot": [1.0, 0.3]}, "test/exact_match")
+    assert _margins(result, ["exact_match=2"]) == {"test/exact_match": 0.02}
+    for wrong, message in (
+        ("bleu=1", "write METRIC=VALUE with one of test/exact_match"),
+        ("exact_match=0", "above 0"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            _margins(result, [wrong])

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import format_results
 from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
-from attnlab.report.tables import Cell, Column, Table, escape_latex
+from attnlab.report.table import Cell, Column, Table, escape_latex
 from run_files import study
 
 TEXTS = st.text(
@@ -101,12 +102,15 @@ def test_scores_are_means_with_intervals() -> None:
     result = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
     assert [column.name for column in result.columns] == ["variant", "seeds", "exact match [%]"]
     assert [[cell.text for cell in row] for row in result.rows] == [
-        ["dot", "3", "99.0 ± 2.5"],  # 4.303 · 1 / √3
+        ["dot", "3", "99.0 [89.0, 99.9]"],  # logit(0.99) ± 4.303 · 0.01 / √3 / (0.99 · 0.01)
         ["none", "1", "50.0"],
     ]
     assert result.rows[0][2].value == pytest.approx(99)
-    assert result.csv().splitlines()[0] == "variant,seeds,exact match [%],exact match [%] ±"
-    assert result.csv().splitlines()[2] == "none,1,50.0,"
+    assert (
+        result.csv().splitlines()[0]
+        == "variant,seeds,exact match [%],exact match [%] low,exact match [%] high"
+    )
+    assert result.csv().splitlines()[2] == "none,1,50.0,,"
 
 
 def test_costs_are_converted_and_missing_values_are_dashes() -> None:
@@ -136,7 +140,7 @@ def test_unfinished_runs_are_noted_below_tables_and_listed_in_the_results() -> N
     for built in tables.build(result, compare(result)):
         assert "dot seed 2 (failed: CUDA out of memory)" in built.markdown()
         assert "dot seed 2 (failed: CUDA out of memory)" in built.latex()
-    rows = list(csv.DictReader(io.StringIO(tables.results_csv(result))))
+    rows = list(csv.DictReader(io.StringIO(format_results(result))))
     assert [(row["variant"], row["seed"], row["status"], row["test/bleu"], row["error"]) for row in rows] == [
         ("dot", "0", "finished", "1.0", ""),
         ("dot", "1", "finished", "2.0", ""),
@@ -151,5 +155,5 @@ def test_comparisons_table() -> None:
     built = tables.comparisons_table(compare(result), result)
     (row,) = [[cell.text for cell in row] for row in built.rows]
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
-    assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074"]
-    assert "p (Holm) is corrected for all tests of the same kind: 1 across seeds." in built.notes
+    assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074", "–", "–"]
+    assert "p (Holm) is corrected for all 1 tests of this report." in built.notes

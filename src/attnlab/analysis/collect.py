@@ -153,6 +153,7 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
         tokens_per_second=_median(series.get("throughput/tokens_per_second", [])),
         seconds_per_step=_median([(step, 1 / value) for step, value in steps_per_second if value > 0]),
         commit=result.get("git_commit"),
+        cpu=result.get("cpu"),
         versions={"python": result["python"], **result["packages"]} if "packages" in result else {},
     )
 

@@ -9,14 +9,17 @@ fewer assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which excee
 Across **sentences** (test sentences): would the trained networks differ on other sentences? See
 `attnlab.analysis.significance`. All seeds that both variants finished on the same test set are used together.
 
-The p-values of one question, for all pairs of variants and all metrics, are one family and corrected by
-Holm's method: the probability of at least one false claim of a difference is at most 5 %. Intervals are not
-corrected.
+Where a margin of equivalence is given for a metric, two one-sided paired t tests over seeds answer whether
+the difference is smaller than the margin (`attnlab.analysis.statistics.equivalence_p_value`).
+
+All p-values, of both questions, all pairs of variants and all metrics, are one family and corrected by Holm's
+method: the probability of at least one false claim is at most 5 %. Intervals are not corrected. Those over
+seeds are limited to the possible differences of the metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
@@ -28,7 +31,7 @@ import numpy as np
 from scipy import stats
 
 from attnlab.analysis import significance
-from attnlab.analysis.statistics import CONFIDENCE, holm
+from attnlab.analysis.statistics import CONFIDENCE, equivalence_p_value, holm
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.variants import SEPARATOR
 from attnlab.errors import UsageError
@@ -69,6 +72,8 @@ class Comparison:
         p: uncorrected p-value; None if there is no test.
         p_corrected: p-value by Holm over the family.
         family_size: number of p-values in the family.
+        margin: largest difference that counts as equivalent; None if equivalence is not tested.
+        p_equivalence: p-value by Holm over the family of the test of equivalence, over seeds.
     """
 
     metric: str
@@ -84,6 +89,8 @@ class Comparison:
     p: float | None = None
     p_corrected: float | None = None
     family_size: int = 0
+    margin: float | None = None
+    p_equivalence: float | None = None
 
     @property
     def significant(self) -> bool:
@@ -92,7 +99,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The result as one sentence."""
+        """The result as one sentence, and a second one about equivalence if that was tested."""
         label, seeds = registry.label(self.metric), f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
         if self.difference is None:
             return f"{self.variant} and {self.reference} have no seed with {label} in common: no comparison."
@@ -109,13 +116,21 @@ class Comparison:
         if self.p_corrected is None or self.low is None or self.high is None:
             return f"{lead} in each of {seeds}: without variance there is no test."
         low, high = (registry.number(self.metric, end) for end in sorted((self.low * sign, self.high * sign)))
-        p = "p < 0.001" if self.p_corrected < 0.001 else f"p = {self.p_corrected:.3f}"
         holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
         basis = seeds if self.sentences is None else f"{self.sentences:,} sentences, {seeds}"
-        result = f"[{low}, {high}], {p}{holm}, {basis}."
+        result = f"[{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
         if self.significant:
             return f"{lead} {result}"
         return f"No significant difference between {ahead} and {behind}: {amount} {result}"
+
+    @property
+    def _equivalence(self) -> str:
+        """The result of the test of equivalence as one sentence; empty without it."""
+        if self.margin is None or self.p_equivalence is None:
+            return ""
+        margin, p = registry.amount(self.metric, self.margin), _format_p(self.p_equivalence)
+        shown = "Equivalent" if self.p_equivalence < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
+        return f" {shown} within ± {margin} (TOST, {p})."
 
 
 def compare(
@@ -123,6 +138,7 @@ def compare(
     *,
     reference: str | None = None,
     all_pairs: bool = False,
+    margins: Mapping[str, float] | None = None,
     progress: Callable[[Sequence[Task]], Iterable[Task]] = lambda tasks: tasks,
 ) -> list[Comparison]:
     """Compare variants in each metric of the study, over seeds and, if possible, over sentences.
@@ -132,6 +148,7 @@ def compare(
         reference: variant that the others are compared with; by default "none". Without such a variant,
             or with several, every variant is compared with every other one.
         all_pairs: compare every variant with every other one in any case.
+        margins: largest difference that counts as equivalent, by metric.
         progress: wraps the tasks, for example in a progress bar.
 
     Returns:
@@ -162,9 +179,9 @@ def compare(
             continue
         pairs = _pair_by_seed(groups[variant], groups[other], metric)
         comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs))
-        over_seeds.append(_over_seeds(comparison, pairs))
+        over_seeds.append(_over_seeds(comparison, pairs, (margins or {}).get(metric)))
         over_sentences += _over_sentences(comparison, pairs, counts)
-    return [*_correct(over_seeds), *_correct(over_sentences)]
+    return correct([*over_seeds, *over_sentences])
 
 
 def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
@@ -192,8 +209,8 @@ def _has_score(run: RunRecord, metric: str) -> bool:
     return isfinite(run.scores.get(metric, nan))
 
 
-def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair]) -> Comparison:
-    """Add the result of Student's paired t test."""
+def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float | None) -> Comparison:
+    """Add the result of Student's paired t test, and of the test of equivalence if there is a margin."""
     if not pairs:
         return comparison
     ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
@@ -202,10 +219,17 @@ def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair]) -> Comparison:
     if len(pairs) == 1 or np.ptp(differences) < 1e-9:
         return comparison
     test = stats.ttest_rel(ours, theirs)
-    low, high = test.confidence_interval(CONFIDENCE)
+    smallest, largest = registry.bounds(comparison.metric)
+    low, high = np.clip(test.confidence_interval(CONFIDENCE), smallest - largest, largest - smallest)
     effect_size = differences.mean() / differences.std(ddof=1)
     return replace(
-        comparison, low=float(low), high=float(high), effect_size=float(effect_size), p=float(test.pvalue)
+        comparison,
+        low=float(low),
+        high=float(high),
+        effect_size=float(effect_size),
+        p=float(test.pvalue),
+        margin=margin,
+        p_equivalence=None if margin is None else equivalence_p_value(differences, margin),
     )
 
 
@@ -232,13 +256,22 @@ def _sentences(run: RunRecord, split: str) -> list[tuple[str, str]]:
     return [(prediction.source, prediction.reference) for prediction in run.predictions_of(split)]
 
 
-def _correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Correct the p-values as one family."""
-    tested = [comparison.p for comparison in comparisons if comparison.p is not None]
+def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Correct the p-values of comparisons that are not yet corrected, as one family."""
+    tested = [p for row in comparisons for p in (row.p, row.p_equivalence) if p is not None]
     corrected = iter(holm(tested))
     return [
-        comparison
-        if comparison.p is None
-        else replace(comparison, p_corrected=next(corrected), family_size=len(tested))
-        for comparison in comparisons
+        row
+        if row.p is None
+        else replace(
+            row,
+            p_corrected=next(corrected),
+            p_equivalence=None if row.p_equivalence is None else next(corrected),
+            family_size=len(tested),
+        )
+        for row in comparisons
     ]
+
+
+def _format_p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -1,48 +1,79 @@
-"""Confidence intervals of means over seeds, and the correction of p-values for multiple tests."""
+"""Confidence intervals of means over seeds, equivalence tests, and the correction of p-values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, inf, isfinite, log, sqrt
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 CONFIDENCE = 0.95
 
+Bounds = tuple[float, float]
+"""Smallest and largest possible value; infinite without a limit."""
+
+UNBOUNDED: Bounds = (-inf, inf)
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its 95 % confidence interval, mean ± half_width.
+    """A mean and its 95 % confidence interval.
 
     Attributes:
         mean: mean of the values.
-        half_width: None for a single value, whose variance is unknown.
+        low: lower end of the interval; None for a single value, whose variance is unknown.
+        high: upper end of the interval.
         count: number of values.
     """
 
     mean: float
-    half_width: float | None
+    low: float | None
+    high: float | None
     count: int
 
-    @property
-    def low(self) -> float | None:
-        """Lower end of the interval."""
-        return None if self.half_width is None else self.mean - self.half_width
 
-    @property
-    def high(self) -> float | None:
-        """Upper end of the interval."""
-        return None if self.half_width is None else self.mean + self.half_width
+def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
+    """Return the mean of at least one value and its interval by Student's t, inside the bounds.
 
-
-def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of at least one value and its interval by Student's t: x̄ ± t₀.₉₇₅,ₙ₋₁ · s / √n."""
-    n = len(values)
+    Without bounds the interval is x̄ ± h with h = t₀.₉₇₅,ₙ₋₁ · s / √n. With bounds it is computed on a
+    transformed scale g, as g⁻¹(g(x̄) ± g'(x̄) · h): the logit of (x - low) / (high - low) for two bounds, the
+    logarithm of x - low for a lower one. It contains the mean, and is not symmetric around it.
+    """
+    n, mean = len(values), float(np.mean(values))
     if n == 1:
-        return Estimate(values[0], None, 1)
-    half_width = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n)
-    return Estimate(float(np.mean(values)), float(half_width), n)
+        return Estimate(mean, None, None, 1)
+    half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / sqrt(n))
+    low, high = bounds
+    if not isfinite(low):
+        return Estimate(mean, mean - half_width, mean + half_width, n)
+    above, below = mean - low, high - mean
+    if half_width == 0 or above <= 0 or below <= 0:
+        return Estimate(mean, mean, mean, n)
+    if not isfinite(high):
+        factor = exp(min(half_width / above, 700))  # exp overflows above 709
+        return Estimate(mean, low + above / factor, low + above * factor, n)
+    centre, spread = log(above / below), half_width * (high - low) / (above * below)
+    ends = (low + (high - low) / (1 + exp(min(-x, 700))) for x in (centre - spread, centre + spread))
+    return Estimate(mean, next(ends), next(ends), n)
+
+
+def equivalence_p_value(differences: ArrayLike, margin: float) -> float:
+    """Return the p-value of two one-sided paired t tests (TOST; Schuirmann, 1987).
+
+    A small p supports that the mean difference is between -margin and margin; it is the larger one of the
+    p-values of the tests against either end. p < 0.05 if and only if the 90 % interval of the mean difference
+    is inside the margins.
+
+    Args:
+        differences: paired differences, at least two that are not all equal.
+        margin: largest difference that counts as equivalent, above 0.
+    """
+    above = stats.ttest_1samp(differences, -margin, alternative="greater").pvalue
+    below = stats.ttest_1samp(differences, margin, alternative="less").pvalue
+    return float(max(above, below))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -39,6 +39,7 @@ class RunRecord:
         other_test_sets: decoded sentences of the other named test sets, by split ("test/mscoco").
         signatures: sacreBLEU signatures of the scores.
         commit: git commit of the code.
+        cpu: name of the processor.
         versions: versions of Python and of the packages.
     """
 
@@ -62,6 +63,7 @@ class RunRecord:
     other_test_sets: dict[str, list[Prediction]] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)
     commit: str | None = None
+    cpu: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -164,6 +164,15 @@ def report() -> argparse.ArgumentParser:
         "--wandb", action="store_true", help="create a Weights & Biases dashboard of online runs instead"
     )
     parser.add_argument("--all-pairs", action="store_true", help="compare every pair of variants")
+    parser.add_argument(
+        "--margin",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="METRIC=VALUE",
+        help="test whether variants are equivalent: whether they differ by less than VALUE in the unit of "
+        "the tables, such as bleu=0.5 (TOST over seeds)",
+    )
     return parser
 
 

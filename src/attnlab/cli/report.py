@@ -17,8 +17,11 @@ from attnlab.analysis.comparison import HEADINGS, Comparison, Task, compare
 from attnlab.analysis.study import Study
 from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import UsageError, UserError
+from attnlab.metrics import registry
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
+from attnlab.report.aggregates import aggregates_table
+from attnlab.report.table import Table
 from attnlab.runs.files import check_writable
 from attnlab.runs.text import printable
 
@@ -40,10 +43,14 @@ def main(options: argparse.Namespace) -> int:
     for path in (output, folder / "results.csv"):
         check_writable(path)
     comparisons = compare(
-        study, reference=options.reference, all_pairs=options.all_pairs, progress=_with_progress_bar
+        study,
+        reference=options.reference,
+        all_pairs=options.all_pairs,
+        margins=_margins(study, options.margin),
+        progress=_with_progress_bar,
     )
     with Console(stderr=True).status("drawing figures"):
-        built = tables.build(study, comparisons)
+        built = [*tables.build(study, comparisons), *aggregates_table(study, comparisons)]
         tables.write(built, study, folder)
         looks = variant_styles(study.variants)
         drawings = figures.draw(study, looks)
@@ -100,13 +107,37 @@ def _requested(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(metrics))
 
 
+def _margins(study: Study, assignments: Sequence[str]) -> dict[str, float]:
+    """Parse METRIC=VALUE, in the unit of the tables; a name without split applies to every split.
+
+    Raises:
+        UsageError: if one cannot be parsed, or the metric is not compared.
+    """
+    margins: dict[str, float] = {}
+    for assignment in assignments:
+        name, _, value = assignment.rpartition("=")
+        chosen = [metric for metric in study.metrics if name in (metric, registry.name(metric))]
+        if not chosen:
+            raise UsageError(
+                f"--margin {assignment}: write METRIC=VALUE with one of {', '.join(study.metrics)}"
+            )
+        try:
+            margin = float(value)
+        except ValueError:
+            margin = 0
+        if not margin > 0:
+            raise UsageError(f"--margin {assignment}: the margin must be a number above 0")
+        margins |= {metric: margin / registry.scale(metric) for metric in chosen}
+    return margins
+
+
 def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
     """Iterate over the tasks with a progress bar, if standard error is a terminal."""
     console = Console(stderr=True)
     return track(tasks, "comparing", console=console, transient=True, disable=not console.is_terminal)
 
 
-def _print(study: Study, built: Sequence[tables.Table], comparisons: Sequence[Comparison]) -> None:
+def _print(study: Study, built: Sequence[Table], comparisons: Sequence[Comparison]) -> None:
     """Print the main tables, the comparisons and the unfinished runs."""
     for table in built[:2]:
         shown = TerminalTable(title=Text(printable(f"{study.name} · {table.title}")))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnlab.errors import UserError
@@ -24,8 +25,19 @@ if TYPE_CHECKING:
 
 Kind = Literal["text", "token", "attention", "training"]
 Direction = Literal["higher", "lower"]
-Format = Literal["share", "points", "fraction", "nats", "number"]
-"""share: 0 to 1, shown in percent · points: 0 to 100 · fraction: 0 to 1 · nats · number: any other."""
+Format = Literal["share", "points", "fraction", "nats", "positive", "number"]
+"""share: 0 to 1, shown in percent · points: 0 to 100 · fraction: 0 to 1 · nats, positive: at least 0 ·
+number: any other."""
+
+BOUNDS: dict[Format, tuple[float, float]] = {
+    "share": (0, 1),
+    "points": (0, 100),
+    "fraction": (0, 1),
+    "nats": (0, inf),
+    "positive": (0, inf),
+    "number": (-inf, inf),
+}
+"""Smallest and largest possible value of each format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +100,12 @@ def _attention(label: str, format: Format = "number", direction: Direction | Non
 
 METRICS: dict[str, MetricInfo] = {
     "loss": MetricInfo(label="loss", kind="token", format="nats", direction="lower"),
-    "perplexity": MetricInfo(label="perplexity", kind="token", direction="lower"),
+    "perplexity": MetricInfo(label="perplexity", kind="token", format="positive", direction="lower"),
     "token_accuracy": MetricInfo(label="token accuracy", kind="token", format="share", direction="higher"),
     "exact_match": _text(
         "exact match", "share", "higher", "text:exact_match", counts="EXACT_MATCH", default=True, rank=4
     ),
-    "edit_distance": _text("edit distance", "number", "lower", "text:edit_distance", default=True),
+    "edit_distance": _text("edit distance", "positive", "lower", "text:edit_distance", default=True),
     "bleu": _text(
         *("BLEU", "points", "higher", "text:bleu"),
         signature="text:bleu_signature",
@@ -120,7 +132,7 @@ METRICS: dict[str, MetricInfo] = {
     "parses": _text("parses", "share", "higher", "conala:parses"),
     "slot_accuracy": _text("slot accuracy", "share", "higher", "conala:slot_accuracy"),
     "attention/entropy": _attention("attention entropy", "nats"),
-    "attention/effective_positions": _attention("attention effective positions"),
+    "attention/effective_positions": _attention("attention effective positions", "positive"),
     "attention/sharpness": _attention("attention sharpness", "fraction"),
     "attention/monotonicity": _attention("attention monotonicity", "fraction"),
     "attention/coverage": _attention("attention coverage", "fraction"),
@@ -205,6 +217,11 @@ def unit(metric: str) -> Literal["%", "nats", ""]:
 def scale(metric: str) -> int:
     """Return the factor that converts a value to its `unit`."""
     return 100 if unit(metric) == "%" else 1
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """Return the smallest and the largest possible value; infinite without a limit."""
+    return BOUNDS[_info(metric).format]
 
 
 def percentage(metric: str, value: float) -> float:

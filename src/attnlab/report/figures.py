@@ -6,7 +6,6 @@ Error bars and bands are stated in each caption: the range over seeds, or the 95
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil, isfinite
 from pathlib import Path
@@ -17,48 +16,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.analysis.statistics import estimate
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.plotting.files import save
 from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle, variant_styles
 from attnlab.plotting.text import truncate
+from attnlab.report.figure_parts import (
+    MAX_NAME,
+    MAX_POINTS,
+    Groups,
+    StudyFigure,
+    Styles,
+    axis_label,
+    new_figure,
+    title_of,
+    values_of,
+)
+from attnlab.report.score_figures import performance_profiles, scores
 
-Groups = Mapping[str, Sequence[RunRecord]]
-Styles = Mapping[str, VariantStyle]
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""
 
 # Inches
-SIZE = (4.4, 2.9)
-ROW_HEIGHT = 0.3  # height per variant, in figures with one row per variant
 LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.19, 0.075, 0.5
 
-MAX_NAME = 30  # characters of a variant's name in a figure
-MAX_POINTS = 300  # points per curve; more are not visible and make the page large
 MAX_BINS = 10  # ranges of source lengths
-
-
-@dataclass(frozen=True)
-class StudyFigure:
-    """A figure of a study, with its texts.
-
-    Attributes:
-        name: stem of its file.
-        title: heading in the page.
-        caption: what is plotted, and how uncertainty is shown.
-        figure: the figure, without a legend of variants; the page has one for all figures.
-        dashed: whether dash patterns distinguish the variants, else only markers do.
-        needs_legend: whether variants appear in the figure without their names.
-    """
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    dashed: bool = False
-    needs_legend: bool = True
 
 
 def draw(study: Study, styles: Styles) -> list[StudyFigure]:
@@ -67,7 +50,7 @@ def draw(study: Study, styles: Styles) -> list[StudyFigure]:
     with mpl.rc_context(fname=STYLE_SHEET):
         return [
             figure
-            for draw_kind in (_scores, _scores_by_length, _training_curves, _costs)
+            for draw_kind in (scores, performance_profiles, _scores_by_length, _training_curves, _costs)
             for figure in draw_kind(study, groups, styles)
         ]
 
@@ -109,33 +92,6 @@ def _legend_handle(style: VariantStyle, *, dashed: bool) -> Line2D:
     return Line2D([], [], color=style.colour, linestyle=line, marker=style.marker, markersize=4.5)
 
 
-def _scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    """Draw one row per variant with its seeds, their mean and its interval."""
-    for metric in study.metrics:
-        figure, axes = _new_figure(height=0.75 + ROW_HEIGHT * len(groups))
-        axes.grid(visible=False, axis="y")
-        for row, (variant, runs) in enumerate(groups.items()):
-            style = styles[variant]
-            values = [registry.scale(metric) * value for value in _values(runs, metric)]
-            if not values:
-                continue
-            mean = estimate(values)
-            axes.plot(values, [row] * len(values), "o", color=style.colour, alpha=0.35, markersize=3.5)
-            axes.errorbar(
-                mean.mean, row, xerr=mean.half_width, fmt=style.marker, color=style.colour, capsize=2.5
-            )
-        axes.set_yticks(range(len(groups)), labels=[truncate(variant, MAX_NAME) for variant in groups])
-        axes.set_ylim(len(groups) - 0.4, -0.6)
-        axes.set_xlabel(_axis_label(metric))
-        yield StudyFigure(
-            f"scores-{metric.removeprefix('test/').removeprefix('val/').replace('/', '-')}",
-            f"{_title(metric)} by variant",
-            "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval.",
-            figure,
-            needs_legend=False,
-        )
-
-
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw a corpus score by source length, which shows the bottleneck of a fixed-size encoding."""
     runs = [run for runs in groups.values() for run in runs if run.predictions]
@@ -154,12 +110,12 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     }
     if len(edges) < 2 or not any(bands.values()):
         return
-    figure, axes = _new_figure()
+    figure, axes = new_figure()
     _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
     axes.set_xlabel(f"source length, in {unit}")
-    axes.set_ylabel(_axis_label(metric))
+    axes.set_ylabel(axis_label(metric))
     caption = "Test sentences grouped by source length; mean over seeds, bands from minimum to maximum."
-    yield StudyFigure("by-length", f"{_title(metric)} by source length", caption, figure, dashed=True)
+    yield StudyFigure("by-length", f"{title_of(metric)} by source length", caption, figure, dashed=True)
 
 
 def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
@@ -168,7 +124,7 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
     titles = {
         "train/loss_epoch": "Training loss",
         "val/loss": "Validation loss",
-        **{metric: f"{_title(metric)} on the validation split" for metric in main},
+        **{metric: f"{title_of(metric)} on the validation split" for metric in main},
         "attention/entropy": "Attention entropy",
         "attention/alignment_accuracy": "Alignment accuracy of attention",
         "lr-*": "Learning rate",
@@ -177,7 +133,7 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
         bands = {variant: _band(_logged_values(runs, metric)) for variant, runs in groups.items()}
         if not any(bands.values()):
             continue
-        figure, axes = _new_figure()
+        figure, axes = new_figure()
         first = next(iter(bands.values()))
         identical = len(bands) > 1 and all(band == first for band in bands.values())
         if identical:
@@ -187,7 +143,7 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
             _draw_bands(axes, bands, styles, scale=registry.scale(metric))
             caption = "During training; mean over seeds, bands from minimum to maximum."
         axes.set_xlabel("step")
-        axes.set_ylabel("learning rate" if metric == "lr-*" else _axis_label(metric))
+        axes.set_ylabel("learning rate" if metric == "lr-*" else axis_label(metric))
         name = metric.replace("/", "-").strip("-*")
         yield StudyFigure(name, title, caption, figure, dashed=True, needs_legend=not identical)
 
@@ -201,13 +157,13 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
     for metric in study.metrics[:1]:
         better = "lower" if registry.better(metric) == "lower" else "upper"
         for name, (title, label, factor, cost) in costs.items():
-            figure, axes = _new_figure()
+            figure, axes = new_figure()
             for variant, runs in groups.items():
                 points = [
                     (factor * value, registry.scale(metric) * score)
                     for run in runs
                     if (value := cost(run)) is not None
-                    for score in _values([run], metric)
+                    for score in values_of([run], metric)
                 ]
                 if points:
                     _draw_cost(axes, points, styles[variant])
@@ -215,10 +171,10 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
                 continue
             axes.margins(0.12)
             axes.set_xlabel(label)
-            axes.set_ylabel(_axis_label(metric))
+            axes.set_ylabel(axis_label(metric))
             yield StudyFigure(
                 f"cost-{name}",
-                f"{_title(metric)} and {title}",
+                f"{title_of(metric)} and {title}",
                 f"Mean over seeds, bars from minimum to maximum; the {better} left is better.",
                 figure,
             )
@@ -231,11 +187,6 @@ def _draw_cost(axes: Axes, points: Sequence[tuple[float, float]], style: Variant
     spread = [[mean - min(scores)], [max(scores) - mean]]
     x = fmean(cost for cost, _ in points)
     axes.errorbar(x, mean, yerr=spread, fmt=style.marker, color=style.colour, capsize=2.5, markersize=6)
-
-
-def _new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(SIZE[0], height), layout="constrained")
-    return figure, figure.add_subplot()
 
 
 def _draw_bands(
@@ -308,25 +259,3 @@ def _bin_scores(
         for centre, chosen in sorted(rows.items())
         if max(words[row] for row in chosen) >= shortest
     }
-
-
-def _values(runs: Sequence[RunRecord], metric: str) -> list[float]:
-    return [run.scores[metric] for run in runs if isfinite(run.scores.get(metric, float("nan")))]
-
-
-def _axis_label(metric: str) -> str:
-    """Return the label of a metric with its unit."""
-    unit = registry.unit(metric)
-    return f"{_label(metric)}, in {unit}" if unit else _label(metric)
-
-
-def _title(metric: str) -> str:
-    """Return the label of a metric, capitalised unless it contains capitals."""
-    label = _label(metric)
-    return label.capitalize() if label.islower() else label
-
-
-def _label(metric: str) -> str:
-    """Return the label of a metric without its split, but with the name of a test set."""
-    named = registry.split(metric) not in ("test", "val")
-    return registry.label(metric if named else f"test/{registry.name(metric)}")

@@ -23,7 +23,7 @@ from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
 from attnlab.report.explorer import Sentence
 from attnlab.report.figures import StudyFigure
-from attnlab.report.tables import Table
+from attnlab.report.table import Table
 from attnlab.runs.files import write_atomically
 
 FOLDER = Path(__file__).parent

@@ -10,105 +10,27 @@ Files::
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from math import isnan
+from dataclasses import replace
+from math import inf, isnan
 from pathlib import Path
 
 from attnlab.analysis.comparison import Comparison
-from attnlab.analysis.statistics import estimate
+from attnlab.analysis.results_file import format_results
+from attnlab.analysis.statistics import Bounds, Estimate, estimate
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
+from attnlab.report.table import Cell, Column, Table, escape_markdown
 from attnlab.runs.files import write_atomically
 
-INTERVALS = "Mean over seeds ± half of the 95 % confidence interval (Student's t)."
+INTERVALS = (
+    "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
+    "and on the logarithmic scale for those that are at least 0."
+)
+
+EQUIVALENCE = "Equivalence: two one-sided paired t tests (TOST) of a difference between -margin and margin."
 
 MISSING = "–"
-
-
-@dataclass(frozen=True)
-class Column:
-    """Heading of a column, and whether its cells are numbers."""
-
-    name: str
-    numeric: bool = True
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Content of one cell.
-
-    Attributes:
-        text: formatted for display.
-        value: unrounded, in the unit of the column, for sorting and CSV; None if the cell is empty.
-        half_width: half-width of the 95 % interval around the value.
-    """
-
-    text: str
-    value: str | float | None = None
-    half_width: float | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table, with conversions to CSV, Markdown and LaTeX.
-
-    Attributes:
-        name: stem of its files.
-        title: caption.
-        columns: headings.
-        rows: one cell per column each.
-        notes: remarks printed below the table.
-    """
-
-    name: str
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()
-
-    def csv(self) -> str:
-        """Return CSV with unrounded values; half-widths of intervals are separate columns."""
-        indices = range(len(self.columns))
-        has_interval = [any(row[index].half_width is not None for row in self.rows) for index in indices]
-        header: list[str] = []
-        for column, interval in zip(self.columns, has_interval, strict=True):
-            header += [column.name, f"{column.name} ±"] if interval else [column.name]
-        lines: list[list[str | float | None]] = []
-        for row in self.rows:
-            lines.append([])
-            for cell, interval in zip(row, has_interval, strict=True):
-                lines[-1] += [cell.value, cell.half_width] if interval else [cell.value]
-        return _csv([header, *lines])
-
-    def markdown(self) -> str:
-        """Return a GitHub-flavoured Markdown table, followed by the notes."""
-        rules = ["---:" if column.numeric else "---" for column in self.columns]
-        lines = [
-            _markdown_line(escape_markdown(column.name) for column in self.columns),
-            _markdown_line(rules),
-            *(_markdown_line(escape_markdown(cell.text) for cell in row) for row in self.rows),
-        ]
-        notes = "".join(f"\n{escape_markdown(note)}\n" for note in self.notes)
-        return "".join(f"{line}\n" for line in lines) + notes
-
-    def latex(self) -> str:
-        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments."""
-        alignment = "".join("r" if column.numeric else "l" for column in self.columns)
-        lines = [
-            *(f"% {' '.join(note.split())}" for note in self.notes),
-            rf"\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            _latex_line(column.name for column in self.columns),
-            r"\midrule",
-            *(_latex_line(cell.text for cell in row) for row in self.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        return "".join(f"{line}\n" for line in lines)
 
 
 def build(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
@@ -118,7 +40,7 @@ def build(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
 
 def write(tables: Iterable[Table], study: Study, folder: Path) -> None:
     """Write `results.csv` and `tables/` into a folder."""
-    write_atomically(folder / "results.csv", results_csv(study))
+    write_atomically(folder / "results.csv", format_results(study))
     for table in tables:
         write_atomically(folder / "tables" / f"{table.name}.csv", table.csv())
         write_atomically(folder / "tables" / f"{table.name}.md", table.markdown())
@@ -131,7 +53,7 @@ def scores_table(study: Study) -> Table:
     columns = [
         Column("variant", numeric=False),
         Column("seeds"),
-        *(Column(_heading(metric)) for metric in metrics),
+        *(Column(heading(metric)) for metric in metrics),
     ]
     rows = [
         [Cell(variant, variant), _count(len(runs)), *(_score(runs, metric) for metric in metrics)]
@@ -191,12 +113,14 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         Column("effect size d_z"),
         Column("p"),
         Column("p (Holm)"),
+        Column("margin"),
+        Column("p of equivalence (Holm)"),
     ]
     rows = [
         [
             Cell(comparison.variant, comparison.variant),
             Cell(comparison.reference, comparison.reference),
-            Cell(_heading(comparison.metric), comparison.metric),
+            Cell(heading(comparison.metric), comparison.metric),
             Cell(comparison.over, comparison.over),
             _count(comparison.seeds),
             _count(comparison.sentences),
@@ -207,120 +131,60 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
             _number(comparison.effect_size, digits=2),
             _p_value(comparison.p),
             _p_value(comparison.p_corrected),
+            _in_unit(comparison.metric, comparison.margin),
+            _p_value(comparison.p_equivalence),
         ]
         for comparison in comparisons
     ]
-    families = {
-        comparison.over: comparison.family_size for comparison in comparisons if comparison.family_size
-    }
-    sizes = [f"{size} across {over}" for over, size in families.items()]
+    size = max((comparison.family_size for comparison in comparisons), default=0)
+    equivalence = any(comparison.margin is not None for comparison in comparisons)
     notes = [
         "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test; "
         "the conclusion holds for other training runs. Across sentences: paired bootstrap and approximate "
         "randomisation of the outputs of all seeds together; the conclusion holds for these networks and "
         "other sentences.",
-        *([f"p (Holm) is corrected for all tests of the same kind: {', '.join(sizes)}."] if sizes else []),
+        *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
+        *([EQUIVALENCE] if equivalence else []),
         *_unfinished_note(study),
     ]
     return Table("comparisons", "All comparisons", columns, rows, notes)
 
 
-def results_csv(study: Study) -> str:
-    """Return CSV of every run, finished or not: scores, costs, commit and package versions."""
-    metrics = sorted({name for run in study.runs for name in run.scores})
-    header = [
-        *("variant", "seed", "status", *metrics),
-        *("parameters", "steps", "seconds", "seconds_per_step", "tokens_per_second", "peak_memory_bytes"),
-        *("commit", "versions", "directory", "error"),
-    ]
-    rows = [
-        [
-            *(run.variant, run.seed, run.status, *(run.scores.get(name) for name in metrics)),
-            *(run.parameters, run.steps, run.seconds, run.seconds_per_step, run.tokens_per_second),
-            *(run.peak_memory, run.commit),
-            " ".join(f"{package}={version}" for package, version in run.versions.items()),
-            *(run.directory.name, run.error),
-        ]
-        for run in study.runs
-    ]
-    return _csv([header, *rows])
-
-
-LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "#": r"\#",
-        "_": r"\_",
-        "%": r"\%",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "±": r"$\pm$",
-        "·": r"\textperiodcentered{}",
-        "–": "--",
-    }
-)
-"""Replacements for the characters that LaTeX does not print literally."""
-
-MARKDOWN = re.compile(r"(?<![^\W_])_|_(?![^\W_])|[\\`*\[\]<>|~&$!]")
-"""Characters that Markdown reads as markup, except underscores inside words."""
-
-
-def escape_latex(text: str) -> str:
-    """Escape a text so that LaTeX prints it literally, on one line."""
-    return " ".join(text.split()).translate(LATEX)
-
-
-def escape_markdown(text: str) -> str:
-    """Escape a text so that Markdown shows it literally, in one cell of a table."""
-    return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
-
-
-def _csv(rows: Iterable[Iterable[str | float | None]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def _markdown_line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _latex_line(texts: Iterable[str]) -> str:
-    return " & ".join(escape_latex(text) for text in texts) + r" \\"
-
-
-def _heading(metric: str) -> str:
+def heading(metric: str) -> str:
+    """Return the label of a metric with its unit in brackets."""
     unit = registry.unit(metric)
     return f"{registry.label(metric)} [{unit}]" if unit else registry.label(metric)
 
 
 def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
     values = [run.scores.get(metric) for run in runs]
-    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric))
+    bounds = registry.bounds(metric)
+    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric), bounds=bounds)
 
 
 def _in_unit(metric: str, value: float | None) -> Cell:
     return _number(value, scale=registry.scale(metric), digits=registry.digits(metric))
 
 
-def _mean(values: Sequence[float | None], *, digits: int, scale: float = 1) -> Cell:
+def _mean(
+    values: Sequence[float | None], *, digits: int, scale: float = 1, bounds: Bounds = (0, inf)
+) -> Cell:
     """Return the mean and interval of the values without None; no interval if all values are equal."""
-    present = [value * scale for value in values if value is not None]
+    present = [value for value in values if value is not None]
     if not present:
         return Cell(MISSING)
-    interval = estimate(present)
-    mean = _number(interval.mean, digits=digits)
-    if not interval.half_width:
+    return estimate_cell(estimate(present, bounds), digits=digits, scale=scale)
+
+
+def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
+    """Format a mean and its interval as "12.3 [11.0, 13.5]"; no interval if it has no width."""
+    mean = _number(result.mean, digits=digits, scale=scale)
+    if result.low is None or result.high is None or result.low == result.high:
         return mean
-    return Cell(f"{mean.text} ± {interval.half_width:,.{digits}f}", mean.value, interval.half_width)
+    low, high = (_number(end, digits=digits, scale=scale) for end in (result.low, result.high))
+    return Cell(
+        f"{mean.text} [{low.text}, {high.text}]", mean.value, (scale * result.low, scale * result.high)
+    )
 
 
 def _number(value: float | None, *, digits: int, scale: float = 1) -> Cell:
