@@ -392,7 +392,7 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=12", "data.train_size=800", "logger=none"]
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=8", "data.train_size=400", "logger=none"]
     process = ForkedProcess([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
@@ -403,7 +403,7 @@ def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Pat
     run = Run(directory)
     assert run.read_result()["status"] == "interrupted"
     stopped_at = checkpoints.load(run.last)["global_step"]
-    assert 0 < stopped_at < 12 * 50
+    assert 0 < stopped_at < 8 * 25
 
     completed = attnlab("train", *arguments, folder=tmp_path)
     assert completed.returncode == 0, completed.stderr
@@ -441,6 +441,7 @@ def test_two_processes_give_the_metrics_of_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_sweep_trains_every_combination(tmp_path: Path) -> None:
     arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "attention=none,dot", "seed=0,1"]
+    arguments += ["data.train_size=20"]
     completed = attnlab("train", "-m", *arguments, folder=tmp_path)
     assert completed.returncode == 0, completed.stderr
     names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs" / "reverse").iterdir())

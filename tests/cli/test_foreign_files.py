@@ -172,15 +172,17 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
     assert trained.returncode == 0, trained.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     run = Run(directory)
-    assert program("train", "-m", *overrides, "attention=none").returncode == 0
+    assert attnlab("train", "-m", *overrides, "attention=none", folder=folder).returncode == 0
     assert program("report", "outputs").returncode == 0
+    predicted = program("predict", str(directory), "--trust", "cosine")
+    assert predicted.returncode == 0, predicted.stderr
     for command in ("predict", "evaluate"):
         untrusted = attnlab(command, str(directory), folder=folder, stdin="3 4\n")
         assert_refused(
             untrusted,
             f"{run.best} names the class cosine.Cosine, which is not part of attnlab: add --trust cosine",
         )
-        trusted = program(command, str(directory), "--trust", "cosine")
+        trusted = attnlab(command, str(directory), "--trust", "cosine", folder=folder, stdin="3 4\n")
         assert trusted.returncode == 0, trusted.stderr
         elsewhere = attnlab(command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n")
         assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: add --import-from {folder}")

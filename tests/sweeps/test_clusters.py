@@ -37,12 +37,7 @@ def test_sweep_with_another_launcher(launcher: str, tmp_path: Path) -> None:
     assert re.search(r"^failed .*: The (loss|gradient norm) is", broken.stdout, re.MULTILINE)
     assert table_states(broken.stdout) == ["finished", "failed"]
     assert statuses(tmp_path) == {1e38: "failed", 0.01: "finished"}  # the other job continued
-
-    whole = attnlab("train", "-m", *overrides, "optimizer.lr=0.02,0.01", folder=tmp_path)
-    assert whole.returncode == 0, whole.stderr
-    assert "UserWarning" not in whole.stderr
-    assert table_states(whole.stdout) == ["finished", "finished"]
-    assert statuses(tmp_path) == {1e38: "failed", 0.01: "finished", 0.02: "finished"}
+    assert "UserWarning" not in broken.stderr
     for run in runs(tmp_path):
         assert run.read_result()["command"].startswith("attnlab train -m data.symbols=5")
 

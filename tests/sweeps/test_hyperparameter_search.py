@@ -220,7 +220,7 @@ def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
     overrides = [
         *TINY_REVERSE,
         "logger=none",
-        "data.train_size=1600",
+        "data.train_size=800",
         "trainer.max_epochs=4",
         "scheduler=constant",
         "optimizer.lr=choice(0.01,1e-6)",

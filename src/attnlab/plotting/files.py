@@ -20,7 +20,7 @@ class InlineFigure(Figure):
     def _repr_png_(self) -> bytes:
         """Return the picture; IPython calls this."""
         picture = io.BytesIO()
-        self.savefig(picture, format="png", bbox_inches="tight")
+        self.savefig(picture, format="png")
         return picture.getvalue()
 
 
@@ -28,11 +28,14 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure atomically as PNG or SVG, by its suffix; equal figures give equal SVG files."""
     metadata = {"Date": None} if path.suffix == ".svg" else {}
     with mpl.rc_context({"svg.hashsalt": "attnlab"}), open_atomically(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=150, bbox_inches="tight", metadata=metadata)
+        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
 
 
 def save_png_and_svg(figure: Figure, stem: Path) -> Path:
     """Write `stem`.png and `stem`.svg; return the path of the PNG."""
+    if layout := figure.get_layout_engine():  # once, instead of twice for each file
+        layout.execute(figure)
+        figure.set_layout_engine("none")
     for suffix in (".svg", ".png"):
         save(figure, path := stem.with_name(stem.name + suffix))
     return path

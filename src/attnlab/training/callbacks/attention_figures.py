@@ -38,8 +38,13 @@ class AttentionFigures(Callback):
         pl_module.kept_weights = max(pl_module.kept_weights, self.count)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plot the validation split every `every_n_epochs` epochs, and after training."""
-        if trainer.state.fn != "fit" or (trainer.current_epoch + 1) % self.every_n_epochs == 0:
+        """Plot the validation split every `every_n_epochs` epochs, and after training without a test split."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        if trainer.state.fn == "fit":
+            due = (trainer.current_epoch + 1) % self.every_n_epochs == 0
+        else:
+            due = not pl_module.data.corpus.test_splits
+        if due:
             self._plot(trainer, pl_module)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
