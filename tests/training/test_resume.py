@@ -298,7 +298,7 @@ def logged_steps(path: Path) -> list[int]:
 
 @pytest.mark.slow
 def test_interruption_before_training_is_recorded(make_run: Callable[..., Run]) -> None:
-    run = make_run("run")
+    run = make_run("run", "trainer.max_epochs=1000")
     worker = start(run)
     while run.read_result().get("status") != "running":
         time.sleep(0.02)

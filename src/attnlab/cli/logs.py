@@ -19,6 +19,7 @@ IGNORED_WARNINGS = (
     ".*LeafSpec.* is deprecated",  # raised inside Lightning
     ".*does not have many workers",  # creating batches is cheap
     ".*is not resumable",  # the order of batches is resumable, see attnlab.data.datamodule
+    "The .srun. command is available",  # a run may also be started without Slurm
 )
 
 
