@@ -38,7 +38,7 @@ class AttentionFigures(Callback):
         pl_module.kept_weights = max(pl_module.kept_weights, self.count)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plot the validation split every `every_n_epochs` epochs, and after training without a test split."""
+        """Plot the validation split every `every_n_epochs` epochs; at the end, if there is no test split."""
         assert isinstance(pl_module, Seq2SeqModule)
         if trainer.state.fn == "fit":
             due = (trainer.current_epoch + 1) % self.every_n_epochs == 0
