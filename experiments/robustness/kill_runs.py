@@ -73,9 +73,9 @@ SETTINGS = {
         "trainer.max_epochs=20",
     ),
     "accumulation": ("trainer.accumulate_grad_batches=3", "trainer.val_check_interval=6"),
-    "scheduled sampling": ("teacher_forcing.value=0.5", "attention=monotonic"),
+    "scheduled sampling": ("teacher_forcing.start=0.5", "attention=monotonic"),
     "loader workers": ("batching.workers=2", "batching.batch_type=tokens", "batching.batch_size=150"),
-    "two ranks": ("trainer.devices=2", "teacher_forcing.value=0.5"),
+    "two ranks": ("trainer.devices=2", "teacher_forcing.start=0.5"),
     "disk full": (),
     "read-only outputs": (),
 }

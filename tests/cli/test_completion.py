@@ -40,7 +40,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
         ("attnlab train no=such tok", ["tokenizer.", "tokenizer=", "tokenizer@target_tokenizer="]),
         ("attnlab train --m", ["--multirun "]),
         ("attnlab train tune", []),
-        ("attnlab tune tune=r", ["tune=recipe"]),
+        ("attnlab tune tune=d", ["tune=default"]),
         ("attnlab tune tune.tri", ["tune.trials="]),
         ("attnlab bench encoder.si", ["encoder.size="]),
         ("attnlab predict RUN --at", ["--attention "]),

@@ -35,11 +35,14 @@ def test_current_form_of_an_outdated_override_composes(old: str) -> None:
         "data.test_path": "x.json",
         "batching.by": "tokens",
         "search.coverage_penalty": "0.2",
+        "teacher_forcing.k": "100",
+        "teacher_forcing.value": "0.5",
     }
     values |= {"callbacks.pictures.count": "3", "callbacks.pictures.every_n_epochs": "3"}
     new = RENAMED[old] if "=" in old else f"{RENAMED[old]}={values.get(old, 'true')}"
     groups = {"attention.bells": ["attention=mixture"], "data.test_path": ["data=conala"]}
-    compose_run([*groups.get(old, []), *new.split(" ")])
+    words = [f"+{word}" if word.startswith("tune=") else word for word in new.split(" ")]
+    compose_run([*groups.get(old, []), *words])
 
 
 def test_evaluate_overrides_name_the_current_setting() -> None:

@@ -6,7 +6,8 @@ import torch
 from attnlab.data.alignment import alignment_matrix, output_links
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
-from attnlab.data.tokenization.train import bpe, characters, symbols, whitespace, words
+from attnlab.data.tokenization.subwords import subwords
+from attnlab.data.tokenization.train import characters, symbols, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 
 digits = symbols(["3"], count=7)
@@ -61,7 +62,7 @@ def test_links_to_truncated_tokens_are_dropped(source_eos: bool) -> None:
 def test_gold_alignment_needs_tokenizers_of_whole_words() -> None:
     pair = Pair("3 4", "4 3", ((0, 1),))
     assert DIGITS.gold_alignment(pair) == pair.alignment
-    for tokenizer in (characters(["3 4"], max_size=None), bpe(["3 4 3 4"], max_size=30)):
+    for tokenizer in (characters(["3 4"], max_size=None), subwords(["3 4 3 4"], max_size=30)):
         assert Vocabularies(tokenizer, digits).gold_alignment(pair) is None
         assert Vocabularies(digits, tokenizer).gold_alignment(pair) is None
     for whole in (whitespace(["3 4"], max_size=None), words(["3 4"], max_size=None)):

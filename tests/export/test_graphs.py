@@ -13,7 +13,7 @@ from attnlab.errors import UserError
 from attnlab.export import graphs
 from attnlab.export.page import Weights, graph_to_json
 from attnlab.nn.attention import Additive
-from attnlab.nn.attention.normalisers import Entmax15
+from attnlab.nn.attention.normalisers import Entmax
 from networks import make_network
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
@@ -32,7 +32,7 @@ NETWORKS: list[tuple[str, dict[str, Any]]] = [
 def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: dict[str, Any]) -> None:
     network = make_network(attention=attention, **settings)
     if attention == "Location":
-        network.decoder.attention.normaliser = Entmax15()
+        network.decoder.attention.normaliser = Entmax(1.5)
     weights = Weights()
     for graph in graphs.export(network):
         onnx.checker.check_model(graph)

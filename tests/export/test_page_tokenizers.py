@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.tokenization import train
+from attnlab.data.tokenization.subwords import subwords
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 from attnlab.export import page
@@ -37,8 +38,8 @@ TOKENIZERS: dict[str, Callable[[list[str]], Tokenizer]] = {
     "subwords": partial(train.words, max_size=160, subwords=True),
     "characters": partial(train.characters),
     "graphemes": partial(train.characters, graphemes=True),
-    "bpe": partial(train.bpe, max_size=140),
-    "unigram": partial(train.unigram, max_size=140),
+    "bpe": partial(subwords, max_size=140),
+    "unigram": partial(subwords, algorithm="unigram", max_size=140),
 }
 
 

@@ -64,7 +64,6 @@ def test_sweep_that_cannot_be_searched_is_named(override: str) -> None:
 
 def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
     overrides = [
-        "tune=recipe",
         "tune.trials=7",
         "attention=none,dot",
         "embedding.dropout=0.0,0.5",
@@ -72,10 +71,8 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
     ]
     plan = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}"])
     assert plan.overrides == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
-    assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size", "attention"]
-    assert (
-        plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"
-    )  # from the command line, not from the file
+    assert list(plan.space) == ["attention", "embedding.dropout"]
+    assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"
     assert plan.tune.trials == 7
     assert plan.database == tmp_path / "reverse-tune" / "tune.db"
     assert plan.trial_overrides({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
@@ -87,6 +84,11 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
     assert longer.identity == plan.identity != other.identity
 
 
+def test_command_without_a_sweep_searches_the_default_space(tmp_path: Path) -> None:
+    plan = hyperparameter_search.make_plan(["data.task=sort", f"paths.output={tmp_path}"])
+    assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size"]
+
+
 def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
     overrides = ["attention=local_m,local_p", "attention.window=2,4", f"paths.output={tmp_path}"]
     plan = hyperparameter_search.make_plan(overrides)  # the default attention has no window
@@ -96,11 +98,12 @@ def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "code", "message"),
     [
-        (["seed=1"], 1, "Nothing to search"),
+        (["seed=1", "tune.space=null"], 1, "Nothing to search"),
         (["-m", "seed=1,2"], 1, "has no option -m"),
         (["seed=1,2", "tune.trails=3"], 2, "Did you mean 'tune.trials'?"),
         (["seed=1,2", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
-        (["seed=1,2", "tune=recipee"], 2, "Did you mean 'recipe'?"),
+        (["seed=1,2", "tune=defalt"], 2, "Did you mean 'default'?"),
+        (["tune=recipe"], 2, "tune=recipe is now tune=default"),
     ],
 )
 def test_usage_errors_are_one_line(

@@ -74,7 +74,7 @@ def test_label_smoothing_of_a_copying_readout_ignores_other_sentences(composed: 
 
 
 def test_reference_is_not_read_without_teacher_forcing(composed: Composed) -> None:
-    module, data = build_all(composed(*TINY, *SYNTHETIC, "teacher_forcing.value=0"))
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "teacher_forcing.start=0"))
     batch = data.examples("train")[[0, 1]]
     other = batch._replace(target=batch.target.clone())
     other.target[:, 1] = 49  # would be read under teacher forcing

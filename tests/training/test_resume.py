@@ -29,7 +29,7 @@ from forked import ForkedProcess
 TWO_PROCESSES = "two processes"
 SETTINGS = {
     "dropout and sampled teacher forcing": (
-        "teacher_forcing.value=0.5",
+        "teacher_forcing.start=0.5",
         "embedding.dropout=0.2",
         "loss.coverage=0.5",
     ),
@@ -55,7 +55,7 @@ SETTINGS = {
         "scheduler=plateau",
         "trainer.max_steps=20",  # inside the last epoch
     ),
-    TWO_PROCESSES: ("trainer.devices=2", "teacher_forcing.value=0.5", "trainer.accumulate_grad_batches=2"),
+    TWO_PROCESSES: ("trainer.devices=2", "teacher_forcing.start=0.5", "trainer.accumulate_grad_batches=2"),
 }
 COMMON = (
     "data.train_size=100",

@@ -210,7 +210,7 @@ def test_number_of_devices_is_part_of_the_identity_only_without_shards(composed:
 NOISE = (
     "batching.shards=3",
     "attention=monotonic",  # draws noise
-    "teacher_forcing.value=0.5",
+    "teacher_forcing.start=0.5",
     "teacher_forcing.per=token",
     "embedding.dropout=0.2",
     "embedding.word_dropout=0.1",

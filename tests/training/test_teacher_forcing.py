@@ -7,40 +7,42 @@ import math
 import pytest
 import torch
 
-from attnlab.training.teacher_forcing import Constant, InverseSigmoid, Linear, sample_forced
+from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 
 INPUTS = torch.zeros(2000, 7, dtype=torch.int64)
 
 
 def test_constant_ratio_does_not_depend_on_the_step() -> None:
-    assert Constant(0.5).ratio(0) == Constant(0.5).ratio(10**6) == 0.5
+    assert TeacherForcing(0.5).ratio(0) == TeacherForcing(0.5).ratio(10**6) == 0.5
 
 
 def test_linear_ratio_falls_to_its_end_value_and_stays() -> None:
-    schedule = Linear(start=1.0, end=0.2, steps=4)
+    schedule = TeacherForcing(decay="linear", end=0.2, steps=4)
     assert [schedule.ratio(step) for step in (0, 1, 2, 4, 100)] == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
 
 
 def test_inverse_sigmoid_matches_a_manual_calculation() -> None:
-    schedule = InverseSigmoid(k=10.0)
+    schedule = TeacherForcing(decay="inverse_sigmoid", steps=10)
     assert schedule.ratio(0) == pytest.approx(10 / 11)
     assert schedule.ratio(10) == pytest.approx(10 / (10 + math.e))
     assert schedule.ratio(10**9) == pytest.approx(0.0)
+    schedule = TeacherForcing(0.9, decay="inverse_sigmoid", end=0.4, steps=10)
+    assert schedule.ratio(10) == pytest.approx(0.4 + 0.5 * 10 / (10 + math.e))
 
 
 def test_full_teacher_forcing_draws_no_random_numbers() -> None:
-    assert sample_forced(Constant(1.0), 0, INPUTS) is None
+    assert sample_forced(TeacherForcing(), 0, INPUTS) is None
 
 
 def test_per_step_draws_once_per_position() -> None:
-    forced = sample_forced(Constant(0.5, per="step"), 0, INPUTS)
+    forced = sample_forced(TeacherForcing(0.5, per="step"), 0, INPUTS)
     assert forced is not None
     assert forced.shape == INPUTS.shape
     assert (forced == forced[:1]).all()
 
 
 def test_per_token_draws_each_token_with_the_given_probability() -> None:
-    forced = sample_forced(Constant(0.3, per="token"), 0, INPUTS)
+    forced = sample_forced(TeacherForcing(0.3, per="token"), 0, INPUTS)
     assert forced is not None
     assert not (forced == forced[:1]).all()
     # 14,000 draws: five standard deviations are 0.019
@@ -48,12 +50,12 @@ def test_per_token_draws_each_token_with_the_given_probability() -> None:
 
 
 def test_ratio_zero_never_reads_the_reference() -> None:
-    forced = sample_forced(Constant(0.0), 0, INPUTS)
+    forced = sample_forced(TeacherForcing(0.0), 0, INPUTS)
     assert forced is not None
     assert not forced.any()
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5])
 def test_ratio_must_be_a_probability(value: float) -> None:
-    with pytest.raises(ValueError, match=r"teacher_forcing\.value=.* must be a probability in \[0, 1\]"):
-        Constant(value)
+    with pytest.raises(ValueError, match=r"teacher_forcing\.start=.* must be a probability in \[0, 1\]"):
+        TeacherForcing(value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HELP = """attnlab tune [OVERRIDE ...]: search hyper-parameters; each trial is an ordinary training run
 
   attnlab tune 'optimizer.lr=tag(log,interval(1e-4,1e-1))' attention=additive,dot tune.trials=30
-  attnlab tune tune=recipe                  the search space of conf/tune/recipe.yaml
+  attnlab tune                              the search space of conf/tune/default.yaml
 
 Search space:
   optimizer.lr='interval(0.001,0.1)'           a number in an interval

@@ -91,6 +91,10 @@ RULES: dict[str, Rule] = {
     "attention.noise": NOT_NEGATIVE,
     "attention.heads": SIZE,
     "attention.reach": SIZE,
+    "normaliser.alpha": Rule(
+        lambda value: not isinstance(value, bool) and value in (1, 1.5, 2),
+        "1 (softmax), 1.5 (1.5-entmax) or 2 (sparsemax)",
+    ),
     "normaliser.temperature": POSITIVE,
     "readout.parts": Rule(
         lambda value: (
@@ -114,11 +118,10 @@ RULES: dict[str, Rule] = {
     "scheduler.schedule.pct_start": PROBABILITY,
     "scheduler.schedule.cycle_momentum": FLAG,
     "scheduler.schedule.patience": whole(0),
-    "teacher_forcing.value": PROBABILITY,
     "teacher_forcing.start": PROBABILITY,
+    "teacher_forcing.decay": choice("linear", "inverse_sigmoid", None),
     "teacher_forcing.end": PROBABILITY,
-    "teacher_forcing.steps": SIZE,
-    "teacher_forcing.k": POSITIVE,
+    "teacher_forcing.steps": POSITIVE,
     "teacher_forcing.per": choice("step", "token"),
     **{
         f"{side}.{key}": rule
@@ -128,6 +131,7 @@ RULES: dict[str, Rule] = {
             "min_frequency": SIZE,
             "count": SIZE,
             "graphemes": FLAG,
+            "algorithm": choice("bpe", "unigram"),
             "lowercase": FLAG,
             "normalization": choice("nfc", "nfd", "nfkc", "nfkd", None),
             "dropout": DROPOUT,

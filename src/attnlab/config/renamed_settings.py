@@ -39,13 +39,22 @@ RENAMED: dict[str, str] = {
     },
     "logger=csv": "logger=none",
     "logger=many": "logger=[wandb,tensorboard]",
+    "normaliser=entmax15": "normaliser.alpha=1.5",
+    "normaliser=softmax": "normaliser.alpha=1",
+    "normaliser=sparsemax": "normaliser.alpha=2",
     "readout=maxout": "readout=softmax readout.parts=[state,context,input] readout.maxout=500",
     "readout=state": "readout=softmax readout.parts=[state]",
     "readout=state_context": "readout=softmax",
     "reranking=coverage": "reranking.coverage_penalty=0.2",
+    "teacher_forcing=constant": "teacher_forcing.decay=null",
+    "teacher_forcing=inverse_sigmoid": "teacher_forcing.decay=inverse_sigmoid teacher_forcing.steps=1000",
+    "teacher_forcing=linear": "teacher_forcing.decay=linear",
+    "tokenizer=bpe": "tokenizer=subwords",
+    "tokenizer=unigram": "tokenizer=subwords tokenizer.algorithm=unigram",
     "tokenizer=words_without_digits": f"tokenizer=words tokenizer.drop={_PUBLISHED_CLEANING}",
     "trainer=ddp": "trainer.accelerator=gpu trainer.devices=-1",
     "trainer=ddp_cpu": "trainer.accelerator=cpu trainer.devices=2",
+    "tune=recipe": "tune=default",
     # single settings: key=value -> override
     "search.prefer_python=false": "reranking=none",
     "search.prefer_python=true": "reranking=python",
@@ -58,6 +67,8 @@ RENAMED: dict[str, str] = {
     "callbacks.pictures.every_n_epochs": "callbacks.attention_figures.every_n_epochs",
     "data.test_path": "data.test",
     "search.coverage_penalty": "reranking.coverage_penalty",
+    "teacher_forcing.k": "teacher_forcing.steps",
+    "teacher_forcing.value": "teacher_forcing.start",
 }
 """Current overrides by outdated `group=option`, `key=value` or key."""
 

@@ -50,7 +50,7 @@ class _UnknownPartError(Exception):
 def _unsupported(side: str, part: str) -> UserError:
     return UserError(
         f"--page: the {side} tokenizer ({part}) does not run in a browser. Use --onnx, or train with another "
-        "tokenizer, such as tokenizer=words, characters, bpe or unigram"
+        "tokenizer, such as tokenizer=words, characters or subwords"
     )
 
 

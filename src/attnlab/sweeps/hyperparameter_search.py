@@ -102,6 +102,8 @@ class Watch:
 def make_plan(overrides: list[str]) -> Plan:
     """Separate the overrides into the search space, the settings of the search, and fixed settings.
 
+    Overrides without a sweep search `tune.space`.
+
     Raises:
         UserError: at an option, at a sweep that cannot be searched, or if there is no sweep.
         HydraException: at a setting that does not exist.
@@ -121,8 +123,10 @@ def make_plan(overrides: list[str]) -> Plan:
             fixed.append(word)
     group = next((word for word in tune_overrides if word.startswith("tune=")), "tune=default")
     tune = compose_run([f"+{group}", *(word for word in tune_overrides if word != group)]).tune
-    listed = OverridesParser.create().parse_overrides([f"{key}={sweep}" for key, sweep in tune.space.items()])
-    space = {**{override.get_key_element(): override for override in listed}, **space}
+    if not space:
+        listed = [f"{key}={sweep}" for key, sweep in (tune.space or {}).items()]
+        parsed = OverridesParser.create().parse_overrides(listed)
+        space = {override.get_key_element(): override for override in parsed}
     if not space:
         raise UserError("Nothing to search: give a sweep such as attention=none,dot, see attnlab tune --help")
     trial = optuna.create_study().ask()  # in memory: checks that every sweep can be searched

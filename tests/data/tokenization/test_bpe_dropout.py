@@ -8,7 +8,8 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.bpe_dropout import SampledExamples, Segmenter
-from attnlab.data.tokenization.train import bpe, whitespace, words
+from attnlab.data.tokenization.subwords import subwords
+from attnlab.data.tokenization.train import whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, SOS
@@ -20,7 +21,7 @@ SOURCES = [pair.source for pair in PAIRS]
 
 @pytest.mark.parametrize(
     "train",
-    [partial(bpe, max_size=120), partial(words, max_size=120, subwords=True, drop=[])],
+    [partial(subwords, max_size=120), partial(words, max_size=120, subwords=True, drop=[])],
     ids=["bpe", "subwords of words"],
 )
 def test_segmentation_without_dropout_equals_the_library(train):
@@ -31,7 +32,7 @@ def test_segmentation_without_dropout_equals_the_library(train):
 
 
 def test_dropout_of_one_gives_characters():
-    tokenizer = bpe(SOURCES, max_size=120, dropout=1.0)
+    tokenizer = subwords(SOURCES, max_size=120, dropout=1.0)
     spelled = tokenizer.tokens(Segmenter(tokenizer).encode("Ein Mann", random.Random(0)))
     assert spelled == list("▁Ein▁Mann")
 
@@ -39,13 +40,15 @@ def test_dropout_of_one_gives_characters():
 def test_dropout_needs_byte_pair_encoding():
     with pytest.raises(UserError, match=r"set tokenizer\.subwords=true"):
         words(SOURCES, max_size=None, dropout=0.1)
+    with pytest.raises(UserError, match=r"set tokenizer\.algorithm=bpe"):
+        subwords(SOURCES, algorithm="unigram", max_size=120, dropout=0.1)
     tokenizer = whitespace(SOURCES, max_size=None)
     with pytest.raises(UserError, match="needs a tokenizer with byte-pair encoding"):
         Segmenter(tokenizer)
 
 
 def sampled(seed: int = 0, **limits: int | None) -> SampledExamples:
-    vocabularies = train_vocabularies(PAIRS, source=partial(bpe, max_size=120, dropout=0.3))
+    vocabularies = train_vocabularies(PAIRS, source=partial(subwords, max_size=120, dropout=0.3))
     settings = {"source_eos": True, "max_source_length": None, "max_target_length": None, **limits}
     return SampledExamples(
         encode(PAIRS, vocabularies, **settings),
@@ -84,7 +87,7 @@ def test_batches_have_ends_and_the_longest_target_first():
 
 
 def test_training_loader_draws_per_epoch_and_resumes_exactly():
-    vocabularies = train_vocabularies(PAIRS, source=partial(bpe, max_size=120, dropout=0.3))
+    vocabularies = train_vocabularies(PAIRS, source=partial(subwords, max_size=120, dropout=0.3))
     corpus = Corpus(train=PAIRS, val=PAIRS[:8])
 
     def epochs(workers: int) -> list[list[list[int]]]:

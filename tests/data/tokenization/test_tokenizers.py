@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
+from attnlab.data.tokenization.subwords import subwords
 from attnlab.data.tokenization.tokenizer import Tokenizer
-from attnlab.data.tokenization.train import bpe, characters, python, symbols, unigram, whitespace, words
+from attnlab.data.tokenization.train import characters, python, symbols, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, UNK
@@ -25,8 +26,8 @@ ALL = [
     pytest.param(partial(words, max_size=None, drop=["apostrophes"], split=["punctuation"]), id="words"),
     pytest.param(partial(characters, graphemes=False), id="codepoints"),
     pytest.param(partial(characters, graphemes=True), id="graphemes"),
-    pytest.param(partial(bpe, max_size=66), id="bpe"),
-    pytest.param(partial(unigram, max_size=66), id="unigram"),
+    pytest.param(partial(subwords, max_size=66), id="bpe"),
+    pytest.param(partial(subwords, algorithm="unigram", max_size=66), id="unigram"),
     pytest.param(partial(words, max_size=166, split=["signs"], subwords=True), id="subwords of words"),
     pytest.param(partial(python, max_size=None), id="python"),
     pytest.param(partial(python, max_size=166, subwords=True), id="subwords of python"),
@@ -121,29 +122,30 @@ def test_unknown_characters_are_decoded_as_unk() -> None:
 
 def test_bpe_merges_the_most_frequent_pairs() -> None:
     texts = ["ab ab ab cb"]  # ▁a and ab 3 times, ▁c and cb once
-    one_merge, two_merges = bpe(texts, max_size=4 + 1), bpe(texts, max_size=4 + 2)
+    one_merge, two_merges = subwords(texts, max_size=4 + 1), subwords(texts, max_size=4 + 2)
     assert len(one_merge.encode("ab")) == 2
     assert two_merges.tokens(two_merges.encode("ab abb cb")) == ["▁ab", "▁ab", "b", "▁", "c", "b"]
 
 
 def test_subword_labels_mark_the_start_of_words() -> None:
-    tokenizer = unigram(["low lower low lower"], max_size=8)
+    tokenizer = subwords(["low lower low lower"], algorithm="unigram", max_size=8)
     labels = tokenizer.tokens(tokenizer.encode("low lower"))
     assert "".join(labels) == "▁low▁lower"
 
 
-@pytest.mark.parametrize("train", [bpe, unigram])
-def test_error_of_a_too_small_vocabulary_states_the_required_size(train: Callable[..., Tokenizer]) -> None:
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_error_of_a_too_small_vocabulary_states_the_required_size(algorithm: str) -> None:
+    train = partial(subwords, algorithm=algorithm)
     assert train(["abc abc"], max_size=4).size == 4 + 4  # ▁, a, b, c
     with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* have 4 distinct characters"):
         train(["abc abc"], max_size=3)
 
 
-@pytest.mark.parametrize("train", [bpe, unigram])
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_subword_training_respects_max_size_and_prints_nothing(
-    train: Callable[..., Tokenizer], capfd: pytest.CaptureFixture[str]
+    algorithm: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(SENTENCES * 5, max_size=60).size <= 64
+    assert subwords(SENTENCES * 5, algorithm=algorithm, max_size=60).size <= 64
     assert capfd.readouterr() == ("", "")
 
 
@@ -266,8 +268,9 @@ def test_decoding_gives_the_clean_text(train: Training, text: str) -> None:
 def test_characters_and_subwords_keep_all_but_a_leading_space(text: str) -> None:
     for graphemes in (False, True):
         assert characters([text], graphemes=graphemes).clean(text) == text
-    for subwords in (bpe([LETTERS], max_size=30), unigram([LETTERS], max_size=30)):
-        assert subwords.clean(text) == text.removeprefix(" ")
+    for algorithm in ("bpe", "unigram"):
+        tokenizer = subwords([LETTERS], algorithm=algorithm, max_size=30)
+        assert tokenizer.clean(text) == text.removeprefix(" ")
 
 
 @pytest.mark.parametrize("train", ALL)
@@ -312,8 +315,8 @@ NORMALIZABLE = [
     pytest.param(partial(whitespace, max_size=None), id="whitespace"),
     pytest.param(characters, id="codepoints"),
     pytest.param(partial(characters, graphemes=True), id="graphemes"),
-    pytest.param(partial(bpe, max_size=40), id="bpe"),
-    pytest.param(partial(unigram, max_size=40), id="unigram"),
+    pytest.param(partial(subwords, max_size=40), id="bpe"),
+    pytest.param(partial(subwords, algorithm="unigram", max_size=40), id="unigram"),
 ]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Attention, General, Mean
 from attnlab.nn.attention.base import Sizes
 from attnlab.nn.attention.baselines import is_constant
-from attnlab.nn.attention.normalisers import Sparsemax
+from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import PAD, Memory
 from networks import (
     ARGUMENTS,
@@ -97,7 +97,7 @@ def test_subclass_of_a_constant_mechanism_is_not_constant() -> None:
 
 
 def test_sizes_and_normaliser_reach_the_base_class() -> None:
-    normaliser = Sparsemax()
+    normaliser = Entmax(2)
     attention = Scaled(scale=0.5, query_size=7, memory_size=4, normaliser=normaliser)
     assert (attention.query_size, attention.memory_size) == (7, 4)
     assert attention.normaliser is normaliser

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive, Attention, Dot, Forward, Monotonic
-from attnlab.nn.attention.normalisers import Softmax, Sparsemax
+from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
 from networks import randomise, walk
 
@@ -74,13 +74,13 @@ def test_weights_sum_over_all_monotonic_paths(steps: int, width: int, seed: int)
 
 def test_normaliser_applies_to_reachable_positions() -> None:
     """Sparsemax of 0 and ½ is 1/4 and 3/4; then (1/4, 1, 3/4) times (1/3, 1/3, 1/3)."""
-    rows = weights_of([[0.0, 0.5, 50.0], [1.0, 1.0, 1.0]], normaliser=Sparsemax())
+    rows = weights_of([[0.0, 0.5, 50.0], [1.0, 1.0, 1.0]], normaliser=Entmax(2))
     assert rows == [pytest.approx([1 / 4, 3 / 4, 0, 0]), pytest.approx([1 / 8, 4 / 8, 3 / 8, 0])]
 
 
 @pytest.mark.parametrize("temperature", [0.1, 0.5, 3.0])
 def test_temperature_scales_only_the_scores(temperature: float) -> None:
-    rows = weights_of([[0.0] * 4] * 2, normaliser=Softmax(temperature))
+    rows = weights_of([[0.0] * 4] * 2, normaliser=Entmax(temperature=temperature))
     assert rows[1] == pytest.approx([1 / 4, 1 / 2, 1 / 4, 0, 0])
 
 

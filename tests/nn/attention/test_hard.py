@@ -14,7 +14,7 @@ from attnlab.config.build import construct
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive, Dot, Final, Hard, Monotonic, NoAttention
 from attnlab.nn.attention.hard import one_hot_argmax
-from attnlab.nn.attention.normalisers import Softmax
+from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
 
 LN3 = math.log(3)
@@ -50,7 +50,7 @@ def test_training_samples_from_the_softmax() -> None:
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_gradients_equal_those_of_the_soft_weights(temperature: float) -> None:
-    _, weigh, states = make([0.3, -0.2, 0.9], temperature=temperature, normaliser=Softmax(0.7))
+    _, weigh, states = make([0.3, -0.2, 0.9], temperature=temperature, normaliser=Entmax(temperature=0.7))
     values = torch.tensor([2.0, -1.0, 5.0], dtype=torch.float64)
     torch.manual_seed(3)
     (weigh() @ values).backward()

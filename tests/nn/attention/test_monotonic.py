@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.nn.attention import MoChA, Monotonic
 from attnlab.nn.attention.monotonic import chunkwise_weights, expected_alignment, hard_alignment, shift
-from attnlab.nn.attention.normalisers import Softmax
+from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
 from networks import randomise
 
@@ -277,7 +277,7 @@ def test_gradients_over_two_steps(mechanism: type[Monotonic]) -> None:
 def chunk_weights(heads: list[float], scores: list[float], chunk: int) -> list[float]:
     rows = [torch.tensor([[row]], dtype=torch.float64) for row in (heads, scores)]
     mask = torch.ones(1, 1, len(scores), dtype=torch.bool)
-    return chunkwise_weights(*rows, mask, chunk, Softmax())[0, 0].tolist()
+    return chunkwise_weights(*rows, mask, chunk, Entmax())[0, 0].tolist()
 
 
 def test_chunk_known_values() -> None:
@@ -327,7 +327,7 @@ def test_chunks_equal_the_moving_sums_of_the_paper() -> None:
 def test_chunk_normaliser_respects_the_mask() -> None:
     heads, scores = torch.tensor([[[0.0, 0.0, 0.0, 1.0]]]), torch.tensor([[[0.0, 0.0, 7.0, LN3]]])
     mask = torch.tensor([[[True, True, False, True]]])
-    assert chunkwise_weights(heads, scores, mask, 3, Softmax(0.5))[0, 0].tolist() == pytest.approx(
+    assert chunkwise_weights(heads, scores, mask, 3, Entmax(temperature=0.5))[0, 0].tolist() == pytest.approx(
         [0, 1 / 10, 0, 9 / 10]
     )
 

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.nn.attention.normalisers import Entmax15, Normaliser, Softmax, Sparsemax
+from attnlab.nn.attention.normalisers import Entmax, Normaliser
 
-NORMALISERS = {"softmax": Softmax, "sparsemax": Sparsemax, "entmax15": Entmax15}
+ALPHAS = {"softmax": 1, "sparsemax": 2, "entmax15": 1.5}
 PACKAGE: dict[str, Callable[..., Tensor]] = {"sparsemax": entmax.sparsemax, "entmax15": entmax.entmax15}
 HALVES = [torch.bfloat16, torch.float16]
 
-every = pytest.mark.parametrize("name", NORMALISERS)
+every = pytest.mark.parametrize("name", ALPHAS)
 sparse = pytest.mark.parametrize("name", PACKAGE)
 
 
 def make(name: str, **settings: float) -> Normaliser:
-    return NORMALISERS[name](**settings)
+    return Entmax(ALPHAS[name], **settings)
 
 
 def all_real(scores: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ def some_real(*shape: int) -> Tensor:
 )
 def test_sparsemax_known_values(scores: list[float], weights: list[float]) -> None:
     tensor = torch.tensor(scores)
-    assert Sparsemax()(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
+    assert Entmax(2)(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_sparsemax_known_values(scores: list[float], weights: list[float]) -> No
 )
 def test_entmax15_known_values(scores: list[float], weights: list[float]) -> None:
     tensor = torch.tensor(scores)
-    assert Entmax15()(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
+    assert Entmax(1.5)(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
 
 
 @every
@@ -74,6 +74,12 @@ def test_temperature_divides_the_scores(name: str) -> None:
     torch.testing.assert_close(make(name, temperature=0.5)(scores, mask), make(name)(2 * scores, mask))
     with pytest.raises(ValueError, match=r"normaliser\.temperature must be above 0, not 0"):
         make(name, temperature=0)
+
+
+@pytest.mark.parametrize("alpha", [0, 1.2, 3])
+def test_alpha_without_a_closed_form_is_refused(alpha: float) -> None:
+    with pytest.raises(ValueError, match=rf"normaliser\.alpha must be 1, 1\.5 or 2, not {alpha}"):
+        Entmax(alpha)
 
 
 def test_sparsity_increases_from_softmax_to_sparsemax() -> None:

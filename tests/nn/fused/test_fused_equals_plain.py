@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.nn.attention import Additive
-from attnlab.nn.attention.normalisers import Softmax, Sparsemax
+from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.decoders import BahdanauDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.fused import Kernels, dispatch
@@ -135,7 +135,7 @@ def test_encoder_equals_plain(cell: Any, layers: int, bidirectional: bool) -> No
 @pytest.mark.parametrize("order", FUSED_ORDERS)
 def test_temperature_equals_plain(order: str) -> None:
     network = make(order)
-    network.decoder.attention.normaliser = Softmax(temperature=0.3)
+    network.decoder.attention.normaliser = Entmax(temperature=0.3)
     assert_fused_equals_plain(network, random_batch([3, 7, 1], [4, 2, 5]))
 
 
@@ -168,7 +168,7 @@ def test_cells_that_are_not_fused(order: str, settings: dict[str, Any]) -> None:
 
 def test_only_softmax_is_fused() -> None:
     network = make("bahdanau")
-    network.decoder.attention.normaliser = Sparsemax()
+    network.decoder.attention.normaliser = Entmax(2)
     batch = random_batch([3, 7, 1], [4, 2, 5])
     assert isinstance(unroll_of(network, batch), Unroll)
     assert_fused_equals_plain(network, batch)

@@ -36,7 +36,9 @@ class Segmenter:
     def __init__(self, tokenizer: Tokenizer) -> None:
         model = json.loads(tokenizer.to_json()).get("model", {})
         if model.get("type") != "BPE":
-            raise UserError("tokenizer.dropout needs a tokenizer with byte-pair encoding: tokenizer=bpe")
+            raise UserError(
+                "tokenizer.dropout needs a tokenizer with byte-pair encoding, such as tokenizer=subwords"
+            )
         self._tokenizer = tokenizer
         self._prefix = model["continuing_subword_prefix"] or ""
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}

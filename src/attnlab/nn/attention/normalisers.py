@@ -28,68 +28,45 @@ class Normaliser(Protocol):
         ...
 
 
-class _TemperatureNormaliser:
-    """Base class of normalisers that divide the scores by a temperature.
+class Entmax:
+    """α-entmax (Peters et al., 2019) over the real positions: softmax, 1.5-entmax or sparsemax.
+
+    ::
+
+        α = 1:    α_j = exp(e_j / τ) / Σ_k exp(e_k / τ)
+        α = 1.5:  α_j = max(e_j / 2τ - λ, 0)², with λ such that Σ α = 1
+        α = 2:    α_j = max(e_j / τ - λ, 0), with λ such that Σ α = 1
+
+    Peters, Niculae & Martins 2019 (arXiv 1905.05702), algorithm 2. Sparsemax (Martins & Astudillo 2016, arXiv
+    1602.02068, algorithm 1) is the Euclidean projection of e / τ onto the probability simplex. Above α = 1,
+    scores more than τ / (α - 1) below the largest get weight 0, and sorting costs S log S operations per
+    query and at most 3·S numbers of memory.
 
     Args:
+        alpha: 1, 1.5 or 2.
         temperature: τ; below 1 sharpens the weights, above 1 flattens them.
     """
 
-    def __init__(self, temperature: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, temperature: float = 1.0) -> None:
+        if alpha not in (1, 1.5, 2):
+            raise ValueError(f"normaliser.alpha must be 1, 1.5 or 2, not {alpha}")
         if temperature <= 0:
             raise ValueError(f"normaliser.temperature must be above 0, not {temperature}")
+        self.alpha = alpha
         self.temperature = temperature
 
-    def mask_scores(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Return scores / τ, [..., S], in fp32 or wider, and the lowest finite number at padding.
-
-        With -inf a fully masked row would give NaN. With a finite number it gives uniform weights, which the
-        product with the mask turns into zeros.
-        """
-        return (at_least_float32(scores) / self.temperature).masked_fill(~mask, -3.0e38)  # [..., S]
-
-
-class Softmax(_TemperatureNormaliser):
-    """Softmax over the real positions: α_j = exp(e_j / τ) / Σ_k exp(e_k / τ)."""
-
     def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Return weights [..., S]; the mask is True at real tokens."""
-        return self.mask_scores(scores, mask).softmax(dim=-1) * mask  # [..., S]
+        # With -inf at padding a fully masked row would give NaN. With a finite number it gives uniform
+        # weights, which the product with the mask turns into zeros.
+        scores = (at_least_float32(scores) / self.temperature).masked_fill(~mask, -3.0e38)  # [..., S]
+        if self.alpha == 1:
+            return scores.softmax(dim=-1) * mask  # [..., S]
+        power = round(1 / (self.alpha - 1))
+        return _SparseEntmax.apply(scores, mask, power)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class Sparsemax(_TemperatureNormaliser):
-    """Sparsemax (Martins & Astudillo, 2016): Euclidean projection of e / τ onto the probability simplex.
-
-    ::
-
-        α_j = max(e_j / τ - λ, 0), with λ such that Σ α = 1
-
-    Martins & Astudillo 2016 (arXiv 1602.02068), algorithm 1. Scores more than τ below the largest get weight
-    0. Cost: sorting takes S log S operations per query and 2·S numbers of memory.
-    """
-
-    def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Return weights [..., S]; the mask is True at real tokens."""
-        return _Entmax.apply(self.mask_scores(scores, mask), mask, 1)  # type: ignore[no-any-return,no-untyped-call]
-
-
-class Entmax15(_TemperatureNormaliser):
-    """1.5-entmax (Peters et al., 2019), between softmax and sparsemax.
-
-    ::
-
-        α_j = max(e_j / 2τ - λ, 0)², with λ such that Σ α = 1
-
-    Peters, Niculae & Martins 2019 (arXiv 1905.05702), algorithm 2. Scores more than 2τ below the largest get
-    weight 0. Cost: sorting takes S log S operations per query and 3·S numbers of memory.
-    """
-
-    def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Return weights [..., S]; the mask is True at real tokens."""
-        return _Entmax.apply(self.mask_scores(scores, mask), mask, 2)  # type: ignore[no-any-return,no-untyped-call]
-
-
-class _Entmax(torch.autograd.Function):
+class _SparseEntmax(torch.autograd.Function):
     """α-entmax: α_j = max((α - 1) e_j - λ, 0)^p with p = 1 / (α - 1), which is 1 or 2."""
 
     @staticmethod
@@ -146,5 +123,5 @@ def _last_supported(thresholds: Tensor, supported: Tensor) -> Tensor:
     return thresholds.gather(-1, last.clamp(min=0))  # NaN has an empty support and must give NaN
 
 
-SOFTMAX: Normaliser = Softmax()
+SOFTMAX: Normaliser = Entmax(alpha=1)
 """Default normaliser of all mechanisms."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.multiplicative import Dot, General, ScaledDot
-from attnlab.nn.attention.normalisers import Softmax
+from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.fused.attend import Scores
 
 
@@ -15,7 +15,7 @@ def fused_scores(attention: Attention) -> Scores | None:
     Mechanism and normaliser are compared by their exact types: a subclass may compute something else.
     """
     softmax = attention.normaliser
-    if type(softmax) is not Softmax:
+    if type(softmax) is not Entmax or softmax.alpha != 1:
         return None
     if type(attention) is Additive:
         query = attention.query
