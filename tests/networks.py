@@ -141,7 +141,7 @@ def assemble(
         decoder=decoder,
         readout=Readout(
             state_size=decoder.output_size,
-            context_size=decoder.attention.context_size,
+            context_size=decoder.context_size,
             input_size=width,
             vocabulary_size=vocabulary_size,
             **readout,

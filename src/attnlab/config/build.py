@@ -194,7 +194,7 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     readout = construct(
         {key: value for key, value in config.readout.items() if key != "tied"},
         state_size=decoder.output_size,
-        context_size=attention.context_size,
+        context_size=decoder.context_size,
         input_size=config.embedding.size,
         vocabulary_size=vocabularies.target.size,
         tied=target_embedding.table if config.readout.tied else None,

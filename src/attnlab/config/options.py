@@ -94,8 +94,9 @@ def keys_of(group: str, option: str) -> frozenset[str]:
         for group_at in entry
         if "@" in str(group_at)
     }
+    settings = content.get(group, content)  # one level deeper in a file with the package _global_
     return frozenset(
-        str(key) for key in {*content, *nested} if not str(key).startswith("_") and key != "defaults"
+        str(key) for key in {*settings, *nested} if not str(key).startswith("_") and key != "defaults"
     )
 
 

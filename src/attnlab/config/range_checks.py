@@ -30,6 +30,7 @@ NOT_NEGATIVE = number("[0, inf)")
 FINITE = number("(-inf, inf)")
 PATH = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "the path of a folder")
 CELL = choice("lstm", "gru")
+POSITIONS = choice("none", "learned", "sinusoidal", "rotary", "alibi")
 LENGTHS = Rule(is_lengths, "two whole numbers, the shortest and the longest length, such as [3,12]")
 
 PRECISIONS = (
@@ -67,6 +68,11 @@ RULES: dict[str, Rule] = {
             "bidirectional": FLAG,
             "input_feeding": FLAG,
             "residual": FLAG,
+            "heads": SIZE,
+            "expansion": POSITIVE,
+            "positions": POSITIONS,
+            "max_positions": SIZE,
+            "weights_layer": OPTIONAL_SIZE,
         }.items()
     },
     "bridge.activation": choice("tanh", "identity"),

@@ -12,6 +12,7 @@ from attnlab.nn.attention.base import Attention, weighted_sum
 from attnlab.nn.attention.hard import one_hot_argmax
 from attnlab.nn.attention.multihead import MultiHead
 from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.nn.attention.per_layer import PerLayer
 from attnlab.types import Memory
 
 Intervention = Literal["uniform", "shuffled", "argmax", "previous", "none"]
@@ -25,7 +26,8 @@ def intervene(attention: Attention, intervention: Intervention, *, seed: int = 0
     """Return `attention` with its weights replaced by an intervention.
 
     In multi-head attention the weights of each head are replaced, so that each head still reads its own
-    values. The original module is not modified; parameters may be shared with it.
+    values; in a decoder with attention in every layer, those of each layer. The original module is not
+    modified; parameters may be shared with it.
 
     Args:
         attention: a trained mechanism.
@@ -35,6 +37,8 @@ def intervene(attention: Attention, intervention: Intervention, *, seed: int = 0
     Raises:
         ValueError: if the attention has no weights to replace.
     """
+    if isinstance(attention, PerLayer):
+        return PerLayer(intervene(layer, intervention, seed=seed) for layer in attention.mechanisms)
     if not isinstance(attention, MultiHead):
         return InterventionWrapper(attention, intervention, seed=seed)
     attention = copy.deepcopy(attention)

@@ -5,6 +5,7 @@ from attnlab.nn.decoders.bahdanau import BahdanauDecoder
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
 from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
+from attnlab.nn.decoders.transformer import TransformerDecoder
 from attnlab.nn.decoders.unroll import Unroll
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "GNMTDecoder",
     "LuongDecoder",
     "StateShape",
+    "TransformerDecoder",
     "Unroll",
 ]

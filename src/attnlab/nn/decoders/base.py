@@ -54,6 +54,11 @@ class Decoder(nn.Module, ABC):
         self.output_size = output_size
         self.state_shape = state_shape
 
+    @property
+    def context_size(self) -> int:
+        """Width of `DecoderOutput.contexts`: that of the attention by default."""
+        return self.attention.context_size
+
     @abstractmethod
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> Any:
         """Return the state before the first token, from the bridge's L states, tensors [B, 1, H]."""

@@ -2,5 +2,6 @@
 
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
+from attnlab.nn.encoders.transformer import TransformerEncoder
 
-__all__ = ["Encoder", "RecurrentEncoder"]
+__all__ = ["Encoder", "RecurrentEncoder", "TransformerEncoder"]

@@ -44,3 +44,16 @@ class Encoder(nn.Module, ABC):
         Returns:
             States [B, S, D], `mask` itself, and final states [B, L, D] if the encoder has any.
         """
+
+
+def mean_state(states: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean of the real states, as the final state [B, 1, D] of an encoder without recurrence.
+
+    Xu et al. 2015 (arXiv 1502.03044), section 3.1.2, start a recurrent decoder from this mean.
+
+    Args:
+        states: [B, S, D].
+        mask: [B, S], True at real tokens.
+    """
+    total = (states * mask[..., None]).sum(dim=1, keepdim=True)  # [B, 1, D]
+    return total / mask.sum(dim=1)[:, None, None].clamp(min=1)

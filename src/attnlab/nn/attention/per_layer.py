@@ -1,0 +1,70 @@
+"""One attention mechanism in each layer of a decoder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention.base import Attention
+from attnlab.types import Memory
+
+
+class PerLayer(Attention):
+    """L mechanisms of one kind, one for each layer of a decoder.
+
+    The decoder calls `layers[l]` with the query of layer l, `keys[:, l]` and `state[l]`. Called as a whole,
+    every mechanism gets the same query, and contexts and weights are means over the layers.
+
+    Args:
+        layers: the mechanisms, first layer first.
+    """
+
+    def __init__(self, layers: Iterable[Attention]) -> None:
+        modules = list(layers)
+        first = modules[0]
+        super().__init__(
+            query_size=first.query_size, memory_size=first.memory_size, normaliser=first.normaliser
+        )
+        self.layers = nn.ModuleList(modules)
+
+    @classmethod
+    def of(cls, attention: Attention, count: int) -> PerLayer:
+        """Return L = `count` layers with a mechanism and copies of it, which start from equal weights."""
+        return cls([attention, *(copy.deepcopy(attention) for _ in range(count - 1))])
+
+    @property
+    def mechanisms(self) -> list[Attention]:
+        """The mechanism of each layer, first layer first."""
+        return list(self.layers)  # type: ignore[arg-type]
+
+    @property
+    def context_size(self) -> int:
+        """Width of the context vectors of each layer."""
+        return self.mechanisms[0].context_size
+
+    @property
+    def stateful(self) -> bool:  # type: ignore[override]
+        """True if any layer has state."""
+        return any(layer.stateful for layer in self.mechanisms)
+
+    def project(self, memory: Memory) -> Tensor:
+        """Return the keys of all layers, [B, L, S, …]."""
+        return torch.stack([layer.project(memory) for layer in self.mechanisms], dim=1)
+
+    def begin(self, memory: Memory) -> tuple[Any, ...]:
+        """Return the initial state of each layer."""
+        return tuple(layer.begin(memory) for layer in self.mechanisms)
+
+    def attend(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
+    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
+        """Return mean context [B, Q, D], mean weights [B, Q, S] and the states of the layers."""
+        parts = zip(self.mechanisms, keys.unbind(1), state, strict=True)
+        contexts, weights, states = zip(
+            *(layer(query, memory, part, before) for layer, part, before in parts), strict=True
+        )
+        return torch.stack(contexts).mean(dim=0), torch.stack(weights).mean(dim=0), states
