@@ -33,6 +33,7 @@ NETWORK_GROUPS = (
 VARIANTS = (
     "encoder.cell=gru",
     "decoder.cell=gru",
+    "encoder=transformer decoder=transformer decoder.positions=rotary attention=additive",
     "bridge.activation=identity",
     "bridge.half=backward",
     "attention_bias=true",
@@ -91,9 +92,11 @@ def overrides_for(option: str, parallel: Path) -> list[str]:
     if option.startswith("tokenizer=") and option != "tokenizer=symbols":
         size = ["tokenizer.max_size=40"] if "=subwords" in option else []
         return ["data=pairs", f"data.path={parallel}", *option.split(), *size]
+    if option == "decoder=transformer":  # the default attention has 4 heads
+        return [*SYNTHETIC, option, "attention_size=4"]
     if option == "attention=multihead":  # the heads must divide attention_size, which is 5
         return [*SYNTHETIC, option, "attention.heads=5"]
-    return [*SYNTHETIC, option]
+    return [*SYNTHETIC, *option.split()]
 
 
 @pytest.mark.parametrize("option", [*options(*NETWORK_GROUPS), *VARIANTS])

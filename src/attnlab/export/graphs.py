@@ -33,6 +33,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from attnlab.errors import UserError
 from attnlab.export.recurrent import OnnxRecurrentEncoder
+from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.fused import Kernels
 from attnlab.nn.readout import PointerGenerator
@@ -71,6 +72,8 @@ def export(network: Seq2Seq) -> Graphs:
     Raises:
         UserError: if a part of the network cannot be traced, or its graph computes something else.
     """
+    if isinstance(network.decoder, TransformerDecoder):
+        raise _unsupported(network, "the state of decoder=transformer grows with every token")
     try:
         with torch.no_grad(), _silent():
             examples = [_example(network, *size) for size in TRACED]

@@ -11,8 +11,6 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from attnlab.errors import UserError
-
 Kind = Literal["none", "learned", "sinusoidal", "rotary", "alibi"]
 
 
@@ -58,11 +56,11 @@ class Learned(Positions):
         """Add one vector per position to [..., T, H].
 
         Raises:
-            UserError: if there are more positions than vectors.
+            ValueError: if there are more positions than vectors.
         """
         last = first + x.size(-2)
         if last > len(self.table.weight):
-            raise UserError(
+            raise ValueError(
                 f"positions=learned has {len(self.table.weight)} positions, but a sentence has {last} "
                 "tokens: set max_positions higher, or use another kind of positions"
             )

@@ -4,40 +4,53 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from attnlab.benchmark.flops import useful_flops
 from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
+from attnlab.errors import UserError
+from attnlab.export import graphs
 from attnlab.nn.attention import MultiHead, ScaledDot
-from attnlab.nn.attention.interventions import intervene
-from attnlab.nn.bridge import ZeroBridge
+from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
+from attnlab.nn.bridge import LinearBridge, ZeroBridge
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import TransformerEncoder
-from attnlab.nn.seq2seq import Seq2Seq, select
-from attnlab.types import SOS
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.types import EOS
 from networks import (
     ATTENTIONS,
     SOURCE_WIDTH,
+    SOURCE_WORDS,
     TARGET_WIDTH,
+    TARGET_WORDS,
     assemble,
     forced_logits,
     make_attention,
     make_batch,
-    make_network,
     random_batch,
     random_rows,
     randomise,
     stepwise,
 )
+from plain_search import plain_beam, plain_greedy, single
 
-D, H, HEADS = 6, 8, 2
+D, H, HEADS = 8, 12, 2
 POSITIONS = ("none", "learned", "sinusoidal", "rotary", "alibi")
 
 
 def make(
-    attention: str = "MultiHead", *, positions: Any = "sinusoidal", size: int = D, **settings: Any
+    attention: str = "MultiHead",
+    *,
+    positions: Any = "sinusoidal",
+    size: int = D,
+    bridge: Any = LinearBridge,
+    vocabulary_size: int = TARGET_WORDS,
+    seed: int = 0,
+    **settings: Any,
 ) -> Seq2Seq:
-    """Build a Transformer with random weights, whose decoder has the size of the memory if `size` is D."""
-    torch.manual_seed(0)
+    """Build a Transformer with random weights; its decoder has the size of the memory by default."""
+    torch.manual_seed(seed)
     encoder = TransformerEncoder(input_size=SOURCE_WIDTH, size=D, heads=HEADS, positions=positions)
     decoder = TransformerDecoder(
         input_size=TARGET_WIDTH,
@@ -47,7 +60,7 @@ def make(
         positions=positions,
         **settings,
     )
-    network = assemble(encoder, decoder)
+    network = assemble(encoder, decoder, bridge=bridge, vocabulary_size=vocabulary_size)
     randomise(network, 0.7)
     return network.eval()
 
@@ -72,3 +85,179 @@ def test_teacher_forcing_equals_steps_for_all_positions(positions: str) -> None:
     logits, weights = stepwise(network, batch)
     torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
     torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_equals_torch_decoder_with_the_same_weights() -> None:
+    layers, T = 2, 5
+    network = make(bridge=ZeroBridge, layers=layers, positions="none")
+    decoder: Any = network.decoder
+    heads = MultiHead(query_size=D, memory_size=D, size=D, heads=HEADS, score=ScaledDot)
+    decoder.attention = type(decoder.attention).of(heads, layers)
+    randomise(decoder, 0.7)
+    layer = nn.TransformerDecoderLayer(D, HEADS, 4 * D, dropout=0.0, norm_first=True, batch_first=True)
+    reference = nn.TransformerDecoder(layer, layers, norm=nn.LayerNorm(D)).eval()
+    reference.norm.load_state_dict(decoder.norm.state_dict())  # type: ignore[union-attr]
+    for theirs, ours, attention in zip(
+        reference.layers, decoder.blocks, decoder.attention.layers, strict=True
+    ):
+        cross = [attention.query.weight, attention.key.weight, attention.value.weight]
+        theirs.load_state_dict(
+            {
+                "self_attn.in_proj_weight": ours.self_attention.input.weight,
+                "self_attn.in_proj_bias": ours.self_attention.input.bias,
+                "self_attn.out_proj.weight": ours.self_attention.output.weight,
+                "self_attn.out_proj.bias": ours.self_attention.output.bias,
+                "multihead_attn.in_proj_weight": torch.cat(cross),
+                "multihead_attn.in_proj_bias": torch.zeros(3 * D),
+                "multihead_attn.out_proj.weight": attention.output.weight,
+                "multihead_attn.out_proj.bias": torch.zeros(D),
+                "linear1.weight": ours.feed_forward[0].weight,
+                "linear1.bias": ours.feed_forward[0].bias,
+                "linear2.weight": ours.feed_forward[2].weight,
+                "linear2.bias": ours.feed_forward[2].bias,
+                "norm1.weight": ours.self_attention_norm.weight,
+                "norm1.bias": ours.self_attention_norm.bias,
+                "norm2.weight": ours.attention_norm.weight,
+                "norm2.bias": ours.attention_norm.bias,
+                "norm3.weight": ours.feed_forward_norm.weight,
+                "norm3.bias": ours.feed_forward_norm.bias,
+            }
+        )
+    batch = random_batch([3, 7], [T - 1, T - 1])
+    encoded, state = network.encode(batch)
+    embedded = network.target_embedding(batch.inputs)
+    output = decoder(embedded, state, encoded.memory, decoder.attention.project(encoded.memory))
+    expected = reference(
+        decoder.input(embedded),
+        encoded.memory.states,
+        tgt_mask=nn.Transformer.generate_square_subsequent_mask(T),
+        memory_key_padding_mask=~batch.source_mask,
+    )
+    torch.testing.assert_close(output.states, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "alibi"])
+@torch.no_grad()
+def test_padding_and_other_sentences_change_no_logit(positions: str) -> None:
+    network = make("CoverageSee" if positions == "rotary" else "MultiHead", positions=positions)
+    sources, targets = random_rows([3, 7, 1], SOURCE_WORDS), random_rows([4, 2, 5], TARGET_WORDS)
+    together = network(make_batch(sources, targets, padding=2))
+    logits = network.readout(together.features)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        alone = network(make_batch([source], [target]))
+        steps, width = len(target) + 1, len(source)
+        torch.testing.assert_close(logits[row, :steps], network.readout(alone.features)[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.weights[row, :steps, :width], alone.weights[0], rtol=0, atol=1e-5)
+        assert not together.weights[row, :, width:].any()
+
+
+@pytest.mark.parametrize(
+    ("attention", "positions", "ends"), [("MultiHead", "sinusoidal", 0.0), ("Shift", "rotary", 1.0)]
+)
+@torch.no_grad()
+def test_searches_equal_plain_loops(attention: str, positions: str, ends: float) -> None:
+    """Finished sentences leave the batch, and beams are reordered, in the cache and in every layer."""
+    network = make(attention, positions=positions, vocabulary_size=7, seed=3, bridge=ZeroBridge)
+    network.readout.output.bias[EOS] += ends
+    for part in (network.encoder, network.decoder.attention):
+        randomise(part, 2.0)  # so that outputs depend on the source
+    batch = random_batch([3, 7, 1, 5, 2])
+    found = beam(network, batch, size=3, max_length=5)
+    best = greedy(network, batch, max_length=5)
+    lengths = set()
+    for row in range(5):
+        sentence = single(batch, row)
+        expected = plain_beam(network, sentence, 3, 5, 1.0)
+        assert found.tokens[row] == [tokens for _, tokens in expected]
+        assert found.scores[row] == pytest.approx([score for score, _ in expected], abs=1e-4)
+        assert best.tokens[row] == [plain_greedy(network, sentence, 5)[0]]
+        lengths.add(len(best.tokens[row][0]))
+        tokens = found.tokens[row][0]
+        forced = make_batch([sentence.source[0].tolist()], [tokens])
+        weights = stepwise(network, forced)[1][0]
+        torch.testing.assert_close(found.weights[row][0], weights, rtol=0, atol=1e-5)
+    assert len(lengths) > 1  # some sentences left the batch before others
+
+
+@torch.no_grad()
+def test_weights_are_those_of_a_layer_or_the_mean_over_layers() -> None:
+    batch = random_batch([5, 3], [4, 4])
+    mean = make()(batch).weights
+    each = [make(weights_layer=layer)(batch).weights for layer in (1, 2)]
+    assert not torch.allclose(each[0], each[1])
+    torch.testing.assert_close(mean, (each[0] + each[1]) / 2)
+    with pytest.raises(ValueError, match=r"weights_layer=3 must be in \[1, 2\] or null"):
+        make(weights_layer=3)
+
+
+@pytest.mark.parametrize("intervention", INTERVENTIONS)
+@torch.no_grad()
+def test_interventions_change_every_layer(intervention: Any) -> None:
+    """With weights of 0, the logits of two sources are equal: no layer reads the memory."""
+    network = make(bridge=ZeroBridge)
+    batch = random_batch([5, 5], [4, 4])
+    batch = batch._replace(target=batch.target[:1].expand(2, -1))
+    logits = forced_logits(network, batch)
+    assert not torch.allclose(logits[0], logits[1])
+    network.decoder.attention = intervene(network.decoder.attention, intervention)
+    changed, weights = stepwise(network, batch)
+    assert not torch.allclose(changed, logits)
+    torch.testing.assert_close(forced_logits(network, batch), changed, rtol=0, atol=1e-5)
+    if intervention == "none":
+        torch.testing.assert_close(changed[0], changed[1])
+        assert not weights.any()
+
+
+@torch.no_grad()
+def test_start_of_the_bridge_is_read_by_all_positions() -> None:
+    """Without attention, the source is seen only through the bridge."""
+    for bridge, seen in ((LinearBridge, True), (ZeroBridge, False)):
+        network = make("NoAttention", bridge=bridge)
+        batch = random_batch([5, 5], [4, 4])
+        batch = batch._replace(target=batch.target[:1].expand(2, -1))
+        logits = forced_logits(network, batch)
+        assert (not torch.allclose(logits[0, -1], logits[1, -1])) == seen
+
+
+def test_gradients_equal_finite_differences() -> None:
+    network = make("General", size=H, layers=1, positions="rotary").double()
+    batch = random_batch([3, 2], [2, 1])
+    encoded, state = network.encode(batch)
+    embedded = torch.randn(2, 3, TARGET_WIDTH, dtype=torch.float64, requires_grad=True)
+    memory = encoded.memory.states.detach().requires_grad_()
+
+    def outputs(embedded: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+        changed = encoded.memory._replace(states=states)
+        keys = network.decoder.attention.project(changed)
+        decoded: Any = network.decoder(embedded, state, changed, keys)
+        return torch.cat([decoded.states, decoded.weights], dim=-1)
+
+    assert torch.autograd.gradcheck(outputs, (embedded, memory))
+
+
+def test_every_parameter_gets_a_gradient_and_dropout_is_only_in_training() -> None:
+    network = make(positions="learned", dropout=0.3, max_positions=6).train()
+    batch = random_batch([3, 6, 5], [4, 2, 5])
+    logits = forced_logits(network, batch)
+    logits.square().sum().backward()
+    used = dict(network.named_parameters())
+    used.pop("encoder.positions.table.weight")  # 256 positions
+    assert {name for name, parameter in used.items() if not parameter.grad.any()} == set()  # type: ignore[union-attr]
+    assert not torch.equal(logits, forced_logits(network, batch))
+    network.eval()
+    assert torch.equal(forced_logits(network, batch), forced_logits(network, batch))
+    with pytest.raises(ValueError, match=r"has 6 positions, but a sentence has 7 tokens: set max_positions"):
+        network(random_batch([3], [6]))
+
+
+def test_operations_of_the_attention_of_all_layers_are_counted() -> None:
+    batch = random_batch([3, 7], [4, 2])
+    one, two, four = (useful_flops(make(layers=layers), batch) for layers in (1, 2, 4))
+    assert 0 < two - one == pytest.approx((four - two) / 2)
+
+
+def test_export_is_refused_in_one_line() -> None:
+    with pytest.raises(UserError, match=r"TransformerDecoder.* cannot be exported to ONNX: .*") as raised:
+        graphs.export(make(bridge=ZeroBridge))
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.encoders import TransformerEncoder
+from attnlab.types import Memory
+from networks import randomise
+
+E, D, HEADS, LENGTHS = 3, 8, 2, [5, 2, 1]
+KINDS = ("none", "learned", "sinusoidal", "rotary", "alibi")
+
+
+def make(positions: Any = "sinusoidal", **settings: Any) -> TransformerEncoder:
+    encoder = TransformerEncoder(input_size=E, size=D, heads=HEADS, positions=positions, **settings)
+    randomise(encoder, 0.7)
+    return encoder.eval()
+
+
+def encode(encoder: TransformerEncoder, embedded: Tensor, lengths: list[int]) -> Memory:
+    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
+    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
+    assert memory.mask is mask
+    return memory
+
+
+@torch.no_grad()
+def test_equals_torch_encoder_with_the_same_weights() -> None:
+    ours = make("none")
+    layer = nn.TransformerEncoderLayer(D, HEADS, 4 * D, dropout=0.0, norm_first=True, batch_first=True)
+    reference = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(D), enable_nested_tensor=False).eval()
+    names = {
+        "self_attn.in_proj_": "attention.input.",
+        "self_attn.out_proj.": "attention.output.",
+        "linear1.": "feed_forward.0.",
+        "linear2.": "feed_forward.2.",
+        "norm1.": "attention_norm.",
+        "norm2.": "feed_forward_norm.",
+    }
+    weights = ours.state_dict()
+    loaded = {
+        f"layers.{layer}.{theirs}{kind}": weights[f"blocks.{layer}.{name}{kind}"]
+        for layer in range(2)
+        for theirs, name in names.items()
+        for kind in ("weight", "bias")
+    }
+    reference.load_state_dict(
+        loaded | {f"norm.{kind}": weights[f"norm.{kind}"] for kind in ("weight", "bias")}
+    )
+    embedded = torch.randn(3, 5, E)
+    memory = encode(ours, embedded, LENGTHS)
+    expected = reference(ours.input(embedded), src_key_padding_mask=~memory.mask)
+    torch.testing.assert_close(memory.states[memory.mask], expected[memory.mask], rtol=0, atol=1e-5)
+    assert memory.hidden is not None
+    for row, length in enumerate(LENGTHS):
+        torch.testing.assert_close(
+            memory.hidden[row, 0], expected[row, :length].mean(dim=0), rtol=0, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("positions", KINDS)
+@torch.no_grad()
+def test_padding_and_other_sentences_change_nothing(positions: str) -> None:
+    encoder = make(positions)
+    embedded = torch.randn(3, 7, E)  # arbitrary values at padding
+    together = encode(encoder, embedded, LENGTHS)
+    for row, length in enumerate(LENGTHS):
+        alone = encode(encoder, embedded[row : row + 1, :length], [length])
+        torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.hidden[row], alone.hidden[0], rtol=0, atol=1e-5)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("positions", KINDS)
+@torch.no_grad()
+def test_order_of_tokens_matters_exactly_with_positions(positions: str) -> None:
+    encoder = make(positions)
+    embedded = torch.randn(1, 5, E)
+    states = encode(encoder, embedded, [5]).states
+    reversed_states = encode(encoder, embedded.flip(1), [5]).states.flip(1)
+    assert torch.allclose(states, reversed_states, atol=1e-5) == (positions in ("none", "alibi"))  # |i - j|
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_gradients_equal_finite_differences(positions: Any) -> None:
+    encoder = make(positions, layers=1, max_positions=4).double()
+    embedded = torch.randn(2, 3, E, dtype=torch.float64, requires_grad=True)
+
+    def states(embedded: Tensor) -> Tensor:
+        memory = encode(encoder, embedded, [3, 2])
+        assert memory.hidden is not None
+        return torch.cat([memory.states, memory.hidden], dim=1)
+
+    assert torch.autograd.gradcheck(states, (embedded,))
+
+
+@torch.no_grad()
+def test_bfloat16_is_close_to_float32() -> None:
+    encoder = make("alibi")
+    embedded = torch.randn(3, 5, E)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        states = encode(encoder, embedded, LENGTHS).states
+    torch.testing.assert_close(states.float(), encode(encoder, embedded, LENGTHS).states, rtol=0, atol=0.2)
+
+
+def test_settings_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="heads=3 must divide size=8"):
+        TransformerEncoder(input_size=E, size=8, heads=3)
+    with pytest.raises(ValueError, match="heads of even width, not 3"):
+        TransformerEncoder(input_size=E, size=6, heads=2, positions="rotary")
