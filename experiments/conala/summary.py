@@ -1,6 +1,7 @@
-"""Print the table and the comparisons of a README about attention on CoNaLa, and draw its figure.
+"""Print the table and the comparisons of a README about attention on CoNaLa from its results.csv.
 
-python summary.py RUNS README_FOLDER: the folder with the run directories, and the folder for the figure.
+python summary.py [FOLDER [RUNS]]: the folder of the README, by default this one. With the folder of the run
+directories, write results.csv and the figure first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
+from attnlab.analysis.comparison import compare, correct
+from attnlab.analysis.results_file import format_results, read_results
 from attnlab.analysis.statistics import Estimate, estimate
 from attnlab.analysis.study import Study
 from attnlab.report import figures, tables
@@ -19,22 +21,37 @@ from attnlab.report.table import escape_markdown
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
 TESTED = ("val/loss", "val/conala_bleu")
 BASELINE = "none"
+REFERENCES = (BASELINE, "none_matched", "mean")
+"""The variants that all others are compared with, if they have runs."""
 
 
-def main(runs: str, folder: str) -> None:
-    """Print Markdown and write the figure."""
-    study = collect([Path(runs)])
-    available = {name for run in study.finished for name in run.scores}
-    study = replace(study, selected_metrics=tuple(name for name in METRICS if name in available))
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+def main(folder: str | None = None, runs: str | None = None) -> None:
+    """Print Markdown."""
+    place = Path(__file__).parent if folder is None else Path(folder)
+    results = place / "results.csv"
+    if runs is not None:
+        study = collect([Path(runs)])
+        results.write_text(format_results(study))
+        figures.write_one(study, "val-loss", place)
+    study = select(read_results(results), METRICS)
+    table = tables.scores_table(study)
+    has_parameters = all(run.parameters for run in study.finished)
+    print((tables.with_parameters(table, study) if has_parameters else table).markdown())
     for variant in study.variants:
         if variant != BASELINE:
             gain = describe_gain(relative_gain(study, variant))
             print(f"- With {escape_markdown(variant)} the validation loss is {gain}.")
-    tested = replace(study, selected_metrics=tuple(name for name in TESTED if name in available))
-    comparisons = compare(tested, reference=BASELINE)
-    print(tables.comparison_list(row for row in comparisons if row.over == "seeds"), end="")
-    figures.write_one(study, "val-loss", Path(folder))
+    tested = select(study, TESTED)
+    references = [name for name in REFERENCES if name in study.variants]
+    comparisons = [row for name in references for row in compare(tested, reference=name)]
+    distinct = {(row.metric, frozenset((row.variant, row.reference))): row for row in reversed(comparisons)}
+    print(tables.comparison_list(correct([*reversed(distinct.values())])), end="")
+
+
+def select(study: Study, metrics: tuple[str, ...]) -> Study:
+    """Select the metrics that the runs have."""
+    available = {name for run in study.finished for name in run.scores}
+    return replace(study, selected_metrics=tuple(name for name in metrics if name in available))
 
 
 def relative_gain(study: Study, variant: str) -> Estimate:

@@ -1,6 +1,6 @@
-"""Print the table and the comparisons of this folder's README.
+"""Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py RUNS: the folder with the run directories of experiment=copy_unseen.
+python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ from pathlib import Path
 
 from attnlab.analysis.collect import collect
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import format_results, read_results
 from attnlab.report import tables
 
+RESULTS = Path(__file__).with_name("results.csv")
+METRICS = ("test/exact_match", "test/token_accuracy")
 
-def main(folder: str) -> None:
+
+def main(runs: str | None = None) -> None:
     """Print Markdown."""
-    study = replace(collect([Path(folder)]), selected_metrics=("test/exact_match", "test/token_accuracy"))
+    if runs is not None:
+        RESULTS.write_text(format_results(collect([Path(runs)])))
+    study = replace(read_results(RESULTS), selected_metrics=METRICS)
     print(tables.scores_table(study).markdown())
     print(tables.comparison_list(compare(study, reference="no_pointer")), end="")
 

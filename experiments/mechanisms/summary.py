@@ -1,7 +1,7 @@
-"""Write this folder's results.csv and figures from trained and evaluated runs, and print its tables.
+"""Print the tables of this folder's README from results.csv, and from costs.csv that costs.py writes.
 
-python summary.py OUTPUTS: the folder that contains the runs of `mechanisms`, `mechanisms_longer`,
-`mechanisms_copy` and `normalisers`. The cost of a training step is read from costs.csv; see costs.py.
+python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanisms`, `mechanisms_longer`,
+`mechanisms_copy` and `normalisers`, write results.csv and the figures first.
 """
 
 from __future__ import annotations
@@ -74,24 +74,48 @@ class Result(NamedTuple):
         return cls(run.seed, run.parameters, exact, run.scores.get(ALIGNED), first)
 
 
-def main(outputs: str) -> None:
-    """Write the files and print the tables."""
-    costs = read_costs()
+def main(outputs: str | None = None) -> None:
+    """Print the tables."""
+    if outputs is not None:
+        write_results(Path(outputs))
+    costs, studies = read_costs(), read_results()
+    for study, title in TITLES.items():
+        results = studies[study]
+        print(f"### {title}\n\n{table(results, costs if study == 'mechanisms' else {}).markdown()}")
+        if outputs is not None and study in ("mechanisms", "mechanisms_copy"):
+            save(draw(results), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
+
+
+def write_results(outputs: Path) -> None:
+    """Write results.csv from trained and evaluated runs."""
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(
             ("study", "variant", "seed", "parameters", *RANGES, "alignment_accuracy", "steps_to_99")
         )
-        for study, title in TITLES.items():
-            results = read(Path(outputs) / study)
-            for variant, runs in results.items():
+        for study in TITLES:
+            for variant, runs in read(outputs / study).items():
                 for run in runs:
                     aligned = "" if run.aligned is None else run.aligned
                     row = (run.seed, run.parameters, *run.exact.values(), aligned, run.steps or "")
                     writer.writerow((study, variant, *row))
-            print(f"### {title}\n\n{table(results, costs if study == 'mechanisms' else {}).markdown()}")
-            if study in ("mechanisms", "mechanisms_copy"):
-                save(draw(results), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
+
+
+def read_results() -> dict[str, dict[str, list[Result]]]:
+    """Read results.csv: the results of each study by variant, in the order of the file, best first."""
+    studies: dict[str, dict[str, list[Result]]] = {}
+    with (HERE / "results.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            aligned, steps = row["alignment_accuracy"], row["steps_to_99"]
+            result = Result(
+                seed=int(row["seed"]),
+                parameters=int(row["parameters"]),
+                exact={lengths: float(row[lengths]) for lengths in RANGES},
+                aligned=float(aligned) if aligned else None,
+                steps=int(steps) if steps else None,
+            )
+            studies.setdefault(row["study"], {}).setdefault(row["variant"], []).append(result)
+    return studies
 
 
 def read(folder: Path) -> dict[str, list[Result]]:

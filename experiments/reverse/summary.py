@@ -1,6 +1,6 @@
-"""Print the table and the comparisons of this folder's README, and draw its figures.
+"""Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py RUNS: the folder with the run directories.
+python summary.py [RUNS]: with the folder of the run directories, write results.csv and the figures first.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import format_results, read_results
 from attnlab.analysis.statistics import estimate
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import figures, tables
@@ -21,6 +22,7 @@ from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
 LOSS = "train/loss_epoch"
+FIRST, LAST, EXAMPLE_REVERSED = "train/loss_first_epoch", "train/loss_last_epoch", "test/example_reversed"
 METRICS = ("test/exact_match", "test/loss", "test/attention/alignment_accuracy")
 PUBLISHED = "as published"
 WITH_BRIDGE = "decoder started from the encoder"
@@ -28,17 +30,31 @@ NO_ATTENTION = "the same without attention"
 EXAMPLE = "7 9 25 26 23 23"
 
 
-def main(folder: str) -> None:
-    """Print Markdown and write the figures."""
-    study = collect([Path(folder)])
-    runs = [replace(run, variant=variant_name(run)) for run in study.runs]
-    study = replace(study, runs=runs, selected_metrics=METRICS)
+def main(folder: str | None = None) -> None:
+    """Print Markdown."""
+    if folder is not None:
+        write_files(Path(folder))
+    study = replace(read_results(HERE / "results.csv"), selected_metrics=METRICS)
     print(table(study).markdown())
     reference = NO_ATTENTION if NO_ATTENTION in study.variants else None
     print(tables.comparison_list(compare(study, reference=reference)), end="")
+
+
+def write_files(folder: Path) -> None:
+    """Write results.csv and the figures."""
+    study = collect([folder])
+    runs = [with_example(replace(run, variant=variant_name(run))) for run in study.runs]
+    study = replace(study, runs=runs, selected_metrics=METRICS)
+    (HERE / "results.csv").write_text(format_results(study))
     figures.write_one(study, "train-loss_epoch", HERE)
     first = study.by_variant()[PUBLISHED][0]
     shutil.copyfile(first.directory / "figures" / "attention-1.png", HERE / "attention-published.png")
+
+
+def with_example(run: RunRecord) -> RunRecord:
+    """Add the training losses of the first and last epoch, and whether the example is reversed, as scores."""
+    losses = {name: run.series[LOSS][epoch][1] for name, epoch in ((FIRST, 0), (LAST, -1))}
+    return replace(run, scores=run.scores | losses | {EXAMPLE_REVERSED: float(reverses_example(run))})
 
 
 def variant_name(run: RunRecord) -> str:
@@ -59,16 +75,13 @@ def table(study: Study) -> Table:
     ]
     rows = []
     for row, runs in zip(scores.rows, study.by_variant().values(), strict=True):
-        correct = sum(reverses_example(run) for run in runs)
-        losses = (mean([run.series[LOSS][epoch][1] for run in runs]) for epoch in (0, -1))
+        correct = round(sum(run.scores[EXAMPLE_REVERSED] for run in runs))
+        losses = (
+            tables.estimate_cell(estimate([run.scores[name] for run in runs], (0, inf)), digits=3)
+            for name in (FIRST, LAST)
+        )
         rows.append([*row, *losses, Cell(f"{correct} of {len(runs)}")])
     return tables.with_parameters(replace(scores, columns=columns, rows=rows), study)
-
-
-def mean(values: Sequence[float]) -> Cell:
-    """Format the mean and its interval."""
-    interval = estimate(values)
-    return Cell(f"{interval.mean:.3f}" + (f" ± {interval.half_width:.3f}" if interval.half_width else ""))
 
 
 def reverses_example(run: RunRecord) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from math import inf
 from pathlib import Path
 from statistics import fmean
 
@@ -74,10 +75,10 @@ def read_costs() -> Costs:
     costs: Costs = {lengths: {} for lengths in HEADINGS}
     for (lengths, name), rows in rounds.items():
         costs[lengths][name] = {
-            "ratio": estimate([row["times_additive"] for row in rows]),
-            "ms": Estimate(min(row["ms"] for row in rows), None, len(rows)),
-            "gflop": Estimate(rows[0]["gflop"], None, 1),
-            "peak_mb": Estimate(rows[0]["peak_mb"], None, 1),
+            "ratio": estimate([row["times_additive"] for row in rows], (0, inf)),
+            "ms": Estimate(min(row["ms"] for row in rows), None, None, len(rows)),
+            "gflop": Estimate(rows[0]["gflop"], None, None, 1),
+            "peak_mb": Estimate(rows[0]["peak_mb"], None, None, 1),
         }
     return costs
 
@@ -98,15 +99,14 @@ def table(study: Study, families: dict[str, str], costs: Costs) -> Table:
         cells = [Cell(families[name]), *row, Cell(f"{runs[0].parameters:,}")]
         for lengths in HEADINGS:
             ratio = costs[lengths][name]["ratio"]
-            spread = f" ± {ratio.half_width:.2f}" if ratio.half_width else ""
-            cells.append(Cell(f"{ratio.mean:.2f}{spread}"))
+            cells.append(tables.estimate_cell(ratio, digits=2))
         cells += [Cell(f"{costs[lengths][name]['gflop'].mean:.2f}") for lengths in HEADINGS]
         rows.append([*cells, Cell(f"{costs['50'][name]['peak_mb'].mean:.1f}")])
     notes = (
-        "Scores: mean over seeds ± half of the 95 % confidence interval (Student's t). Relative time of a "
-        "training step: multiple of the additive score's in the same round, mean over rounds ± half of the "
-        "95 % interval. Length 50: 50 tokens on both sides. GFLOP: operations of matrix products, without "
-        "tanh. MB: peak memory of a batch besides weights and optimizer state."
+        "Scores: mean over seeds [95 % confidence interval, Student's t on the logit scale]. Relative time: "
+        "time of a training step as a multiple of the additive score's in the same round, mean over rounds "
+        "[95 % interval, on the logarithmic scale]. Length 50: 50 tokens on both sides. GFLOP: operations of "
+        "matrix products, without tanh. MB: peak memory of a batch besides weights and optimizer state."
     )
     return Table("scores", "Scores", columns, rows, [notes])
 

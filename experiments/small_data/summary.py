@@ -1,6 +1,7 @@
-"""Print the table and the comparisons of this folder's README, and draw its figure.
+"""Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py RUNS: the folder with the run directories of study=conala_steps.
+python summary.py [RUNS]: with the folder of the run directories of study=conala_steps, write results.csv and
+the figure first.
 """
 
 from __future__ import annotations
@@ -11,29 +12,33 @@ from itertools import pairwise
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import Comparison, compare
+from attnlab.analysis.comparison import Comparison, compare, correct
+from attnlab.analysis.results_file import format_results, read_results
 from attnlab.analysis.study import Study
 from attnlab.report import figures, tables
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).with_name("results.csv")
 BLEU = "val/conala_bleu"
 METRICS = (BLEU, "val/conala_exact_match", "val/slot_accuracy", "val/parses", "val/loss")
 
 
-def main(folder: str) -> None:
-    """Print Markdown and write the figure."""
-    study = replace(collect([Path(folder)]), selected_metrics=METRICS)
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    if runs is not None:
+        collected = replace(collect([Path(runs)]), selected_metrics=METRICS)
+        RESULTS.write_text(format_results(collected))
+        figures.write_one(collected, "val-conala_bleu", RESULTS.parent)
+    study = replace(read_results(RESULTS), selected_metrics=METRICS)
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
     steps = [compare_step(study, before, after) for before, after in pairwise(sorted(study.variants))]
-    print(tables.comparison_list(steps), end="")
-    figures.write_one(study, "val-conala_bleu", HERE)
+    print(tables.comparison_list(correct(steps)), end="")
 
 
 def compare_step(study: Study, before: str, after: str) -> Comparison:
     """Compare a variant with the previous one across seeds."""
     runs = [run for run in study.runs if run.variant in (before, after)]
-    pair = replace(study, runs=runs, selected_metrics=(BLEU,))
-    return next(comparison for comparison in compare(pair, reference=before) if comparison.over == "seeds")
+    (comparison,) = compare(replace(study, runs=runs, selected_metrics=(BLEU,)), reference=before)
+    return comparison
 
 
 if __name__ == "__main__":

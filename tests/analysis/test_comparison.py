@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import Comparison, compare
+from attnlab.analysis.comparison import Comparison, compare, correct
 from attnlab.analysis.statistics import holm
 from attnlab.errors import UserError
 from run_files import Sentence, study, write_run
@@ -186,7 +186,7 @@ def test_equivalence_is_tested_within_a_margin() -> None:
     # Differences 0.1, -0.1, 0.1, 0.1: mean 0.05, standard error 0.05; t₃ = -9 at the upper margin
     assert result.family_size == 2
     assert result.p_corrected == pytest.approx(0.391, abs=5e-4)
-    assert result.p_equivalence == pytest.approx(2 * 0.00145, abs=5e-5)
+    assert result.p_equivalence_corrected == pytest.approx(2 * 0.00145, abs=5e-5)
     assert result.summary == (
         "No significant difference between additive and none: less than 0.1 BLEU [-0.1, 0.2], p = 0.391 "
         "(Holm, 2 tests), 4 seeds. Equivalent within ± 0.5 BLEU (TOST, p = 0.003)."
@@ -194,6 +194,9 @@ def test_equivalence_is_tested_within_a_margin() -> None:
     (narrow,) = compare(study(scores), margins={"test/bleu": 0.1})
     assert narrow.summary.endswith("Not shown to be equivalent within ± 0.1 BLEU (TOST, p = 0.391).")
     assert compare(study(scores), margins={"test/chrf": 1.0})[0].p_equivalence is None
+    (again, other) = correct([result, narrow])
+    assert (again.p_corrected, other.p_corrected) == pytest.approx((1, 1))
+    assert again.p_equivalence_corrected == pytest.approx(4 * 0.00145, abs=1e-4)
 
 
 def test_interval_of_a_difference_is_limited_to_possible_differences() -> None:

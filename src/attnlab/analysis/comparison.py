@@ -73,7 +73,8 @@ class Comparison:
         p_corrected: p-value by Holm over the family.
         family_size: number of p-values in the family.
         margin: largest difference that counts as equivalent; None if equivalence is not tested.
-        p_equivalence: p-value by Holm over the family of the test of equivalence, over seeds.
+        p_equivalence: uncorrected p-value of the test of equivalence, over seeds.
+        p_equivalence_corrected: p-value by Holm over the same family.
     """
 
     metric: str
@@ -91,6 +92,7 @@ class Comparison:
     family_size: int = 0
     margin: float | None = None
     p_equivalence: float | None = None
+    p_equivalence_corrected: float | None = None
 
     @property
     def significant(self) -> bool:
@@ -126,11 +128,11 @@ class Comparison:
     @property
     def _equivalence(self) -> str:
         """The result of the test of equivalence as one sentence; empty without it."""
-        if self.margin is None or self.p_equivalence is None:
+        p = self.p_equivalence_corrected
+        if self.margin is None or p is None:
             return ""
-        margin, p = registry.amount(self.metric, self.margin), _format_p(self.p_equivalence)
-        shown = "Equivalent" if self.p_equivalence < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
-        return f" {shown} within ± {margin} (TOST, {p})."
+        shown = "Equivalent" if p < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
+        return f" {shown} within ± {registry.amount(self.metric, self.margin)} (TOST, {_format_p(p)})."
 
 
 def compare(
@@ -257,7 +259,7 @@ def _sentences(run: RunRecord, split: str) -> list[tuple[str, str]]:
 
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Correct the p-values of comparisons that are not yet corrected, as one family."""
+    """Correct the p-values of comparisons as one family, also those of several calls of `compare`."""
     tested = [p for row in comparisons for p in (row.p, row.p_equivalence) if p is not None]
     corrected = iter(holm(tested))
     return [
@@ -266,7 +268,7 @@ def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
         else replace(
             row,
             p_corrected=next(corrected),
-            p_equivalence=None if row.p_equivalence is None else next(corrected),
+            p_equivalence_corrected=None if row.p_equivalence is None else next(corrected),
             family_size=len(tested),
         )
         for row in comparisons

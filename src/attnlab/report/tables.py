@@ -132,7 +132,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
             _p_value(comparison.p),
             _p_value(comparison.p_corrected),
             _in_unit(comparison.metric, comparison.margin),
-            _p_value(comparison.p_equivalence),
+            _p_value(comparison.p_equivalence_corrected),
         ]
         for comparison in comparisons
     ]

@@ -1,0 +1,37 @@
+"""Print the table and the comparisons of this folder's README from results.csv.
+
+python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from attnlab.analysis.collect import collect
+from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import format_results, read_results
+from attnlab.report import tables
+
+RESULTS = Path(__file__).with_name("results.csv")
+METRICS = (
+    "test/attention/alignment_accuracy",
+    "test/attention/alignment_error",
+    "test/token_accuracy",
+    "test/exact_match",
+    "test/loss",
+)
+
+
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    if runs is not None:
+        RESULTS.write_text(format_results(collect([Path(runs)])))
+    study = replace(read_results(RESULTS), selected_metrics=METRICS)
+    print(tables.scores_table(study).markdown())
+    print(tables.comparison_list(compare(study, reference="weight_0")), end="")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
