@@ -15,7 +15,7 @@ from attnlab.cli.report import _margins
 from attnlab.errors import UsageError
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
-from attnlab.report.figures import StudyFigure
+from attnlab.report.figure_parts import StudyFigure
 from run_files import study as runs_of
 from studies import make_run
 

@@ -29,7 +29,8 @@ def interquartile_mean(scores: Scores) -> float:
 
 def performance_profile(scores: Scores, thresholds: Scores) -> Scores:
     """Return the share of the scores [R, M] above each threshold [T]; shape [T]."""
-    return np.mean(scores[..., None] > thresholds, axis=(0, 1))
+    above = scores[..., None] > thresholds  # [R, M, T]
+    return np.asarray(above.mean(axis=(0, 1)), dtype=np.float64)
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> float:
@@ -55,5 +56,5 @@ def stratified_bootstrap(
         rows = (rng.integers(len(group), size=group.shape) for group in groups)
         resampled = (np.take_along_axis(group, row, axis=0) for group, row in zip(groups, rows, strict=True))
         values.append(statistic(*resampled))
-    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    low, high = np.quantile(np.array(values), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return low, high

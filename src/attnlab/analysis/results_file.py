@@ -50,11 +50,12 @@ def read_results(path: Path) -> Study:
 
 def _parse(row: dict[str, str], study: str) -> RunRecord:
     """Return the run of one line; names of metrics contain a slash."""
-    counts = {name: int(row[name]) if row[name] else None for name in ("parameters", "steps")}
-    costs = {
-        name: float(row[name]) if row[name] else None
-        for name in ("seconds", "seconds_per_step", "tokens_per_second")
-    }
+    costs = {name: float(row[name]) if row[name] else None for name in COSTS}
+
+    def count(name: str) -> int | None:
+        value = costs[name]
+        return None if value is None else int(value)
+
     return RunRecord(
         directory=Path(row["directory"]),
         study=study,
@@ -63,10 +64,13 @@ def _parse(row: dict[str, str], study: str) -> RunRecord:
         status=row["status"],
         error=row["error"] or None,
         scores={name: float(value) for name, value in row.items() if "/" in name and value},
-        peak_memory=int(row["peak_memory_bytes"]) if row["peak_memory_bytes"] else None,
+        parameters=count("parameters"),
+        steps=count("steps"),
+        seconds=costs["seconds"],
+        seconds_per_step=costs["seconds_per_step"],
+        tokens_per_second=costs["tokens_per_second"],
+        peak_memory=count("peak_memory_bytes"),
         commit=row["commit"] or None,
         versions=dict(part.split("=", 1) for part in row["versions"].split()),
         cpu=row["cpu"] or None,
-        **counts,
-        **costs,
     )

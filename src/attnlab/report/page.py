@@ -22,7 +22,7 @@ from attnlab.analysis.study import Study
 from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
 from attnlab.report.explorer import Sentence
-from attnlab.report.figures import StudyFigure
+from attnlab.report.figure_parts import StudyFigure
 from attnlab.report.table import Table
 from attnlab.runs.files import write_atomically
 
