@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from attnlab.cli.main import run
 from attnlab.runs.directory import Run
 from attnlab.runs.predictions import read_predictions
 from commands import attnlab
@@ -49,3 +54,61 @@ def test_json_holds_tokens_and_bad_lines_are_reported_by_number(trained: Run, fo
     assert strict.returncode == 1
     assert strict.stdout == ""
     assert strict.stderr.startswith("attnlab: line 1 of standard input: it has 1 columns")
+
+
+GOOD = b"3 4\t4 3\n"
+BAD_LINES = [
+    (b"", "it is empty; every line must contain a sentence"),
+    (b" \t ", "it is empty"),
+    (b"\t\t\t", "it is empty"),
+    (b"3 4", "it has 1 columns instead of 2: give a source and a target, separated by a tab"),
+    (b"3 4 4 3", "it has 1 columns"),
+    (b"3 4,4 3", "it has 1 columns"),
+    (b"3 4\\t4 3", "it has 1 columns"),
+    (b'{"source": "3 4", "target": "4 3"}', "it has 1 columns"),
+    (b"3\t4\t5", "it has 3 columns"),
+    (b"3 4\t4 3\t", "it has 3 columns"),
+    (b"\t4 3", "the source contains no token"),
+    (b"  \t4 3", "the source contains no token"),
+    (b"3 x\t4 3", "'x' is not in the vocabulary"),
+    (b"3 4\t4 x", "'x' is not in the vocabulary"),
+    (b"3 \xff\t4 3", "byte 3 (0xff) is not valid UTF-8: convert the input"),
+    ("3 ß\t4 3".encode("latin-1"), "byte 3 (0xdf) is not valid UTF-8"),
+    ("3\t🙂".encode()[:-1], "is not valid UTF-8"),
+    (b"3\t\xed\xa0\x80", "is not valid UTF-8"),
+    (b"3 \0\t4 3", "is not in the vocabulary"),
+    (b"3 \x1b[2J\t4 3", "is not in the vocabulary"),
+    (b"\xef\xbb\xbf3 4\t4 3", "is not in the vocabulary"),
+    (b"3 4\t" + 200_000 * b"y", "token 'yyyy"),
+    (gzip.compress(GOOD).replace(b"\n", b""), "is not valid UTF-8"),
+]
+
+
+def score(monkeypatch: pytest.MonkeyPatch, directory: Path, content: bytes, *options: str) -> int:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False))
+    return run(["score", str(directory), *options])
+
+
+def test_bad_lines_have_one_message_each_and_an_empty_output(
+    trained: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = GOOD + b"".join(line + b"\n" for line, _ in BAD_LINES) + b"3 4\t4 3\r\n" + GOOD.rstrip()
+    assert score(monkeypatch, trained.directory, content) == 1
+    output, errors = (text.splitlines() for text in capsys.readouterr())
+    assert [bool(line) for line in output] == [True, *[False] * len(BAD_LINES), True, True]
+    assert len(errors) == len(BAD_LINES)
+    for number, (error, (_, message)) in enumerate(zip(errors, BAD_LINES, strict=True), start=2):
+        assert error.startswith(f"attnlab: line {number} of standard input: ")
+        assert message in error
+        assert error.isprintable()
+        assert len(error) < 400
+
+    assert score(monkeypatch, trained.directory, b"\xef\xbb\xbf" + GOOD) == 0
+    assert capsys.readouterr().out.splitlines() == output[:1]
+    for whole in (GOOD.decode().encode("utf-16"), gzip.compress(GOOD), bytes(range(256))):
+        assert score(monkeypatch, trained.directory, whole, "--json") == 1
+        output, errors = (text.splitlines() for text in capsys.readouterr())
+        assert len(output) == len(errors) >= 1
+        assert not any(output)
+    assert score(monkeypatch, trained.directory, b"") == 0
+    assert capsys.readouterr() == ("", "")

@@ -8,8 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from attnlab.errors import UserError
+from attnlab.plotting.text import truncate
+from attnlab.runs.text import printable
 
 PROMPT = "> "
+MAX_PROBLEM = 300
+"""Maximum number of characters that describe why a line cannot be used."""
 
 
 class Line(NamedTuple):
@@ -34,6 +38,11 @@ class Line(NamedTuple):
         if not text.strip():
             raise UserError("it is empty; every line must contain a sentence")
         return text
+
+    def problem(self, error: UserError) -> UserError:
+        """Return the error with the number of the line, shortened and without control characters."""
+        text = truncate(printable(str(error)), MAX_PROBLEM)
+        return UserError(f"line {self.number} of standard input: {text}")
 
 
 def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:

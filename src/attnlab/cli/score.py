@@ -58,7 +58,7 @@ def _read(model: Model, line: Line) -> Pair | UserError:
             raise UserError("the source contains no token of the vocabulary")
         model.vocabularies.target.encode(pair.target)
     except UserError as error:
-        return UserError(f"line {line.number} of standard input: {error}")
+        return line.problem(error)
     return source, target
 
 
