@@ -217,14 +217,34 @@ def test_predict_samples_with_settings_of_the_search(trained: Run, folder: Path)
 
 
 def test_predict_continues_prefixes(trained: Run, folder: Path) -> None:
-    lines = "3 4 5\t5\n3 4 5\t4 4\n3 4\t\n3 4\n3\tx\n"
+    columns = ("3 4", "3 4 5", "3,5", "3\\t5", '{"source": "3"}', "3\t4\t5", "3\t\t5", "3\t4\t", "\t\t5")
+    tokens = (
+        "x",
+        "5 x",
+        "x 5",
+        "<unk>",
+        "<eos>",
+        "<pad>",
+        "5x",
+        "5,4",
+        "³",
+        "🙂",
+        "5\x00",
+        "\x1b[2J",
+        "y" * 9000,
+    )
+    bad = [*columns, *(f"3\t{prefix}" for prefix in tokens), "\t5", "x\t5", "", "  "]
+    lines = "3 4 5\t5\n3 4 5\t4 4\n3 4\t\n" + "".join(f"{line}\n" for line in bad)
     completed = attnlab("predict", str(trained.directory), "--prefix", folder=folder, stdin=lines)
     assert completed.returncode == 1
     one, two, three, *empty = completed.stdout.splitlines()
-    assert (one, two[:3], three, empty) == ("5 4 3", "4 4", "4 3", ["", ""])
+    assert (one, two[:3], three, empty) == ("5 4 3", "4 4", "4 3", [""] * len(bad))
     errors = completed.stderr.splitlines()
-    assert errors[0].startswith("attnlab: line 4 of standard input: --prefix needs two columns")
-    assert errors[1].startswith("attnlab: line 5 of standard input: token 'x' is not in the vocabulary")
+    for number, (line, error) in enumerate(zip(bad, errors, strict=True), start=4):
+        assert error.startswith(f"attnlab: line {number} of standard input: ")
+        assert ("--prefix needs two columns" in error) == (line in columns), error
+        assert error.isprintable()
+        assert len(error) < 400
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,18 @@ VALUES = (
     ("oversubscribe=99", FLAG),
     ("shared_vocabulary=maybe", FLAG),
     ("overfit=0", f"{WHOLE} ≥ 1 or null"),
+    *(
+        (f"search.forced_tokens={value}", "forced_tokens=.*: must be a list of tokens, such as")
+        for value in ("the", "5", "true", "''", "{the:cat}", "[[the]]", "[the,[cat]]", "[{the:cat}]")
+    ),
+    *(
+        (f"init.freeze={value}", "init.freeze=.*: must be a list of parts of the network")
+        for value in ("encoder", "null", "1", "[1]", "[null]", "[[encoder]]")
+    ),
+    *(
+        (f"init.from={value}", "init.from=.*: must be a run directory or a checkpoint file")
+        for value in ("5", "''", "' '", "true", "[outputs/run]", "{run:1}")
+    ),
     ("name=../../x", "without / and"),
     ("name=a/b", "without / and"),
     ("name='..'", "without / and"),

@@ -169,6 +169,24 @@ RULES: dict[str, Rule] = {
     "search.top_k": OPTIONAL_SIZE,
     "search.top_p": number("(0, 1]", null=True),
     "search.seed": whole(0, 2**32 - 1),
+    "search.forced_tokens": Rule(
+        lambda value: (
+            value is None
+            or (
+                isinstance(value, list)
+                and all(token is None or type(token) in (str, int, float, bool) for token in value)
+            )
+        ),
+        "a list of tokens, such as [the,null,cat], or null",
+    ),
+    "init.from": Rule(
+        lambda value: value is None or (isinstance(value, str) and bool(value.strip())),
+        "a run directory or a checkpoint file, or null",
+    ),
+    "init.freeze": Rule(
+        lambda value: isinstance(value, list) and all(isinstance(part, str) for part in value),
+        "a list of parts of the network, such as [encoder,source_embedding]",
+    ),
     "reranking.coverage_penalty": NOT_NEGATIVE,
     "checkpoint.mode": choice("min", "max"),
     "checkpoint.every_minutes": number("[0, inf)", null=True),

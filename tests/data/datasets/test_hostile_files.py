@@ -84,6 +84,23 @@ ALIGNED = [
     (b"\n" * 20 + b"x", "pairs.de has 20 lines, but .*pairs.en has 21"),
 ]
 
+LINKS = b"0-0 1-1\n" * 20
+ALIGNMENTS = [
+    *FORMAT_FREE,
+    (LINKS[:-8], "pairs.tsv has 20 lines, but .*links has 19. The files must have the same number"),
+    (LINKS + b"0-0\n", "pairs.tsv has 20 lines, but .*links has 21"),
+    (LINKS.replace(b"\n", b"\r"), "pairs.tsv has 20 lines, but .*links has 1"),
+    (LINKS.replace(b"\n", b"\n\n"), "pairs.tsv has 20 lines, but .*links has 40"),
+    (GOOD, "line 1: 'source' is not a link. Write SOURCE-TARGET with token numbers from 0, such as 0-0"),
+    (OBJECTS, "line 1: '.*' is not a link"),
+    *(
+        (LINKS[:8] + link.encode() + LINKS[11:], f"line 2: '{re.escape(link)}' is not a link")
+        for link in ("0:1", "0-", "-1-0", "0-1-2", "0p1", "0,1", "(0,1)", "1.0-1", "a-b", "0–1", "0", "²-0")
+    ),
+    (LINKS[:8] + LONG + LINKS[11:], "line 2: 'x.*' is not a link"),
+    (b"\x89PNG\r\n\x1a\n" * 10, "line 1: not valid UTF-8|has 20 lines, but"),
+]
+
 
 def check(message: str, **settings: object) -> None:
     """Expect one line that matches, without the content of a long line."""
@@ -113,6 +130,64 @@ def test_broken_aligned_files(tmp_path: Path, content: bytes, message: str):
     (tmp_path / "pairs.en").write_bytes(content)
     expected = "pairs.de has 20 lines, but" if message == "no sentence pairs" else message
     check(expected, train=str(tmp_path / "pairs"), languages=["de", "en"])
+
+
+def test_compressing_a_broken_file_does_not_change_its_message(tmp_path: Path):
+    for number, (content, message) in enumerate(TABLES):
+        if content[:2] != gzip.compress(b"")[:2]:
+            path = tmp_path / f"{number}.tsv.gz"
+            path.write_bytes(gzip.compress(content))
+            check(message, path=str(path))
+
+
+@pytest.mark.parametrize(("content", "message"), ALIGNMENTS)
+def test_broken_alignment_files(tmp_path: Path, content: bytes, message: str):
+    (tmp_path / "pairs.tsv").write_bytes(GOOD)
+    (tmp_path / "links").write_bytes(content)
+    expected = "pairs.tsv has 20 lines, but" if message == "no sentence pairs" else message
+    check(expected, path=str(tmp_path / "pairs.tsv"), alignments_path=str(tmp_path / "links"))
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        *(
+            ({name: "good.tsv"}, "is not a valid name of a test set. Use letters, digits")
+            for name in (
+                "",
+                " ",
+                "a b",
+                "a/b",
+                "../a",
+                "..",
+                ".a",
+                "-a",
+                "attention",
+                "ä",
+                "a\n",
+                "a\0",
+                "a:b",
+            )
+        ),
+        ({}, r"data.test=\{\}: give a file, or several as"),
+        *(
+            ({"a": path}, "data.test.a=.* must be the path of a file")
+            for path in (None, 5, "", True, ["good.tsv"], {"b": "good.tsv"})
+        ),
+        *((test, "data.test=.* must be the path of a file") for test in (5, "", True, ["good.tsv"])),
+        ({"a": "none.tsv"}, "data.test.a: none.tsv does not exist"),
+        ({"a": "good.tsv", "b": "none.tsv"}, "data.test.b: none.tsv does not exist"),
+        ({"a": "."}, "data.test.a: . cannot be read .Is a directory."),
+        ({"a": "empty.tsv"}, "empty.tsv: the file is empty"),
+        ({"a": "good.tsv", "b": "broken.tsv"}, "broken.tsv, line 21: 1 column"),
+    ],
+)
+def test_unusable_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: object, message: str):
+    monkeypatch.chdir(tmp_path)
+    Path("good.tsv").write_bytes(GOOD)
+    Path("empty.tsv").write_bytes(b"\n")
+    Path("broken.tsv").write_bytes(GOOD + b"only one column\n")
+    check(message, train="good.tsv", test=test)
 
 
 @pytest.mark.parametrize(

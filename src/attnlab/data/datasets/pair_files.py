@@ -242,8 +242,8 @@ def _parse_alignment(links: str, path: str | None, number: int) -> Alignment | N
         match = LINK.fullmatch(link)
         if match is None:
             raise UserError(
-                f"{path}, line {number}: {link!r} is not a link. Write SOURCE-TARGET with token numbers from "
-                "0, such as 0-0 1-2"
+                f"{path}, line {number}: {link[:50]!r} is not a link. Write SOURCE-TARGET with "
+                "token numbers from 0, such as 0-0 1-2"
             )
         alignment.append((int(match[1]), int(match[2])))
     return tuple(alignment)
