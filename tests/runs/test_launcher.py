@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.cli import worker
 from attnlab.runs import launcher
 from attnlab.runs.directory import Run
 
@@ -102,3 +103,11 @@ def test_hung_worker_is_killed_after_an_interruption(
     assert launcher.train(run) == launcher.INTERRUPTED
     assert time.monotonic() - started < 10
     assert run.read_result() == {"status": "interrupted"}
+
+
+def test_worker_writes_nothing_into_another_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert worker.main(str(tmp_path)) == 1
+    assert "is not a run directory" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

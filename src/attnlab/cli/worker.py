@@ -37,6 +37,9 @@ def main(directory: str) -> int:
     """Train the run in `directory`, unless another process does; returns the exit code."""
     import_from_current_folder()
     run = Run(Path(directory))
+    if not run.config.is_file():
+        print(f"attnlab: {directory} is not a run directory: it contains no config.yaml", file=sys.stderr)
+        return 1
     first_rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
     try:
         with end_with_parent(), run.lock() if first_rank else nullcontext():
