@@ -1,32 +1,34 @@
-"""Published systems: with the same weights, our logits equal theirs to 1e-5.
+"""Published systems: with the same weights, the logits of the shipped experiments equal theirs to 1e-5.
 
 Each reference is written from its equations alone and reads one unpadded sentence, one target token at a
-time; ours reads a padded batch.
+time; ours is built from the composed `experiment=…` with tiny sizes and reads a padded batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from attnlab.nn.attention import Additive, Attention, NoAttention
-from attnlab.nn.bridge import CopyBridge, LinearBridge, ZeroBridge
-from attnlab.nn.decoders import BahdanauDecoder
-from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.config.build import build_network
+from attnlab.errors import UserError
+from attnlab.nn.attention import Additive
+from attnlab.nn.bridge import ZeroBridge
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Memory
-from networks import assemble, forced_logits, random_batch, randomise, stepwise
+from networks import forced_logits, random_batch, randomise, stepwise
 
 V_X, V_Y = 23, 19  # vocabularies
-E_X, E_Y = 3, 5  # embeddings
+E = 5  # embeddings
 H, A = 7, 13  # encoder units in each direction, attention size
 SIZE = 11  # decoder units, where they do not follow from the encoder's
+WIDTH = 3  # maxout units
 
 
 # ------------------------------------------------------------------------------------------- references
@@ -53,11 +55,11 @@ class Reverse(nn.Module):
     def __init__(self, initial: str) -> None:
         super().__init__()
         self.initial = initial
-        self.embed_x, self.embed_y = nn.Embedding(V_X, E_X), nn.Embedding(V_Y, E_Y)
-        self.encoder = nn.LSTM(E_X, H, bidirectional=True)
+        self.embed_x, self.embed_y = nn.Embedding(V_X, E), nn.Embedding(V_Y, E)
+        self.encoder = nn.LSTM(E, H, bidirectional=True)
         self.start_h, self.start_c = nn.Linear(2 * H, SIZE), nn.Linear(2 * H, SIZE)
         self.attend = ReferenceAttention(2 * H, SIZE, biases=True)
-        self.cell = nn.LSTMCell(E_Y + 2 * H, SIZE)
+        self.cell = nn.LSTMCell(E + 2 * H, SIZE)
         self.output = nn.Linear(2 * H + SIZE, V_Y)
 
     def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -78,10 +80,10 @@ class Marathi(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed_x, self.embed_y = nn.Embedding(V_X, E_X), nn.Embedding(V_Y, E_Y)
-        self.encoder = nn.GRU(E_X, H)
+        self.embed_x, self.embed_y = nn.Embedding(V_X, E), nn.Embedding(V_Y, E)
+        self.encoder = nn.GRU(E, H)
         self.attend = ReferenceAttention(H, H, biases=True)
-        self.cell = nn.GRUCell(H + E_Y, H)
+        self.cell = nn.GRUCell(H + E, H)
         self.output = nn.Linear(H, V_Y)
 
     def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -116,11 +118,11 @@ class CoNaLa(nn.Module):
 
     def __init__(self, attends: bool) -> None:
         super().__init__()
-        self.embed_x, self.embed_y = nn.Embedding(V_X, E_X), nn.Embedding(V_Y, E_Y)
-        self.encoder = nn.LSTM(E_X, H, num_layers=2, bidirectional=True)
+        self.embed_x, self.embed_y = nn.Embedding(V_X, E), nn.Embedding(V_Y, E)
+        self.encoder = nn.LSTM(E, H, num_layers=2, bidirectional=True)
         self.start_h, self.start_c = nn.Linear(2 * H, SIZE), nn.Linear(2 * H, SIZE)
         self.attend = ReferenceAttention(2 * H, SIZE, biases=False) if attends else None
-        self.decoder = nn.LSTM(E_Y + (2 * H if attends else 0), SIZE, num_layers=2)
+        self.decoder = nn.LSTM(E + (2 * H if attends else 0), SIZE, num_layers=2)
         self.output = nn.Linear(SIZE, V_Y)
 
     def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -143,10 +145,10 @@ class German(nn.Module):
 
     def __init__(self, attends: bool) -> None:
         super().__init__()
-        self.embed_x, self.embed_y = nn.Embedding(V_X, E_X), nn.Embedding(V_Y, E_Y)
-        self.encoder = nn.GRU(E_X, H, bidirectional=True)
+        self.embed_x, self.embed_y = nn.Embedding(V_X, E), nn.Embedding(V_Y, E)
+        self.encoder = nn.GRU(E, H, bidirectional=True)
         self.attend = ReferenceAttention(2 * H, 2 * H, biases=False) if attends else None
-        self.cell = nn.GRUCell(E_Y + (2 * H if attends else 0), 2 * H)
+        self.cell = nn.GRUCell(E + (2 * H if attends else 0), 2 * H)
         self.output = nn.Linear(2 * H, V_Y)
 
     def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -161,151 +163,156 @@ class German(nn.Module):
             yield self.output(s), alpha
 
 
+class DeepOutput(German):
+    """System of `experiment=eng_deu` with the deep output of Bahdanau et al. (2014), section A.2.2.
+
+    t̃_i = U s_{i-1} + V E y_{i-1} + C c_i, t_i = max of pairs of t̃_i, logits W t_i.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(attends=True)
+        self.deep = nn.Linear(2 * H + 2 * H + E, 2 * WIDTH)
+        self.output = nn.Linear(WIDTH, V_Y)
+
+    def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
+        memory, final = self.encoder(self.embed_x(source))
+        s = torch.cat([final[0], final[1]])
+        for y in inputs:
+            x = self.embed_y(y)
+            context, alpha = self.attend(s, memory)
+            pairs = self.deep(torch.cat([s, context, x])).view(WIDTH, 2)
+            s = self.cell(torch.cat([x, context]), s)
+            yield self.output(pairs.max(dim=1).values), alpha
+
+
 # ------------------------------------------------------------------------- ours, with the same weights
 
 
-def copy_weights(
-    theirs: Any,
-    *,
-    encoder: RecurrentEncoder,
-    attention: Attention,
-    cell: Any,
-    size: int,
-    layers: int = 1,
-    bridge: Callable[..., nn.Module] = CopyBridge,
-    bridge_options: dict[str, Any] | None = None,
-    parts: tuple[str, ...] = ("state",),
-) -> Seq2Seq:
-    """Build a network whose embeddings, encoder, attention and output are copied from `theirs`."""
-    width_x, width_y = theirs.embed_x.embedding_dim, theirs.embed_y.embedding_dim
-    decoder = BahdanauDecoder(input_size=width_y, attention=attention, cell=cell, size=size, layers=layers)
-    ours = assemble(
-        encoder,
-        decoder,
-        bridge=partial(bridge, **(bridge_options or {})),
-        source_vocabulary_size=V_X,
-        source_width=width_x,
-        vocabulary_size=V_Y,
-        width=width_y,
-        parts=parts,
-        dropout=0.4,
-    )
+class System(NamedTuple):
+    """A published system, and the settings of `attnlab train` for the same system with tiny sizes."""
+
+    theirs: nn.Module
+    settings: tuple[str, ...]
+
+
+def sizes(**settings: int) -> tuple[str, ...]:
+    return tuple(f"{name.replace('_of_', '.')}={value}" for name, value in settings.items())
+
+
+def compose_network(settings: Sequence[str], composed: Callable[..., DictConfig]) -> Seq2Seq:
+    """Build the network of the composed configuration, for the vocabularies of the references."""
+    vocabularies: Any = SimpleNamespace(source=SimpleNamespace(size=V_X), target=SimpleNamespace(size=V_Y))
+    return build_network(composed(*settings), vocabularies)
+
+
+def copy_weights(theirs: Any, ours: Any) -> None:
+    """Copy the weights of a reference to our network; fails if our network has other parts or sizes."""
     ours.source_embedding.table.load_state_dict(theirs.embed_x.state_dict())
     ours.target_embedding.table.load_state_dict(theirs.embed_y.state_dict())
-    encoder.network.load_state_dict(theirs.encoder.state_dict())
-    if isinstance(attention, Additive):
-        attention.key.load_state_dict(theirs.attend.W_h.state_dict())
-        attention.query.load_state_dict(theirs.attend.W_s.state_dict())
-        attention.energy.weight.data.copy_(theirs.attend.v.weight)
-    ours.readout.output.load_state_dict(theirs.output.state_dict())
-    return ours.eval()
+    ours.encoder.network.load_state_dict(theirs.encoder.state_dict())
+    if (attend := getattr(theirs, "attend", None)) is not None:
+        attention = ours.decoder.attention
+        attention.key.load_state_dict(attend.W_h.state_dict())
+        attention.query.load_state_dict(attend.W_s.state_dict())
+        attention.energy.weight.data.copy_(attend.v.weight)
+    if hasattr(theirs, "deep"):
+        ours.readout.maxout.load_state_dict(theirs.deep.state_dict())
+    output = theirs.output.state_dict()
+    if isinstance(theirs, Reverse):  # theirs reads [c; s], ours [s; c]
+        output["weight"] = output["weight"].roll(SIZE, dims=1)
+    ours.readout.output.load_state_dict(output)
+    cells = ours.decoder.cells.cells
+    if isinstance(theirs, CoNaLa):
+        for layer, cell in enumerate(cells):
+            names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            cell.load_state_dict({name: getattr(theirs.decoder, f"{name}_l{layer}") for name in names})
+    else:
+        weights = theirs.cell.state_dict()
+        if isinstance(theirs, Marathi):  # theirs reads [c; y], ours [y; c]
+            weights["weight_ih"] = weights["weight_ih"].roll(theirs.embed_y.embedding_dim, dims=1)
+        cells[0].load_state_dict(weights)
+    if getattr(theirs, "initial", None) != "zero" and hasattr(theirs, "start_h"):
+        for ours_map, their_map in zip(ours.bridge.maps[0], (theirs.start_h, theirs.start_c), strict=False):
+            ours_map.load_state_dict(their_map.state_dict())
 
 
-def reverse(initial: str) -> tuple[nn.Module, Seq2Seq]:
-    theirs = Reverse(initial)
-    randomise(theirs)
-    encoder = RecurrentEncoder(input_size=E_X, size=H)
-    ours = copy_weights(
-        theirs,
-        encoder=encoder,
-        attention=Additive(query_size=SIZE, memory_size=2 * H, size=A, bias=True),
-        cell="lstm",
-        size=SIZE,
-        bridge=ZeroBridge if initial == "zero" else LinearBridge,
-        bridge_options={} if initial == "zero" else {"activation": "tanh"},
-        parts=("context", "state"),
-    )
-    ours.decoder.cells.cells[0].load_state_dict(theirs.cell.state_dict())
-    if initial != "zero":
-        ours.bridge.maps[0][0].load_state_dict(theirs.start_h.state_dict())
-        ours.bridge.maps[0][1].load_state_dict(theirs.start_c.state_dict())
-    return theirs, ours
-
-
-def marathi() -> tuple[nn.Module, Seq2Seq]:
-    theirs = Marathi()
-    randomise(theirs)
-    ours = copy_weights(
-        theirs,
-        encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H, bidirectional=False),
-        attention=Additive(query_size=H, memory_size=H, size=A, bias=True),
-        cell="gru",
-        size=H,
-    )
-    weights = theirs.cell.state_dict()
-    weights["weight_ih"] = weights["weight_ih"].roll(E_Y, dims=1)  # theirs reads [c; y], ours [y; c]
-    ours.decoder.cells.cells[0].load_state_dict(weights)
-    return theirs, ours
-
-
-def marathi_baseline() -> tuple[nn.Module, Seq2Seq]:
-    theirs = MarathiBaseline()
-    randomise(theirs)
-    ours = copy_weights(
-        theirs,
-        encoder=RecurrentEncoder(input_size=H, size=H, bidirectional=False),
-        attention=NoAttention(query_size=H, memory_size=H),
-        cell="lstm",
-        size=H,
-    )
-    ours.decoder.cells.cells[0].load_state_dict(theirs.cell.state_dict())
-    return theirs, ours
-
-
-def conala(attends: bool) -> tuple[nn.Module, Seq2Seq]:
-    theirs = CoNaLa(attends)
-    randomise(theirs)
-    sizes = {"query_size": SIZE, "memory_size": 2 * H}
-    ours = copy_weights(
-        theirs,
-        encoder=RecurrentEncoder(input_size=E_X, size=H, layers=2),
-        attention=Additive(**sizes, size=A) if attends else NoAttention(**sizes),
-        cell="lstm",
-        size=SIZE,
-        layers=2,
-        bridge=LinearBridge,
-    )
-    for layer, cell in enumerate(ours.decoder.cells.cells):
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        cell.load_state_dict({name: getattr(theirs.decoder, f"{name}_l{layer}") for name in names})
-    ours.bridge.maps[0][0].load_state_dict(theirs.start_h.state_dict())
-    ours.bridge.maps[0][1].load_state_dict(theirs.start_c.state_dict())
-    return theirs, ours
-
-
-def german(attends: bool) -> tuple[nn.Module, Seq2Seq]:
-    theirs = German(attends)
-    randomise(theirs)
-    sizes = {"query_size": 2 * H, "memory_size": 2 * H}
-    ours = copy_weights(
-        theirs,
-        encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H),
-        attention=Additive(**sizes, size=A) if attends else NoAttention(**sizes),
-        cell="gru",
-        size=2 * H,
-    )
-    ours.decoder.cells.cells[0].load_state_dict(theirs.cell.state_dict())
-    return theirs, ours
-
-
-SYSTEMS: dict[str, Callable[[], tuple[nn.Module, Seq2Seq]]] = {
-    "reverse, from zero": lambda: reverse("zero"),
-    "reverse, from the final states": lambda: reverse("final"),
-    "eng_mar": marathi,
-    "eng_mar_baseline": marathi_baseline,
-    "conala": lambda: conala(True),
-    "conala_baseline": lambda: conala(False),
-    "eng_deu": lambda: german(True),
-    "eng_deu_baseline": lambda: german(False),
+SMALL = sizes(embedding_of_size=E, encoder_of_size=H, attention_size=A)
+REVERSE = ("experiment=reverse_published", *SMALL, f"decoder.size={SIZE}")
+CONALA = ("experiment=conala", *SMALL, f"decoder.size={SIZE}")
+GERMAN = ("experiment=eng_deu", *SMALL, f"decoder.size={2 * H}")
+SYSTEMS: dict[str, Callable[[], System]] = {
+    "reverse, from zero": lambda: System(Reverse("zero"), REVERSE),
+    "reverse, from the final states": lambda: System(Reverse("final"), (*REVERSE, "bridge=linear")),
+    "eng_mar": lambda: System(Marathi(), ("experiment=eng_mar", *SMALL, f"decoder.size={H}")),
+    "eng_mar_baseline": lambda: System(
+        MarathiBaseline(), ("experiment=eng_mar_baseline", f"embedding.size={H}")
+    ),
+    "conala": lambda: System(CoNaLa(True), CONALA),
+    "conala_baseline": lambda: System(CoNaLa(False), (*CONALA, "attention=none")),
+    "eng_deu": lambda: System(German(True), GERMAN),
+    "eng_deu_baseline": lambda: System(German(False), (*GERMAN, "attention=none")),
+    "deep output": lambda: System(
+        DeepOutput(), (*GERMAN, "readout.parts=[previous_state,context,input]", f"readout.maxout={WIDTH}")
+    ),
 }
+RECIPES: dict[str, dict[str, Any]] = {
+    "reverse_published": {
+        **{"embedding.size": 64, "encoder.size": 128, "attention_size": 64, "decoder.size": 128},
+        **{"readout.dropout": 0.4, "optimizer._target_": "torch.optim.Adam", "optimizer.lr": 1e-3},
+        **{"trainer.gradient_clip_val": 1.0, "trainer.max_epochs": 10, "teacher_forcing.value": 0.5},
+        **{"teacher_forcing.per": "step", "batching.batch_size": 64, "batching.source_eos": False},
+        **{"data.train_size": 10000, "data.train_lengths": [3, 12], "data.symbols": 47},
+        **{"search.beam_size": 1, "loss.label_smoothing": 0.0, "batching.bucket_by_length": False},
+    },
+    "eng_mar": {
+        **{"embedding.size": 256, "encoder.size": 1024, "attention_size": 1024, "decoder.size": 1024},
+        **{"optimizer._target_": "torch.optim.Adam", "batching.batch_size": 64, "trainer.max_epochs": 10},
+        **{"teacher_forcing.value": 1.0, "readout.dropout": 0.0, "loss.label_smoothing": 0.0},
+        **{"data.test_fraction": 0.1, "tokenizer.lowercase": True, "tokenizer.max_size": None},
+    },
+    "eng_mar_baseline": {
+        **{"embedding.size": 50, "encoder.size": 50, "decoder.size": 50, "batching.batch_size": 128},
+        **{"optimizer._target_": "torch.optim.RMSprop", "trainer.max_epochs": 50},
+        **{"teacher_forcing.value": 1.0, "data.test_fraction": 0.1},
+    },
+    "conala": {
+        **{"embedding.size": 256, "encoder.size": 512, "encoder.layers": 2, "attention_size": 512},
+        **{"decoder.size": 512, "decoder.layers": 2, "optimizer._target_": "torch.optim.SGD"},
+        **{"optimizer.lr": 0.7, "trainer.gradient_clip_val": 1.0, "trainer.max_epochs": 15},
+        **{"teacher_forcing.value": 1.0, "batching.batch_size": 32, "batching.source_eos": True},
+        **{"shared_vocabulary": True, "tokenizer.max_size": 8000, "data.max_tokens": 50},
+        **{"data.val_fraction": 0.2, "data.keep_unrewritten": False, "loss.label_smoothing": 0.0},
+    },
+    "eng_deu": {
+        **{"embedding.size": 128, "encoder.size": 128, "attention_size": 512, "decoder.size": 256},
+        **{"optimizer._target_": "torch.optim.Adam", "batching.batch_size": 64, "trainer.max_epochs": 5},
+        **{"teacher_forcing.value": 1.0, "trainer.gradient_clip_val": None, "data.limit": 50000},
+        **{"data.val_fraction": 0.1, "data.test_fraction": 0.1, "tokenizer.max_size": 9996},
+        **{"tokenizer.lowercase": True, "tokenizer.drop": ["punctuation"], "readout.dropout": 0.0},
+        **{"batching.max_source_length": 20, "batching.max_target_length": 21},
+        **{"batching.bucket_by_length": False},
+    },
+}
+"""Settings of the published recipes, besides the architecture."""
 
 # ------------------------------------------------------------------------------------------------ tests
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @torch.no_grad()
-def test_same_weights_same_logits(system: str) -> None:
-    theirs, ours = SYSTEMS[system]()
+def test_same_weights_same_logits(system: str, composed: Callable[..., DictConfig]) -> None:
+    theirs, settings = SYSTEMS[system]()
+    randomise(theirs)
+    ours = compose_network(settings, composed).eval()
+    copy_weights(theirs, ours)
+    # Theirs has a bias on v, which the softmax cancels, and reverse's bridge even if it starts from zero.
+    unused = sum(
+        parameter.numel()
+        for name, parameter in theirs.named_parameters()
+        if name == "attend.v.bias" or (name.startswith("start_") and isinstance(ours.bridge, ZeroBridge))
+    )
+    theirs_size = len(parameters_to_vector(theirs.parameters()))
+    assert len(parameters_to_vector(ours.parameters())) == theirs_size - unused
     batch = random_batch([5, 2, 7, 1], [3, 6, 0, 4])
     forced = forced_logits(ours, batch)  # [B, T, V]
     stepped, weights = stepwise(ours, batch)  # [B, T, V], [B, T, S]
@@ -320,19 +327,56 @@ def test_same_weights_same_logits(system: str) -> None:
         assert not weights[row, :real, length:].any()
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_same_number_of_parameters(system: str) -> None:
-    theirs, ours = SYSTEMS[system]()
-    # Theirs has a bias on v, which the softmax cancels, and reverse's bridge even if it starts from zero.
-    unused = sum(
-        parameter.numel()
-        for name, parameter in theirs.named_parameters()
-        if name == "attend.v.bias" or (name.startswith("start_") and isinstance(ours.bridge, ZeroBridge))
-    )
-    assert (
-        len(parameters_to_vector(ours.parameters()))
-        == len(parameters_to_vector(theirs.parameters())) - unused
-    )
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_is_the_published_one(name: str, composed: Callable[..., DictConfig]) -> None:
+    config = composed(f"experiment={name}")
+    assert {setting: OmegaConf.select(config, setting) for setting in RECIPES[name]} == RECIPES[name]
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        ("eng_deu", "bridge=linear"),
+        ("eng_deu", "attention=dot"),
+        ("eng_deu", "attention_bias=true"),
+        ("eng_deu", "readout.parts=[state,context]"),
+        ("conala", "bridge.activation=tanh"),
+        ("conala", "bridge=zero"),
+        ("conala", "attention=general"),
+        ("eng_mar", "decoder=luong"),
+        ("reverse, from zero", "readout.parts=[state]"),
+        ("deep output", "readout.parts=[state,context,input]"),
+    ],
+)
+def test_wrong_parts_of_an_experiment_are_detected(
+    mutation: tuple[str, str], composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, setting = mutation
+    system = SYSTEMS[name]()
+    monkeypatch.setitem(SYSTEMS, name, lambda: system._replace(settings=(*system.settings, setting)))
+    with pytest.raises((AssertionError, AttributeError, RuntimeError, IndexError, UserError)):
+        test_same_weights_same_logits(name, composed)
+
+
+def test_deep_output_of_previous_states_needs_bahdanaus_order(composed: Callable[..., DictConfig]) -> None:
+    settings = (*REVERSE, "decoder=luong", "bridge=linear", "readout.parts=[previous_state]")
+    with pytest.raises(UserError, match="previous_state is defined for Bahdanau's order only"):
+        compose_network(settings, composed)
+
+
+@torch.no_grad()
+def test_sampled_inputs_of_the_deep_output_equal_greedy_search(composed: Callable[..., DictConfig]) -> None:
+    ours = compose_network(SYSTEMS["deep output"]().settings, composed).eval()
+    randomise(ours)
+    batch = random_batch([5, 2], [6, 6])
+    forced = torch.zeros_like(batch.inputs, dtype=torch.bool)
+    sampled = ours.logits(ours(batch, forced), None)  # [B, T, V]
+    encoded, state = ours.encode(batch)
+    tokens = batch.inputs[:, :1]
+    for position in range(batch.inputs.size(1)):
+        logits, _, state = ours.step(tokens, state, encoded)
+        torch.testing.assert_close(sampled[:, position], logits[:, 0], rtol=0, atol=1e-5)
+        tokens = logits.argmax(dim=-1)
 
 
 @torch.no_grad()
@@ -353,28 +397,3 @@ def test_both_forms_of_additive_attention_are_equal() -> None:
         alpha = e.softmax(dim=0)
         torch.testing.assert_close(weights[row], alpha, rtol=0, atol=1e-6)
         torch.testing.assert_close(context[row], alpha @ regions[row], rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-def test_readout_of_state_context_and_previous_token() -> None:
-    """y_i = g(s_i, c_i, y_{i-1}): the eng_deu network with a linear g of all three."""
-    theirs, _ = german(True)
-    theirs.output = nn.Linear(2 * H + 2 * H + E_Y, V_Y)
-    randomise(theirs)
-    ours = copy_weights(
-        theirs,
-        encoder=RecurrentEncoder(input_size=E_X, cell="gru", size=H),
-        attention=Additive(query_size=2 * H, memory_size=2 * H, size=A),
-        cell="gru",
-        size=2 * H,
-        parts=("state", "context", "input"),
-    )
-    ours.decoder.cells.cells[0].load_state_dict(theirs.cell.state_dict())
-    batch = random_batch([5], [6])
-    memory, final = theirs.encoder(theirs.embed_x(batch.source[0]))
-    s, expected = torch.cat([final[0], final[1]]), []
-    for y in batch.inputs[0]:
-        c, _ = theirs.attend(s, memory)
-        s = theirs.cell(torch.cat([theirs.embed_y(y), c]), s)
-        expected.append(theirs.output(torch.cat([s, c, theirs.embed_y(y)])))
-    torch.testing.assert_close(forced_logits(ours, batch)[0], torch.stack(expected), rtol=0, atol=1e-5)

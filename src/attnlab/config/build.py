@@ -31,7 +31,7 @@ from attnlab.errors import UsageError, UserError
 from attnlab.metrics.registry import DEFAULT_METRICS, name, names
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
-from attnlab.nn.decoders import Decoder
+from attnlab.nn.decoders import BahdanauDecoder, Decoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.readout import PointerGenerator
@@ -199,6 +199,11 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         vocabulary_size=vocabularies.target.size,
         tied=target_embedding.table if config.readout.tied else None,
     )
+    if readout.reads_previous_state and not isinstance(decoder, BahdanauDecoder):
+        raise UserError(
+            "readout.parts: previous_state is defined for Bahdanau's order only. Set decoder=bahdanau, or "
+            "read state"
+        )
     return Seq2Seq(
         source_embedding=source_embedding,
         encoder=encoder,

@@ -104,9 +104,11 @@ RULES: dict[str, Rule] = {
     "normaliser.temperature": POSITIVE,
     "readout.parts": Rule(
         lambda value: (
-            isinstance(value, list) and bool(value) and {*map(str, value)} <= {"state", "context", "input"}
+            isinstance(value, list)
+            and bool(value)
+            and {*map(str, value)} <= {"state", "previous_state", "context", "input"}
         ),
-        "a list of state, context and input, such as [state,context]",
+        "a list of state, previous_state, context and input, such as [state,context]",
     ),
     "readout.maxout": OPTIONAL_SIZE,
     "readout.dropout": DROPOUT,

@@ -13,19 +13,20 @@ from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.fused import Linear
 
-PARTS = ("state", "context", "input")
+PARTS = ("state", "previous_state", "context", "input")
 
 
 class Readout(nn.Module):
-    """Logits W t + b, where t is computed from the state s_i, the context c_i and the input token y_{i-1}.
+    """Logits W t + b of the states s_i and s_{i-1}, the context c_i and the input token y_{i-1}.
 
     ::
 
         t = dropout([parts])                                      without maxout
         t = max over pairs of (U dropout([parts]) + b')           maxout: 2 x width in, width out
 
-    The deep output of Bahdanau et al. 2014, section A.2.2, is `parts=[state, context, input]` with
-    `maxout=500`. `features` and `forward` are two calls, so that the product with the vocabulary, the most
+    The deep output of Bahdanau et al. 2014, section A.2.2, is `parts=[previous_state, context, input]` with
+    `maxout=500`: unlike the equations of its section 3.1, it reads s_{i-1}, the state with which c_i is
+    computed. `features` and `forward` are two calls, so that the product with the vocabulary, the most
     expensive one, is computed for real tokens only.
 
     Args:
@@ -33,7 +34,7 @@ class Readout(nn.Module):
         context_size: D; 0 without attention.
         input_size: E.
         vocabulary_size: V.
-        parts: some of "state", "context" and "input".
+        parts: some of "state", "previous_state", "context" and "input".
         maxout: width of the maxout layer, or None for none.
         dropout: dropout probability of the parts.
         tied: the embedding table [V, E] to use as W (Press & Wolf 2017, arXiv 1608.05859), or None for a
@@ -58,7 +59,12 @@ class Readout(nn.Module):
         super().__init__()
         if not parts or set(parts) - set(PARTS):
             raise ValueError(f"readout.parts must name some of {list(PARTS)}, not {list(parts)}")
-        sizes = {"state": state_size, "context": context_size, "input": input_size}
+        sizes = {
+            "state": state_size,
+            "previous_state": state_size,
+            "context": context_size,
+            "input": input_size,
+        }
         self.parts = tuple(parts)
         self.dropout = Dropout(dropout)
         width = sum(sizes[part] for part in parts)
@@ -74,9 +80,22 @@ class Readout(nn.Module):
         if tied is not None:
             self.output.weight = tied.weight
 
-    def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
-        """Compute t [B, T, F] from decoder outputs and the embedded input tokens [B, T, E]."""
+    @property
+    def reads_previous_state(self) -> bool:
+        """Whether `features` needs the previous states."""
+        return "previous_state" in self.parts
+
+    def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
+        """Compute t [B, T, F].
+
+        Args:
+            decoded: decoder outputs.
+            embedded: input tokens [B, T, E].
+            previous: states before each position, [B, T, H]; only for `parts` with "previous_state".
+        """
         inputs = {"state": decoded.states, "context": decoded.contexts, "input": embedded}
+        if previous is not None:
+            inputs["previous_state"] = previous
         joined = torch.cat([inputs[part] for part in self.parts], dim=-1)  # [B, T, width]
         features: Tensor = self.dropout(joined)  # [B, T, width]
         if self.maxout is not None:
@@ -116,10 +135,19 @@ class PointerGenerator(nn.Module):
         )
         self.switch = Linear(state_size + context_size + input_size, 1)
 
-    def features(self, decoded: DecoderOutput, embedded: Tensor) -> Tensor:
-        """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column."""
+    @property
+    def reads_previous_state(self) -> bool:
+        """Whether `features` needs the previous states."""
+        return self.generator.reads_previous_state
+
+    def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
+        """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column.
+
+        Arguments are those of `Readout.features`.
+        """
         joined = torch.cat([decoded.states, decoded.contexts, embedded], dim=-1)  # [B, T, H + D + E]
-        return torch.cat([self.generator.features(decoded, embedded), self.switch(joined)], dim=-1)
+        inner = self.generator.features(decoded, embedded, previous)
+        return torch.cat([inner, self.switch(joined)], dim=-1)
 
     def forward(self, features: Tensor, weights: Tensor, copy_ids: Tensor | None) -> Tensor:
         """Compute log-probabilities [..., V + S].

@@ -137,9 +137,9 @@ class Seq2Seq(TranslationModel):
     def step(self, tokens: Tensor, state: Any, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
         """Process one token [B, Q] of each of Q hypotheses per sentence: see `TranslationModel`."""
         with encoded.kernels.active():
-            embedded = self.target_embedding(tokens)  # [B, Q, E]
+            embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
             output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
-            decoded = Decoded(self.readout.features(output, embedded), output.weights)
+            decoded = Decoded(self.readout.features(output, embedded, before), output.weights)
             return self._logits(decoded, encoded.copy_ids), output.weights, state
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
@@ -148,16 +148,22 @@ class Seq2Seq(TranslationModel):
             tokens = batch.inputs  # [B, T]
             dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
             unroll = dispatch.unroll(self.decoder, state, encoded.memory, encoded.keys, batch.labels)
+            first = self._top(state)  # [B, 1, H]
             if forced is not None:
-                tokens = self._sample_inputs(tokens, forced, dropout, unroll, encoded.copy_ids)
+                tokens = self._sample_inputs(tokens, forced, dropout, unroll, first, encoded.copy_ids)
             embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
             output = unroll.finish(embedded)
-            return Decoded(self.readout.features(output, embedded), output.weights)
+            before = None if first is None else torch.cat([first, output.states[:, :-1]], dim=1)  # [B, T, H]
+            return Decoded(self.readout.features(output, embedded, before), output.weights)
 
     def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         """Compute logits [B, T, V], or [N, V] of the N positions that `where` [B, T] selects."""
         with Kernels(fused=self.fused).active():
             return self._logits(decoded, copy_ids, where)
+
+    def _top(self, state: Any) -> Tensor | None:
+        """Return the decoder's top state before a step, [B, Q, H]; None if the readout does not read it."""
+        return state.layers[-1][0] if self.readout.reads_previous_state else None
 
     def _logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         features, weights = decoded
@@ -175,6 +181,7 @@ class Seq2Seq(TranslationModel):
         forced: Tensor,
         dropout: Tensor | None,
         unroll: Unroll | FusedUnroll,
+        before: Tensor | None,
         copy_ids: Tensor | None,
     ) -> Tensor:
         """Scheduled sampling: return the input tokens [B, T], each a reference or the model's prediction.
@@ -192,10 +199,12 @@ class Seq2Seq(TranslationModel):
             output = unroll.step(embedded)
             if sampled[i + 1]:
                 n = len(output.states)  # sentences that have not ended: the first n, or all
-                decoded = Decoded(self.readout.features(output, embedded[:n]), output.weights)
+                previous = None if before is None else before[:n]  # [n, 1, H]
+                decoded = Decoded(self.readout.features(output, embedded[:n], previous), output.weights)
                 predicted = self._logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
                 best = predicted.argmax(dim=-1)[:, 0]  # [n]
                 tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
+            before = None if before is None else output.states
         torch.clear_autocast_cache()  # the cached casts of the weights have no gradients
         return tokens
 
