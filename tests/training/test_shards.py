@@ -169,20 +169,34 @@ def test_accumulated_gradients_equal_those_of_one_large_batch(composed: Composed
 
 @pytest.mark.slow
 def test_gradients_of_two_processes_equal_those_of_one_large_batch(tmp_path: Path) -> None:
-    """One step of SGD over the whole training split, whose halves have unequal numbers of tokens."""
-    common = ("train", *TINY_REVERSE, "data.train_lengths=[1,4]", "optimizer=sgd", "optimizer.lr=1")
-    common = (*common, "scheduler=constant", "trainer.gradient_clip_val=null", "trainer.max_epochs=1")
+    """One step of SGD over the whole training split, whose halves have unequal numbers of tokens.
+
+    With guided alignment, from the weights of another run, and with a frozen part.
+    """
+    common = ("train", *TINY_REVERSE, "data.train_lengths=[1,4]", "logger=none", "trainer.max_epochs=1")
+    done = attnlab(*common, "name=source", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (source,) = (tmp_path / "outputs" / "source").iterdir()
+    start = checkpoints.load(Run(source).best)["state_dict"]
+    common = (*common, "optimizer=sgd", "optimizer.lr=1", "scheduler=constant")
+    common = (*common, "trainer.gradient_clip_val=null", "loss.alignment=0.5")
+    common = (*common, f"init.from={source}", "init.freeze=[source_embedding]")
     weights = []
     for words in (
         ["batching.batch_size=200"],
         ["trainer.devices=2", "batching.batch_size=50", "trainer.accumulate_grad_batches=2"],
     ):
-        done = attnlab(*common, *words, "logger=none", f"name={len(words)}", folder=tmp_path)
+        done = attnlab(*common, *words, f"name={len(words)}", folder=tmp_path)
         assert done.returncode == 0, done.stderr
         (directory,) = (tmp_path / "outputs" / f"{len(words)}").iterdir()
-        assert Run(directory).read_result()["steps"] == 1
+        result = Run(directory).read_result()
+        assert (result["steps"], result["init"]["left_out"]) == (1, 0)
         weights.append(checkpoints.load(Run(directory).last)["state_dict"])
     torch.testing.assert_close(*weights, rtol=1e-6, atol=1e-6)
+    frozen, trained = "network.source_embedding.table.weight", "network.target_embedding.table.weight"
+    assert torch.equal(weights[0][frozen], start[frozen])
+    assert not torch.allclose(weights[0][trained], start[trained], atol=1e-4)
+    torch.testing.assert_close(weights[0][trained], start[trained], rtol=0, atol=0.5)
 
 
 def test_shards_refuse_settings_that_they_do_not_support(composed: Composed) -> None:
