@@ -212,6 +212,8 @@ RULES: dict[str, Rule] = {
     "data.test_size": whole(0),
     "data.seed": whole(0),
     "data.val_fraction": DROPOUT,
+    "data.held_out_fraction": DROPOUT,
+    "data.score_held_out": FLAG,
     "data.test_fraction": DROPOUT,
     "data.header": choice(True, False, None),
     "data.source_column": whole(0),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from attnlab.errors import UserError
 
@@ -110,15 +110,18 @@ class Corpus:
         return tuple(name for name in self.splits if name.partition("/")[0] == "test")
 
 
+Example = TypeVar("Example")
+
+
 def split(
-    pairs: Sequence[Pair],
+    pairs: Sequence[Example],
     *,
     val_fraction: float,
     test_fraction: float = 0.0,
     seed: int,
     groups: Sequence[Hashable] | None = None,
-) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    """Split pairs at random into training, validation and test.
+) -> tuple[list[Example], list[Example], list[Example]]:
+    """Split pairs, or other examples, at random into training, validation and test.
 
     The result depends only on the pairs, their groups, the fractions and the seed.
 
@@ -139,15 +142,15 @@ def split(
             f"data.val_fraction={val_fraction} and data.test_fraction={test_fraction} are not valid: "
             "both must be at least 0, and their sum below 1"
         )
-    members: dict[Hashable, list[Pair]] = {}
+    members: dict[Hashable, list[Example]] = {}
     for key, pair in zip(range(len(pairs)) if groups is None else groups, pairs, strict=True):
         members.setdefault(key, []).append(pair)
     shuffled = list(members.values())
     random.Random(seed).shuffle(shuffled)
 
-    train: list[Pair] = []
-    val: list[Pair] = []
-    test: list[Pair] = []
+    train: list[Example] = []
+    val: list[Example] = []
+    test: list[Example] = []
     val_size = _split_size(len(pairs), val_fraction)
     test_size = _split_size(len(pairs), test_fraction)
     for group in shuffled:

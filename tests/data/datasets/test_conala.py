@@ -72,6 +72,40 @@ def test_split_without_question_groups(write):
     assert split_questions > 0
 
 
+def test_held_out_examples_are_the_same_for_every_configuration(write):
+    different = [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(20)]
+    path = write([*different[:-1], different[-1] | {"rewritten_intent": None}])
+    plain = load_file(path)
+    settings = ({}, {"seed": 3}, {"keep_unrewritten": True}, {"near_duplicates": 0.9}, {"max_tokens": 4})
+    held_out = set()
+    for changes in settings:
+        corpus = load_file(path, held_out_fraction=0.2, score_held_out=True, **changes)
+        (name,) = corpus.test_splits
+        assert name == "test/held_out"
+        held_out.add(tuple(corpus.splits[name]))
+        assert not {*corpus.splits[name]} & train_and_val(corpus)
+        questions = [
+            {int(p.target[2:-1]) // 2 for p in part} for part in (corpus.splits[name], train_and_val(corpus))
+        ]
+        assert not questions[0] & questions[1]
+    assert len(held_out) == 1
+    assert len(next(iter(held_out))) == 4
+    excluded = load_file(path, held_out_fraction=0.2)
+    assert excluded.test == []
+    assert len(train_and_val(excluded)) == len(train_and_val(plain)) - sum(
+        pair in train_and_val(plain) for pair in next(iter(held_out))
+    )
+
+
+def test_held_out_and_official_test_sets_are_named(write):
+    test = write([item(100)], "test.json")
+    different = [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(20)]
+    corpus = load_file(write(different), test=test, held_out_fraction=0.2, score_held_out=True)
+    assert corpus.test_splits == ("test/official", "test/held_out")
+    with pytest.raises(UserError, match=r"score_held_out=true needs data.held_out_fraction above 0"):
+        load_file(write(ITEMS), score_held_out=True)
+
+
 @pytest.mark.parametrize("missing", [None, ""])
 def test_examples_without_a_rewritten_intent_are_dropped_or_use_the_intent(write, missing: str | None):
     path = write([*ITEMS, item(50, rewritten_intent=missing)])

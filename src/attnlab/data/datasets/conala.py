@@ -35,6 +35,9 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 
 
+HELD_OUT_SEED, HELD_OUT_THRESHOLD = 0, 0.8
+"""Seed and near-duplicate threshold of the held-out split, the same for every configuration."""
+
 QUOTES = str.maketrans("‘’“”", "''\"\"")
 WHITE_SPACE_OR_WORD = re.compile(rf"{placeholders.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
 
@@ -116,6 +119,8 @@ def load(
     keep_unrewritten: bool = False,
     max_tokens: int | None = 50,
     preparation: Preparation | None = None,
+    held_out_fraction: float = 0.0,
+    score_held_out: bool = False,
     seed: int = 0,
 ) -> Corpus:
     """Load the annotated corpus and split a validation set off its training file.
@@ -140,6 +145,11 @@ def load(
         max_tokens: maximum number of white-space separated tokens of a training intent or snippet; longer
             examples are dropped (none of the official training file with the default). None for no limit.
         preparation: conversion to pairs; None for intents and snippets as they are.
+        held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
+            these are depends on the file and this fraction only, and all examples of a question and
+            near-duplicates are held out together, so that choices on the validation split, or on several
+            splits with other seeds, do not see them.
+        score_held_out: make the held-out examples the test set "held_out", for final scores.
         seed: seed of the split.
 
     Raises:
@@ -161,6 +171,9 @@ def load(
     if test is not None:
         tests = _parse(read_text(test, setting="data.test"), name=test)
 
+    examples, held_out = _hold_out(examples, held_out_fraction)
+    if score_held_out and not held_out:
+        raise UserError("data.score_held_out=true needs data.held_out_fraction above 0, such as 0.1")
     kept = [
         example
         for example in examples
@@ -178,13 +191,28 @@ def load(
         seed=seed,
         groups=_groups(kept, by_question=group_by_question, threshold=near_duplicates),
     )
+    scored = {"official": tests, "held_out": held_out} if score_held_out else {"official": tests}
+    test_sets = {
+        name: [prepare(example.question, example.snippet) for example in scored[name]] for name in scored
+    }
     return Corpus(
         train=train,
         val=val,
-        test=[prepare(example.question, example.snippet) for example in tests],
+        test=test_sets if score_held_out else test_sets["official"],
         metrics=("conala_bleu", "parses") if preparation is None else METRICS,
         files=tuple(Path(file) for file in (archive if path is None else path, test) if file is not None),
     )
+
+
+def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], list[Example]]:
+    """Split off the held-out examples, in the order of the file."""
+    if fraction == 0:
+        return examples, []
+    groups = _groups(examples, by_question=True, threshold=HELD_OUT_THRESHOLD)
+    numbers = range(len(examples))
+    _, chosen, _ = split(numbers, val_fraction=fraction, seed=HELD_OUT_SEED, groups=groups)
+    rest = sorted(set(numbers) - set(chosen))
+    return [examples[n] for n in rest], [examples[n] for n in sorted(chosen)]
 
 
 def _groups(examples: list[Example], *, by_question: bool, threshold: float | None) -> list[Hashable] | None:
