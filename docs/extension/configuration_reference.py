@@ -87,6 +87,8 @@ def chosen(text: str) -> list[str]:
     for entry in entries:
         if isinstance(entry, dict):
             ((group, option),) = entry.items()
+            if option is None and not group.startswith("override"):
+                continue  # a group of which nothing is chosen by default
             group = group.removeprefix("override").strip().removeprefix("/")
             if not group.startswith("hydra"):
                 chosen.append(f"{group}={'null' if option is None else option}")

@@ -75,14 +75,14 @@ def test_parts_from_a_configuration(tmp_path: Path) -> None:
     """One module and one YAML file each: nothing in the package changes."""
     shutil.copy(custom_parts.__file__, tmp_path / "parts.py")
     for group, lines in {
-        "encoder/convolutional": ["_target_: parts.ConvolutionalEncoder", "size: 32", "kernel: 3"],
+        "encoder/window": ["_target_: parts.ConvolutionalEncoder", "size: 32", "kernel: 3"],
         "decoder/elman": ["_target_: parts.ElmanDecoder", "size: 32"],
     }.items():
         path = tmp_path / "custom" / f"{group}.yaml"
         path.parent.mkdir(parents=True)
         path.write_text("\n".join([*lines, "_partial_: true"]) + "\n")
     sizes = [word for word in TINY_REVERSE if not word.startswith(("encoder", "decoder"))]
-    overrides = ["--config-dir=custom", "encoder=convolutional", "decoder=elman", "trainer.max_epochs=1"]
+    overrides = ["--config-dir=custom", "encoder=window", "decoder=elman", "trainer.max_epochs=1"]
     done = attnlab("train", *overrides, *sizes, "logger=none", folder=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     [result] = tmp_path.glob("outputs/*/*/result.json")

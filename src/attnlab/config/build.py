@@ -156,8 +156,10 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         UserError: if a part rejects its settings, or the parts do not fit together.
     """
     check_ranges(config)
+    if "match" in config.encoder:
+        config = match_encoder(config, vocabularies)
     if "match" in config.attention:
-        config = match_parameters(config, vocabularies)
+        config = match_attention(config, vocabularies)
     embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
     source_embedding = TokenEmbedding(
         vocabulary_size=vocabularies.source.size, word_dropout=config.embedding.word_dropout, **embedding
@@ -258,27 +260,53 @@ def load_word_vectors(
     return report
 
 
-def match_parameters(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
+def match_encoder(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
+    """Return the configuration with the encoder size whose parameter count is nearest to `encoder.match`.
+
+    The counts are those of whole networks, since the size of the memory also determines the sizes of the
+    attention, the bridge and the decoder.
+    """
+    counted = config.copy()
+    # The decoder of attention=none_matched has the parameters of the network with the other mechanism
+    counted.attention = config.attention.get("match", config.attention)
+    matched = config.copy()
+    matched.encoder = _match_size(counted, vocabularies, matched="encoder", resized="encoder").encoder
+    return matched
+
+
+def match_attention(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
     """Return the configuration with the decoder size whose parameter count is nearest to `attention.match`.
 
     A network without attention has fewer parameters than one with attention. This baseline differs in the
     attention only.
     """
-    matched = config.copy()
+    return _match_size(config, vocabularies, matched="attention", resized="decoder")
 
-    def parameters(attention: DictConfig, size: int) -> int:
-        matched.attention, matched.decoder.size = attention, size
-        with torch.device("meta"):  # only counts
-            return build_network(matched, vocabularies).parameter_count
 
-    target = parameters(config.attention.match, config.decoder.size)
-    unmatched = OmegaConf.masked_copy(config.attention, [key for key in config.attention if key != "match"])
-    sizes = range(1, 64 * config.decoder.size)
-    above = bisect_left(sizes, target, key=lambda size: parameters(unmatched, size))
-    matched.decoder.size = min(
-        sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(parameters(unmatched, size) - target)
+def _match_size(config: DictConfig, vocabularies: Vocabularies, *, matched: str, resized: str) -> DictConfig:
+    """Replace the node `matched` by its key `match`, count parameters, and find the size of `resized`."""
+    config, reference = config.copy(), config.copy()
+    reference[matched] = config[matched].match
+    config[matched] = OmegaConf.masked_copy(
+        config[matched], [key for key in config[matched] if key != "match"]
     )
-    return matched
+
+    def parameters(config: DictConfig) -> int:
+        with torch.device("meta"):  # only counts
+            return build_network(config, vocabularies).parameter_count
+
+    def count(size: int) -> int:
+        config[resized].size = size
+        return parameters(config)
+
+    target, largest = parameters(reference), 64 * config[resized].size
+    step = 2 * config[resized].get("heads", 0) or 1  # rotary positions need heads of even width
+    sizes = range(step, largest, step)
+    above = bisect_left(sizes, target, key=count)
+    config[resized].size = min(
+        sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(count(size) - target)
+    )
+    return config
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:

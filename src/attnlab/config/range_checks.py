@@ -29,6 +29,7 @@ POSITIVE = number("(0, inf)")
 NOT_NEGATIVE = number("[0, inf)")
 FINITE = number("(-inf, inf)")
 PATH = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "the path of a folder")
+ODD = Rule(lambda value: is_whole(value) and value > 0 and value % 2 == 1, "an odd number ≥ 1")
 CELL = choice("lstm", "gru")
 POSITIONS = choice("none", "learned", "sinusoidal", "rotary", "alibi")
 LENGTHS = Rule(is_lengths, "two whole numbers, the shortest and the longest length, such as [3,12]")
@@ -70,6 +71,7 @@ RULES: dict[str, Rule] = {
             "residual": FLAG,
             "heads": SIZE,
             "expansion": POSITIVE,
+            "kernel": ODD,
             "positions": POSITIONS,
             "max_positions": SIZE,
             "weights_layer": OPTIONAL_SIZE,
@@ -86,9 +88,7 @@ RULES: dict[str, Rule] = {
     "attention.window": SIZE,
     "attention.max_length": SIZE,
     "attention.channels": SIZE,
-    "attention.kernel": Rule(
-        lambda value: is_whole(value) and value > 0 and value % 2 == 1, "an odd number ≥ 1"
-    ),
+    "attention.kernel": ODD,
     "attention.components": SIZE,
     "attention.step": POSITIVE,
     "attention.width": POSITIVE,

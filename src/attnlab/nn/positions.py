@@ -136,25 +136,27 @@ class ALiBi(Positions):
         return (-distances * torch.exp2(-8 * head / self.heads)[:, None, None]).to(like.dtype)
 
 
-def make_positions(kind: Kind, *, size: int, heads: int, max_positions: int) -> Positions:
+def make_positions(kind: Kind, *, size: int, heads: int | None, max_positions: int) -> Positions:
     """Build the positions of a network of width H with N heads.
 
     Args:
         kind: one of `Kind`.
         size: H.
-        heads: N; 1 without self-attention.
+        heads: N; None without self-attention.
         max_positions: of `Learned`.
 
     Raises:
-        ValueError: if the kind is unknown, or does not fit the sizes.
+        ValueError: if the kind is unknown, or does not fit the sizes, or needs self-attention.
     """
+    if heads is None and kind in ("rotary", "alibi"):
+        raise ValueError(f"positions={kind} needs self-attention: choose none, learned or sinusoidal")
     if kind == "learned":
         return Learned(size=size, max_positions=max_positions)
     if kind == "sinusoidal":
         return Sinusoidal()
-    if kind == "rotary":
+    if kind == "rotary" and heads is not None:
         return Rotary(width=size // heads)
-    if kind == "alibi":
+    if kind == "alibi" and heads is not None:
         return ALiBi(heads=heads)
     if kind != "none":
         raise ValueError(f"positions={kind}: choose from {', '.join(get_args(Kind))}")

@@ -1,7 +1,18 @@
 """Encoders: map embedded source sentences to a memory."""
 
+from attnlab.nn.encoders.bag import BagEncoder
 from attnlab.nn.encoders.base import Encoder
+from attnlab.nn.encoders.convolutional import ConvolutionalEncoder
+from attnlab.nn.encoders.linear_recurrent import MinGRUEncoder, RGLRUEncoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
 from attnlab.nn.encoders.transformer import TransformerEncoder
 
-__all__ = ["Encoder", "RecurrentEncoder", "TransformerEncoder"]
+__all__ = [
+    "BagEncoder",
+    "ConvolutionalEncoder",
+    "Encoder",
+    "MinGRUEncoder",
+    "RGLRUEncoder",
+    "RecurrentEncoder",
+    "TransformerEncoder",
+]

@@ -1,0 +1,74 @@
+"""Convolutional encoder: gated convolutions with residual connections."""
+
+from __future__ import annotations
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlab.nn.dropout import Dropout
+from attnlab.nn.encoders.base import Encoder, mean_state
+from attnlab.nn.positions import Kind, make_positions
+from attnlab.nn.transformer import input_map
+from attnlab.types import Memory
+
+
+class ConvolutionalEncoder(Encoder):
+    """Gated convolutions with residual connections (Gehring et al., 2017).
+
+    ::
+
+        x⁰ = W e + p                                     p: position encodings
+        xˡ = √½ (xˡ⁻¹ + GLU(convolution(xˡ⁻¹)))          of k positions, padded with zeros
+
+    Gehring et al. 2017 (arXiv 1705.03122), sections 3.1 to 3.3. A state depends on 1 + L (k - 1) positions.
+    There is no weight normalisation, and the attention reads xᴸ alone (in the paper: xᴸ + x⁰ as values). The
+    final state, from which a recurrent decoder starts, is the mean of the states.
+
+    Args:
+        input_size: E; a linear map W changes it to D if they differ.
+        size: D.
+        layers: L.
+        kernel: k, odd.
+        dropout: dropout probability of the embeddings and of the input of each convolution.
+        positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
+        max_positions: number of positions of `positions="learned"`.
+
+    Raises:
+        ValueError: if the kernel is even, or the kind of positions needs self-attention.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        size: int,
+        layers: int = 3,
+        kernel: int = 3,
+        dropout: float = 0.0,
+        positions: Kind = "learned",
+        max_positions: int = 256,
+    ) -> None:
+        super().__init__(memory_size=size, layers=1)
+        if kernel % 2 == 0:
+            raise ValueError(f"encoder.kernel={kernel} must be odd, so that every state has a centre")
+        self.input = input_map(input_size, size)
+        self.positions = make_positions(positions, size=size, heads=None, max_positions=max_positions)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(size, 2 * size, kernel, padding=kernel // 2) for _ in range(layers)
+        )
+        for convolution in self.convolutions:
+            nn.init.normal_(convolution.weight, std=math.sqrt(4 * (1 - dropout) / (kernel * size)))  # type: ignore[arg-type]
+            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+        self.dropout = Dropout(dropout)
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
+        padding = ~mask[..., None]  # [B, S, 1]
+        x = self.dropout(self.positions.add(self.input(embedded)))  # [B, S, D]
+        for convolution in self.convolutions:
+            inputs = self.dropout(x).masked_fill(padding, 0)  # [B, S, D]
+            gated = F.glu(convolution(inputs.transpose(1, 2)), dim=1)  # [B, D, S]
+            x = (x + gated.transpose(1, 2)) * math.sqrt(0.5)
+        return Memory(states=x, mask=mask, hidden=mean_state(x, mask))

@@ -1,0 +1,158 @@
+"""Properties of all encoders, and all mechanisms over every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlab.nn import encoders
+from attnlab.nn.decoders import LuongDecoder
+from attnlab.nn.encoders import BagEncoder, ConvolutionalEncoder, Encoder, TransformerEncoder
+from attnlab.types import Memory
+from networks import (
+    ATTENTIONS,
+    SOURCE_WIDTH,
+    STATE,
+    TARGET_WIDTH,
+    assemble,
+    make_attention,
+    random_batch,
+    randomise,
+    same_sizes,
+    stepwise,
+)
+
+E, SIZE = SOURCE_WIDTH, 4
+ENCODERS: dict[str, Callable[..., Encoder]] = {
+    name: getattr(encoders, name) for name in encoders.__all__ if name != "Encoder"
+}
+ENCODERS["TransformerEncoder"] = partial(TransformerEncoder, heads=2)
+ENCODERS["BagEncoder with positions"] = partial(BagEncoder, positions="sinusoidal")
+every_encoder = pytest.mark.parametrize("name", ENCODERS)
+
+
+def make(name: str) -> Encoder:
+    encoder = ENCODERS[name](input_size=E, size=SIZE)
+    randomise(encoder, 0.7)
+    return encoder.eval()
+
+
+def encode(encoder: Encoder, embedded: Tensor, lengths: list[int]) -> Memory:
+    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
+    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
+    assert memory.mask is mask
+    return memory
+
+
+@every_encoder
+@torch.no_grad()
+def test_padding_and_other_sentences_change_nothing(name: str) -> None:
+    encoder, lengths = make(name), [5, 2, 1]
+    embedded = torch.randn(3, 7, E)  # arbitrary values at padding
+    together = encode(encoder, embedded, lengths)
+    assert together.states.shape == (3, 7, encoder.memory_size)
+    assert together.hidden is not None
+    assert together.hidden.shape == (3, encoder.layers, encoder.memory_size)
+    for row, length in enumerate(lengths):
+        alone = encode(encoder, embedded[row : row + 1, :length], [length])
+        assert alone.hidden is not None
+        torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.hidden[row], alone.hidden[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@every_encoder
+@torch.no_grad()
+def test_every_mechanism_reads_every_encoder(name: str, attention: str) -> None:
+    encoder = make(name)
+    size = encoder.memory_size if same_sizes(attention) else STATE
+    mechanism = make_attention(attention, size, encoder.memory_size)
+    decoder = LuongDecoder(input_size=TARGET_WIDTH, attention=mechanism, size=size, cell="gru")
+    network = assemble(encoder, decoder)
+    randomise(network, 0.7)
+    network.eval()
+    batch = random_batch([3, 5], [2, 1])
+    decoded = network(batch)
+    logits, weights = stepwise(network, batch)
+    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
+    assert not decoded.weights[0, :, 3:].any()
+
+
+@every_encoder
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    encoder = make(name).train()
+    memory = encode(encoder, torch.randn(2, 4, E), [4, 3])
+    assert memory.hidden is not None
+    (memory.states.square().sum() + memory.hidden.square().sum()).backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in encoder.parameters())
+
+
+@pytest.mark.parametrize("name", ["ConvolutionalEncoder", "BagEncoder with positions"])
+def test_gradients_equal_finite_differences(name: str) -> None:
+    encoder = make(name).double()
+    embedded = torch.randn(2, 3, E, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: encode(encoder, x, [3, 2]).hidden, (embedded,))
+
+
+@torch.no_grad()
+def test_convolutional_encoder_equals_the_equations_of_the_paper() -> None:
+    encoder: Any = make("ConvolutionalEncoder")
+    embedded = torch.randn(1, 6, E)
+    x = encoder.input(embedded)[0] + encoder.positions.table.weight[:6]  # [S, D]
+    for convolution in encoder.convolutions:
+        padded = F.pad(x, (0, 0, 1, 1))
+        rows = []
+        for j in range(6):
+            window = padded[j : j + 3].T  # [D, k]
+            a, b = ((convolution.weight * window).sum(dim=(1, 2)) + convolution.bias).chunk(2)
+            rows.append(a * torch.sigmoid(b))
+        x = (x + torch.stack(rows)) * 0.5**0.5
+    torch.testing.assert_close(encode(encoder, embedded, [6]).states[0], x, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_convolutional_state_depends_on_its_window_only() -> None:
+    encoder = ConvolutionalEncoder(input_size=E, size=SIZE, layers=2, kernel=3)
+    embedded = torch.randn(1, 9, E)
+    changed = embedded.clone()
+    changed[:, 8] += 1
+    differs = (encode(encoder, embedded, [9]).states != encode(encoder, changed, [9]).states).any(dim=-1)[0]
+    assert differs.nonzero()[:, 0].tolist() == [6, 7, 8]  # 1 + 2 (3 - 1) positions, two on each side
+
+
+@torch.no_grad()
+def test_bag_known_values() -> None:
+    encoder = BagEncoder(input_size=2, size=2)  # equal sizes: no map
+    embedded = torch.tensor([[[1.0, 2], [3, 4], [9, 9]]])
+    memory = encode(encoder, embedded, [2])
+    assert memory.states.tolist() == embedded.tolist()
+    assert memory.hidden.tolist() == [[[2, 3]]]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["rotary", "alibi"])
+@pytest.mark.parametrize("encoder", [BagEncoder, ConvolutionalEncoder])
+def test_positions_of_self_attention_are_refused_without_it(encoder: Any, kind: str) -> None:
+    with pytest.raises(ValueError, match=f"positions={kind} needs self-attention: .* learned or sinusoidal"):
+        encoder(input_size=E, size=SIZE, positions=kind)
+
+
+def test_even_kernels_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"encoder\.kernel=2 must be odd"):
+        ConvolutionalEncoder(input_size=E, size=SIZE, kernel=2)
+
+
+def test_dropout_is_only_in_training() -> None:
+    for name in ("MinGRUEncoder", "RGLRUEncoder", "ConvolutionalEncoder", "TransformerEncoder"):
+        encoder = ENCODERS[name](input_size=E, size=SIZE, dropout=0.5)
+        embedded = torch.randn(2, 4, E)
+        assert not torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))
+        encoder.eval()
+        assert torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))
+        assert isinstance(encoder, nn.Module)

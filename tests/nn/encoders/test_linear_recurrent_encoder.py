@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.nn.encoders import MinGRUEncoder, RGLRUEncoder
+from attnlab.nn.encoders.linear_recurrent import RGLRU, MinGRU, scan
+from networks import randomise
+
+B, S, E, U = 2, 7, 3, 5
+
+
+def sequential(decays: Tensor, inputs: Tensor) -> Tensor:
+    state, states = torch.zeros_like(inputs[:, 0]), []
+    for decay, value in zip(decays.unbind(1), inputs.unbind(1), strict=True):
+        state = decay * state + value
+        states.append(state)
+    return torch.stack(states, dim=1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 8, 300])
+def test_scan_equals_the_loop(steps: int) -> None:
+    decays, inputs = torch.rand(B, steps, U), torch.randn(B, steps, U)
+    torch.testing.assert_close(scan(decays, inputs), sequential(decays, inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_scan_known_values() -> None:
+    """1; 1/2 + 2 = 5/2; 0 + 3 = 3; 3 / 2 - 1 = 1/2."""
+    decays = torch.tensor([0.5, 0.5, 0.0, 0.5])[None, :, None]
+    inputs = torch.tensor([1.0, 2, 3, -1])[None, :, None]
+    assert scan(decays, inputs).flatten().tolist() == [1, 2.5, 3, 0.5]
+
+
+def test_scan_is_exact_where_the_sum_of_logarithms_is_not() -> None:
+    """Gates near 1 make the products of decays vanish, which logarithms would have to subtract again."""
+    decays, inputs = torch.rand(B, 512, U) * 1e-3, torch.rand(B, 512, U)
+    exact = sequential(decays.double(), inputs.double())
+    torch.testing.assert_close(scan(decays, inputs).double(), exact, rtol=1e-6, atol=1e-6)
+
+
+@torch.no_grad()
+def test_mingru_equals_the_equations_of_the_paper() -> None:
+    """Appendix B.3: h̃ = g(linear_h(x)), h = (1 - z) h + z h̃."""
+    layer = MinGRU(input_size=E, size=U)
+    randomise(layer)
+    x, h = torch.randn(S, E), torch.zeros(U)
+    states = scan(*layer(x[None]))[0]
+    (W_z, W_h), (b_z, b_h) = layer.input.weight.chunk(2), layer.input.bias.chunk(2)
+    for t in range(S):
+        z, candidate = torch.sigmoid(W_z @ x[t] + b_z), W_h @ x[t] + b_h
+        g = torch.where(candidate >= 0, candidate + 0.5, candidate.sigmoid())
+        h = (1 - z) * h + z * g
+        torch.testing.assert_close(states[t], h, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+def test_mingru_equals_the_published_package() -> None:
+    package = pytest.importorskip("minGRU_pytorch.minGRU")
+    theirs = package.minGRU(E)
+    layer = MinGRU(input_size=E, size=E)
+    torch.nn.init.zeros_(layer.input.bias)
+    candidate, gate = theirs.to_hidden_and_gate.weight.chunk(2)
+    layer.input.weight.copy_(torch.cat([gate, candidate]))
+    x = torch.randn(B, S, E)
+    torch.testing.assert_close(scan(*layer(x)), theirs(x), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_rglru_equals_the_equations_of_the_paper() -> None:
+    """Section 2.4: a_t = a^{c r_t} with a = σ(Λ), h = a_t h + sqrt(1 - a_t²) (i_t x_t)."""
+    layer = RGLRU(input_size=E, size=U)
+    eighth = torch.sigmoid(-layer.decay) ** 8
+    assert ((eighth > 0.9) & (eighth < 0.999)).all()
+    randomise(layer)
+    x, h = torch.randn(S, E), torch.zeros(U)
+    states = scan(*layer(x[None]))[0]
+    (W_r, W_i), (b_r, b_i) = layer.gates.weight.chunk(2), layer.gates.bias.chunk(2)
+    for t in range(S):
+        u = layer.input(x[t])
+        a = torch.sigmoid(-layer.decay) ** (8 * torch.sigmoid(W_r @ u + b_r))
+        h = a * h + (1 - a**2).sqrt() * torch.sigmoid(W_i @ u + b_i) * u
+        torch.testing.assert_close(states[t], h, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("recurrence", [MinGRU, RGLRU])
+def test_gradients_equal_finite_differences(recurrence: Any) -> None:
+    layer = recurrence(input_size=E, size=U).double()
+    x = torch.randn(B, 5, E, dtype=torch.float64, requires_grad=True)
+    parameters = tuple(layer.parameters())
+
+    def states(x: Tensor, *parameters: Tensor) -> Tensor:
+        names = [name for name, _ in layer.named_parameters()]
+        outputs = torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
+        return scan(*outputs)
+
+    assert torch.autograd.gradcheck(states, (x, *parameters))
+
+
+@pytest.mark.parametrize("encoder", [MinGRUEncoder, RGLRUEncoder])
+def test_gradients_are_finite_at_extreme_inputs(encoder: Any) -> None:
+    network = encoder(input_size=E, size=U)
+    embedded = (torch.randn(B, S, E) * 1e4).requires_grad_()
+    lengths = torch.tensor([S, 2])
+    memory = network(embedded, lengths, torch.arange(S) < lengths[:, None])
+    (memory.states.sum() + memory.hidden.sum()).backward()
+    assert embedded.grad is not None
+    assert embedded.grad.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@torch.no_grad()
+def test_final_state_is_the_last_forward_and_the_first_backward_output(bidirectional: bool) -> None:
+    encoder = MinGRUEncoder(input_size=E, size=U, bidirectional=bidirectional)
+    lengths = torch.tensor([4, 7])
+    memory = encoder(torch.randn(B, S, E), lengths, torch.arange(S) < lengths[:, None])
+    assert memory.hidden.shape == (B, 2, encoder.memory_size)
+    for row, length in enumerate(lengths.tolist()):
+        top = memory.hidden[row, -1]
+        torch.testing.assert_close(top[:U], memory.states[row, length - 1, :U])
+        torch.testing.assert_close(top[U:], memory.states[row, 0, U:])
+        assert not memory.states[row, length:].any()
+
+
+def test_bfloat16_inputs_keep_slow_decays() -> None:
+    """In bf16, 0.999 would be rounded to 1."""
+    layer = RGLRU(input_size=E, size=U).bfloat16()
+    decays, _ = layer(torch.zeros(B, S, E, dtype=torch.bfloat16))
+    assert decays.dtype == torch.float32
+    assert (decays < 1).all()
