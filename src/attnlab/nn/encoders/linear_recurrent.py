@@ -177,12 +177,12 @@ class LinearRecurrentEncoder(Encoder):
 
 
 class MinGRUEncoder(LinearRecurrentEncoder):
-    """Layers of `MinGRU`."""
+    """Encoder with layers of `MinGRU`."""
 
     recurrence = MinGRU
 
 
 class RGLRUEncoder(LinearRecurrentEncoder):
-    """Layers of `RGLRU`."""
+    """Encoder with layers of `RGLRU`."""
 
     recurrence = RGLRU
