@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from omegaconf import OmegaConf
-
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.variants import distinguish, mark_duplicates
 from attnlab.errors import UserError
@@ -125,8 +123,7 @@ def _from_name(run: Run) -> RunRecord:
 
 def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
     """Add the configuration, the status and the logged metrics."""
-    config = OmegaConf.to_container(run.read_config(), resolve=False)
-    assert isinstance(config, dict)
+    config = run.read_settings()
     missing = [key for key in ("name", "variant", "seed") if config.get(key) is None]
     if missing:
         raise UserError(f"config.yaml lacks {', '.join(missing)}: it is not the configuration of a run")

@@ -64,6 +64,7 @@ def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tup
         """Differences of resamples of the sentences [R, N]."""
         offsets = len(our) * np.arange(len(rows))[:, None]  # [R, 1]
         frequency = np.bincount((rows + offsets).ravel(), minlength=rows.size).reshape(rows.shape)  # [R, N]
+        frequency = frequency.astype(float)  # once, not in both products
         return score.value(frequency @ our) - score.value(frequency @ their)
 
     result = stats.bootstrap(
@@ -87,32 +88,32 @@ def randomisation_p_value(score: SentenceCounts, our: Counts, their: Counts) -> 
     differ = (our != their).any(axis=1)
     if differ.sum() < 2:
         return 1.0  # swapping one sentence only changes the sign of the difference
-    constant = our[~differ].sum(axis=0)  # [C]: sum over the sentences that swapping does not change
-    our, their = our[differ], their[differ]  # [D, C]
+    # [C]: the sums of both sides without a swap, and [D, C]: how a swap changes the left one
+    left, right, change = our.sum(axis=0), their.sum(axis=0), (their - our)[differ]
 
-    def difference(swapped: NDArray[np.int64]) -> Counts:
+    def difference(swapped: NDArray[np.float64]) -> Counts:
         """Differences between the two sides; [R, D] is 1 where the outputs of a sentence are swapped."""
-        on_left = constant + (1 - swapped) @ our + swapped @ their  # [R, C]
-        on_right = constant + swapped @ our + (1 - swapped) @ their  # [R, C]
-        return score.value(on_left) - score.value(on_right)
+        moved = swapped @ change  # [R, C]; exact, since counts are whole numbers
+        return score.value(left + moved) - score.value(right - moved)
 
-    observed = difference(np.zeros((1, len(our)), dtype=np.int64))
-    null = np.concatenate([difference(swapped) for swapped in _assignments(len(our))])
+    observed = difference(np.zeros((1, len(change))))
+    null = np.concatenate([difference(swapped) for swapped in _assignments(len(change))])
     tolerance = 100 * np.finfo(float).eps * abs(observed)
-    drawn = int(len(null) != 2 ** len(our))  # the observed assignment is one more if the others are drawn
+    drawn = int(len(null) != 2 ** len(change))  # the observed assignment is one more if the others are drawn
     extreme = min((null <= observed + tolerance).sum(), (null >= observed - tolerance).sum())
     return float(min(1.0, 2 * (extreme + drawn) / (len(null) + drawn)))
 
 
-def _assignments(sentences: int) -> Iterator[NDArray[np.int64]]:
+def _assignments(sentences: int) -> Iterator[NDArray[np.float64]]:
     """Yield which outputs are swapped, [R, D]: all assignments if there are few, else random ones.
 
-    The random ones are those of `scipy.stats.permutation_test`, which needs ten times as long.
+    The random ones are those of `scipy.stats.permutation_test`, which shuffles the two outputs of each
+    sentence by the last bit of a random 32-bit number each.
     """
     if 2**sentences <= PERMUTATIONS:
-        yield np.arange(2**sentences)[:, None] >> np.arange(sentences) & 1
+        yield (np.arange(2**sentences)[:, None] >> np.arange(sentences) & 1).astype(float)
         return
     rng = np.random.default_rng(SEED)
-    sides = np.tile(np.arange(2), (BATCH, sentences, 1))  # [BATCH, D, 2]
     for start in range(0, PERMUTATIONS, BATCH):
-        yield rng.permuted(sides, axis=-1)[: PERMUTATIONS - start, :, 0]
+        drawn = rng.integers(2**32, size=(BATCH, sentences), dtype=np.uint32)
+        yield (~drawn & 1)[: PERMUTATIONS - start].astype(float)

@@ -25,8 +25,8 @@ Counts = NDArray[np.float64]
 
 MAX_CORPORA = 1024
 """Number of pairs of hypotheses and references whose counts are kept in memory."""
-MAX_TEST_SETS = 4
-"""Number of sets of references whose n-grams are kept in memory."""
+MAX_SENTENCES = 2**15
+"""Number of references, and of pairs of a hypothesis and a reference, whose counts are kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,16 @@ def _sacrebleu(
 
     @lru_cache(maxsize=MAX_CORPORA)
     def counts(hypotheses: tuple[str, ...], references: tuple[str, ...]) -> Counts:
-        metric._ref_cache = ngrams(references)
-        prepared = [prepare(text) for text in hypotheses]
-        return np.array(metric._extract_corpus_statistics(prepared, None), dtype=float)
+        return np.array([*map(row, hypotheses, references)], dtype=float)
 
-    @lru_cache(maxsize=MAX_TEST_SETS)
-    def ngrams(references: tuple[str, ...]) -> list[Any]:
-        return metric._cache_references([[prepare(text) for text in references]])
+    @lru_cache(maxsize=MAX_SENTENCES)  # several systems may have the same output
+    def row(hypothesis: str, reference: str) -> tuple[int, ...]:
+        metric._ref_cache = ngrams(reference)
+        return tuple(metric._extract_corpus_statistics([prepare(hypothesis)], None)[0])
+
+    @lru_cache(maxsize=MAX_SENTENCES)
+    def ngrams(reference: str) -> list[Any]:
+        return metric._cache_references([[prepare(reference)]])
 
     return SentenceCounts(lambda hypotheses, references: counts(tuple(hypotheses), tuple(references)), value)
 

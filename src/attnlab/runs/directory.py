@@ -22,14 +22,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from attnlab.errors import UserError
 from attnlab.runs.files import TEMPORARY, no_space_left, write_atomically, write_json
@@ -37,6 +38,9 @@ from attnlab.runs.identity import identify
 from attnlab.runs.lock import lock
 
 Status = Literal["running", "finished", "failed", "interrupted"]
+
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Creates plain values only; in C where PyYAML was built with it."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +130,29 @@ class Run:
         Raises:
             UserError: if config.yaml is missing or is not a YAML mapping.
         """
+        config: DictConfig = self._parse_config(OmegaConf.load)
+        return config
+
+    def read_settings(self) -> dict[str, Any]:
+        """Read the configuration as plain values, interpolations as text; takes a tenth of the time.
+
+        Raises:
+            UserError: if config.yaml is missing or is not a YAML mapping.
+        """
+        settings: dict[str, Any] = self._parse_config(
+            lambda path: yaml.load(path.read_bytes(), YAML_LOADER) or {}
+        )
+        return settings
+
+    def _parse_config(self, load: Callable[[Path], Any]) -> Any:
         if not self.config.is_file():
             raise UserError(f"{self.directory} is not a run directory: it contains no config.yaml")
         try:
-            config = OmegaConf.load(self.config)
-        except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+            config = load(self.config)
+        except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"{self.config} is not a valid configuration: {reason}") from error
-        if not isinstance(config, DictConfig):
+        if not isinstance(config, Mapping):
             raise UserError(f"{self.config} is not a valid configuration: it is not a mapping")
         return config
 
