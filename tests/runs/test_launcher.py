@@ -100,7 +100,7 @@ def test_hung_worker_is_killed_after_an_interruption(
     run.write_result("running")
     threading.Thread(target=interrupt).start()
     started = time.monotonic()
-    assert launcher.train(run) == launcher.INTERRUPTED
+    assert launcher.train(run) == (launcher.INTERRUPTED, True)
     assert time.monotonic() - started < 10
     assert run.read_result() == {"status": "interrupted"}
 

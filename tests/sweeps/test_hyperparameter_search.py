@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 
 from attnlab.cli import main
 from attnlab.config.compose import compose_run
-from attnlab.errors import UserError
+from attnlab.errors import INTERRUPTED, UserError
 from attnlab.runs.directory import Run, prepare
 from attnlab.runs.metrics_file import read_metrics
 from attnlab.sweeps import hyperparameter_search
@@ -182,6 +182,35 @@ def test_run_that_finished_before_it_was_read_is_pruned_all_the_same(upper: floa
     (stored,) = study.trials
     assert (stored.state, stored.value, len(stored.intermediate_values)) == expected
     assert run.read_result()["status"] == "finished"
+
+
+PRUNED = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with open(sys.argv[1], "w") as file:
+    file.write("epoch,step,metric,value\\n0,9,val/loss,3.0\\n")
+time.sleep(60)
+"""
+"""A training that ends when the pruner stops it, and not at Ctrl-C."""
+
+
+def test_ctrl_c_while_a_trial_is_pruned_ends_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupting(optuna.pruners.ThresholdPruner):
+        def prune(self, *arguments: Any) -> bool:
+            signal.raise_signal(signal.SIGINT)
+            return super().prune(*arguments)
+
+    def start(run: Run, **_: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-SEc", PRUNED, str(run.metrics)], start_new_session=True)
+
+    monkeypatch.setattr(hyperparameter_search.launcher, "start", start)
+    plan = hyperparameter_search.make_plan(["attention=dot,none", f"paths.output={tmp_path}"])
+    study = optuna.create_study(pruner=Interrupting(upper=2.5))
+    assert hyperparameter_search.run_trial(study.ask(), plan) == INTERRUPTED
+    assert [trial.state for trial in study.trials] == [TrialState.PRUNED]
 
 
 def search_formula(

@@ -47,7 +47,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     if progress:
         print(f"run directory  {run.directory}", flush=True)
     os.environ["ATTNLAB_COMMAND"] = f"attnlab.train({list(overrides)!r})"
-    code = launcher.train(run, wait=Progress(run).wait if progress else Worker.wait, to_log=True)
+    code, _ = launcher.train(run, wait=Progress(run).wait if progress else Worker.wait, to_log=True)
     if code == launcher.INTERRUPTED:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
     if code != 0:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnlab.errors import INTERRUPTED as INTERRUPTED
 from attnlab.errors import InUseError
@@ -40,8 +40,15 @@ Worker = Process
 Wait = Callable[[Worker], int]
 
 
-def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> int:
-    """Train a run in a worker process and forward signals to it; returns the result of `settle`.
+class Ending(NamedTuple):
+    """How a worker process ended: the result of `settle`, and whether a stop signal arrived before."""
+
+    code: int
+    stopped: bool
+
+
+def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> Ending:
+    """Train a run in a worker process and forward signals to it.
 
     The worker is killed if it has not stopped `STOP_TIMEOUT` seconds after the first signal, and at a second
     SIGINT.
@@ -73,7 +80,7 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
     code = settle(run, worker.returncode, stopping=stopping)
     if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
         print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)
-    return code
+    return Ending(code, stopping)
 
 
 @contextmanager

@@ -197,7 +197,11 @@ def remaining_trials(study: Study, plan: Plan) -> Iterator[Trial]:
 
 
 def run_trial(trial: Trial, plan: Plan) -> int:
-    """Train a trial's run and report its result to the search; returns the exit code."""
+    """Train a trial's run and report its result to the search.
+
+    Returns:
+        The exit code; `INTERRUPTED` after a stop signal, whatever the result of the trial.
+    """
     parameters = {key: suggest(trial, key, sweep) for key, sweep in plan.space.items()}
     overrides = plan.trial_overrides(parameters)
     print(f"trial {trial.number + 1}/{plan.tune.trials}  {' '.join(assignments(parameters))}", flush=True)
@@ -207,7 +211,7 @@ def run_trial(trial: Trial, plan: Plan) -> int:
     watch = Watch(trial, run, plan.base.checkpoint.monitor)
     # A repeated combination of values has a finished run, or one trained up to the step where it was pruned.
     done = watch.should_prune() or state(run) == "finished"
-    code = 0 if done else launcher.train(run, wait=watch, to_log=True)
+    code, stopped = (0, False) if done else launcher.train(run, wait=watch, to_log=True)
     # Asked for every value, also if the run has meanwhile finished: the times of reading must not matter.
     if watch.should_prune():
         if state(run) != "finished":
@@ -221,7 +225,7 @@ def run_trial(trial: Trial, plan: Plan) -> int:
     elif code != INTERRUPTED:
         trial.study.tell(trial, state=TrialState.FAIL)
     print(describe(run))
-    return code
+    return INTERRUPTED if stopped else code  # the signal may arrive while a run ends or is pruned
 
 
 def read_series(path: Path, metric: str) -> list[float]:

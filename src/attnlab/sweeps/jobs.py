@@ -75,7 +75,7 @@ class Jobs:
             _print_finished(run)
         else:
             print(f"run directory  {run.directory}", flush=True)
-            code = launcher.train(run)
+            code, _ = launcher.train(run)
             if code == launcher.INTERRUPTED:
                 raise KeyboardInterrupt
             if code == launcher.IN_USE:
