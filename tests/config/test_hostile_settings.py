@@ -260,6 +260,11 @@ COMMANDS = (
     ("train -m seed=0,abc", "seed=abc: must be"),
     ("train -m attention=dot,dott", "Unknown attention 'dott'"),
     ("train -m seed=0,1 name=../x", "without / and"),
+    (
+        "train -m batching.shards=2 trainer.devices=1,2 trainer.accelerator=cpu",
+        r"trainer\.devices=1,2: these jobs are the same run, .* give one value",
+    ),
+    ("train -m oversubscribe=true,false", "oversubscribe=True,False: these jobs are the same run"),
     ("tune optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
     ("tune attention=dot,additive tune.trials=0", "tune.trials=0: must be"),
     ("bench embedding.size=0", "embedding.size=0: must be"),

@@ -37,17 +37,18 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
 
     These are all settings except `NOT_IDENTITY`, and except `DEVICE_COUNTS` if there are shards.
     """
-    flat = _flatten(settings)
-    excluded = () if flat.get("batching.shards") is None else DEVICE_COUNTS
-    return {name: value for name, value in flat.items() if name not in excluded}
+    flat = flatten(settings)
+    excluded = NOT_IDENTITY if flat.get("batching.shards") is None else (*NOT_IDENTITY, *DEVICE_COUNTS)
+    sections = tuple(f"{name}." for name in excluded)
+    return {name: value for name, value in flat.items() if not f"{name}.".startswith(sections)}
 
 
-def _flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return every setting by its dotted name."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         name = f"{prefix}{key}"
-        if name not in NOT_IDENTITY:
-            flat |= _flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return flat
 
 

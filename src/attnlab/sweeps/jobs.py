@@ -23,6 +23,7 @@ from attnlab.data.file_digests import changed_files
 from attnlab.errors import InUseError, UsageError, UserError
 from attnlab.runs import directory, launcher
 from attnlab.runs.directory import Run
+from attnlab.runs.identity import flatten
 from attnlab.sweeps.slots import check_devices
 
 STATES = ("finished", "failed", "interrupted", "in use", "waiting")
@@ -107,12 +108,17 @@ class Jobs:
         """Record the runs of a sweep before they start, perhaps in other processes.
 
         Raises:
-            UserError: if a configuration cannot be trained.
+            UserError: if a configuration cannot be trained, or two of them are the same run.
         """
+        expected: dict[Path, DictConfig] = {}
         for config in configs:
             _check(config)
         self.sweeping = True
-        for run in map(directory.run_of, configs):
+        for config in configs:
+            run = directory.run_of(config)
+            first = expected.setdefault(run.directory, config)
+            if first != config:
+                raise UsageError(_same_run(run, first, config))
             self.runs[run.directory] = run
 
     def state(self, run: Run) -> str:
@@ -159,6 +165,21 @@ def _check(config: DictConfig) -> None:
             "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
             f"attention_override={config.attention_override}"
         )
+
+
+def _same_run(run: Run, first: DictConfig, second: DictConfig) -> str:
+    """Describe the settings in which two jobs with the same run directory differ."""
+    settings = flatten(first), flatten(second)
+    differing = {
+        name: ",".join(str(values.get(name)) for values in settings)
+        for name in settings[0] | settings[1]
+        if settings[0].get(name) != settings[1].get(name)
+    }
+    swept = " ".join(f"{name}={values}" for name, values in differing.items())
+    return (
+        f"{swept}: these jobs are the same run, {run.directory.name}, because this setting does not change "
+        "its results: give one value"
+    )
 
 
 def state(run: Run) -> str:
