@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -14,13 +15,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
+from attnlab.cli import recipe
 from attnlab.config.compose import compose_run, explain
 from attnlab.config.options import CONF, check_option_keys
 from attnlab.config.range_checks import RULES
 from attnlab.config.validation import check_settings
-from attnlab.errors import UsageError
+from attnlab.errors import UsageError, UserError
+from attnlab.runs.directory import prepare
 from attnlab.sweeps.jobs import Jobs
-from commands import attnlab
+from commands import TINY_REVERSE, attnlab
 
 LONG = "x" * 300
 WHOLE = "must be a whole number"
@@ -337,6 +340,54 @@ def test_command_ends_with_one_line_and_leaves_nothing(arguments: str, expected:
     assert done.stdout == ""
     check(done.stderr.rstrip("\n"), expected)
     assert list(tmp_path.iterdir()) == []
+
+
+CONSTRUCTED = (
+    # arguments, expected message
+    ("attention=dot decoder.size=9", "query of size 9 with a memory of size 32"),
+    ("+scheduler.schedule.often=3", "torch.optim.lr_scheduler.*'often'"),
+    ("data=pairs data.path=none.tsv", "none.tsv does not exist"),
+)
+"""Settings that are refused by the parts that are built from them."""
+
+
+@pytest.mark.parametrize(("arguments", "expected"), CONSTRUCTED)
+def test_run_that_cannot_be_built_leaves_nothing(arguments: str, expected: str, tmp_path: Path) -> None:
+    settings = TINY_REVERSE if "data=pairs" not in arguments else ()
+    done = attnlab("train", *settings, *arguments.split(), "paths.cache=cache", folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    check(done.stderr.splitlines()[-1], expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+ARGUMENTS = (
+    *(
+        "encoder",
+        "bridge",
+        "attention",
+        "normaliser",
+        "decoder",
+        "readout",
+        "optimizer",
+        "scheduler.schedule",
+    ),
+    *("teacher_forcing", "tokenizer", "data", "batching", "search", "trainer", "callbacks.early_stopping"),
+    *("callbacks.averaging", "callbacks.attention_figures"),
+)
+"""Sections of arguments of a class or a function."""
+
+
+@pytest.mark.parametrize("section", ARGUMENTS)
+def test_unknown_argument_is_named(section: str, composed: Callable[..., DictConfig]) -> None:
+    config = composed(
+        *TINY_REVERSE,
+        "callbacks.early_stopping.patience=1",
+        "callbacks.averaging.decay=0.9",
+        "logger=tensorboard",
+    )
+    OmegaConf.update(config, f"{section}.nonsense", 1, force_add=True)
+    with pytest.raises(UserError, match=r"^[\w.]+: .*'nonsense'"):
+        recipe.train(config, prepare(config))
 
 
 def test_missing_home_folder_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

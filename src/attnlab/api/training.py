@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from attnlab.config.compose import compose_run, explain
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 from attnlab.runs import launcher
 from attnlab.runs.directory import Run
 from attnlab.runs.launcher import Worker
@@ -39,7 +39,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     if isinstance(overrides, str):
         raise UserError(f"overrides={overrides!r}: give a list of settings, such as ['seed=1']")
     try:
-        run = Jobs().prepare(compose_run(list(overrides)))
+        run = (jobs := Jobs()).prepare(compose_run(list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(explain(error)) from error
     if state(run) == "finished":
@@ -50,6 +50,10 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     code, _ = launcher.train(run, wait=Progress(run).wait if progress else Worker.wait, to_log=True)
     if code == launcher.INTERRUPTED:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
+    if code == launcher.REFUSED:
+        refused = UsageError(run.read_result()["error"])
+        jobs.discard(run)
+        raise refused
     if code != 0:
         raise UserError(f"{run.directory} failed: {run.read_result().get('error')}")
     return run

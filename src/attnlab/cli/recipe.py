@@ -6,7 +6,8 @@ import logging
 import sys
 from pathlib import Path
 
-from lightning import seed_everything
+from lightning import LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
 
 from attnlab.config import build, build_training
@@ -73,9 +74,13 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             )
     checkpoint = _resume(run, metrics, contents["data"])
     callbacks = build_training.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
+
+    def record_start(trainer: Trainer, _: LightningModule) -> None:
+        if trainer.is_global_zero:
+            run.write_result("running", data=contents["data"], **initial)
+
+    callbacks.append(LambdaCallback(on_train_start=record_start))
     trainer = build_training.build_trainer(config, run, loggers, callbacks)
-    if trainer.is_global_zero:
-        run.write_result("running", data=contents["data"], **initial)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     if not any(part.best_model_path for part in callbacks if isinstance(part, BestCheckpoint)):
         log.info("there was no validation during training: the last weights are saved as best.ckpt")

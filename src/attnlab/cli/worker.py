@@ -2,7 +2,8 @@
 
 Reads config.yaml, trains, and writes result.json. Each run has its own process, so that CUDA,
 distributed training and loggers of one run never affect the next. Under DDP, Lightning starts this same
-command for every rank. Exit codes: 0 finished, 1 failed, 69 in use by another process, 75 interrupted.
+command for every rank. Exit codes: 0 finished, 1 failed, 2 refused before training because of its settings
+or its data, 69 in use by another process, 75 interrupted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from attnlab.metrics import registry
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import environment
 from attnlab.runs.files import no_space_left
-from attnlab.runs.launcher import IN_USE, INTERRUPTED, import_from_current_folder
+from attnlab.runs.launcher import IN_USE, INTERRUPTED, REFUSED, import_from_current_folder
 from attnlab.runs.supervision import end_with_parent
 
 log = logging.getLogger("attnlab")
@@ -96,7 +97,7 @@ def _train(run: Run, *, first_rank: bool) -> int:
             run.write_result("failed", error=message)
         if os.environ.get("ATTNLAB_TRACEBACK"):
             traceback.print_exc()
-        return 1
+        return REFUSED if isinstance(error, UserError) and not run.has_started else 1
     if first_rank:
         _print_scores(run, scores)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -51,13 +51,24 @@ def construct(node: Any, /, **arguments: Any) -> Any:
     Raises:
         UserError: if the target rejects its arguments.
     """
-    with _report_errors(node):
+    with _report_errors(_target(node)):
         instance = instantiate(node)
         return instance(**arguments) if callable(instance) and arguments else instance
 
 
+def constructor(node: Any) -> Callable[..., Any]:
+    """Return the `_partial_` of a config node as a function that raises its errors as `UserError`."""
+    function = construct(node)
+
+    def call(*parts: Any, **arguments: Any) -> Any:
+        with _report_errors(_target(node)):
+            return function(*parts, **arguments)
+
+    return call
+
+
 @contextmanager
-def _report_errors(node: Any) -> Iterator[None]:
+def _report_errors(target: str) -> Iterator[None]:
     """Raise the errors of a target as `UserError`."""
     try:
         yield
@@ -67,14 +78,18 @@ def _report_errors(node: Any) -> Iterator[None]:
             raise cause from None
         if isinstance(cause, ImportError):
             raise UserError(
-                f"{node.get('_target_', node)} cannot be imported: {' '.join(str(cause).split())}. A custom "
+                f"{target} cannot be imported: {' '.join(str(cause).split())}. A custom "
                 "class must be in a module of the current folder, or be installed"
             ) from error
         if isinstance(cause, CONSTRUCTOR_ERRORS):
-            raise UserError(f"{node.get('_target_', node)}: {cause}") from error
+            raise UserError(f"{target}: {cause}") from error
         raise
     except CONSTRUCTOR_ERRORS as error:
-        raise UserError(f"{node.get('_target_', node)}: {error}") from error
+        raise UserError(f"{target}: {error}") from error
+
+
+def _target(node: Any) -> str:
+    return str(node.get("_target_", node) if node else node)
 
 
 def build_corpus(config: DictConfig) -> Corpus:
@@ -95,10 +110,11 @@ def build_preparation(config: DictConfig) -> Preparation:
 
 def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
     """Train the source and target tokenizers on the training split."""
+    target = config.get("target_tokenizer")
     return train_vocabularies(
         corpus.train,
-        source=instantiate(config.tokenizer),
-        target=instantiate(config.get("target_tokenizer")),
+        source=constructor(config.tokenizer),
+        target=None if target is None else constructor(target),
         shared=config.shared_vocabulary,
     )
 
@@ -354,8 +370,8 @@ def build_module(
     return Seq2SeqModule(
         network=network,
         translator=build_translator(config, vocabularies),
-        optimizer=instantiate(config.optimizer),
-        scheduler=instantiate(config.scheduler.schedule),
+        optimizer=constructor(config.optimizer),
+        scheduler=constructor(config.scheduler.schedule),
         scheduler_needs=dict(config.scheduler.needs),
         scheduler_interval=config.scheduler.interval,
         teacher_forcing=construct(config.teacher_forcing),
@@ -369,7 +385,9 @@ def build_module(
 
 def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translator:
     """Build the search and the reranking that decode sources to predictions."""
-    return Translator(vocabularies=vocabularies, reranking=_build_rerankers(config), **config.search)
+    reranking = _build_rerankers(config)
+    with _report_errors("search"):
+        return Translator(vocabularies=vocabularies, reranking=reranking, **config.search)
 
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:
@@ -377,5 +395,5 @@ def _build_rerankers(config: DictConfig) -> list[Reranker]:
     if config.reranking.coverage_penalty > 0:
         rerankers.append(CoveragePenalty(config.reranking.coverage_penalty))
     if config.reranking.accepts is not None:
-        rerankers.append(AcceptedFirst(instantiate(config.reranking.accepts)))
+        rerankers.append(AcceptedFirst(construct(config.reranking.accepts)))
     return rerankers

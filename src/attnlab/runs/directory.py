@@ -160,6 +160,11 @@ class Run:
         """Read result.json; {} if it does not exist or is damaged."""
         return self._parse_result()[0]
 
+    @property
+    def has_started(self) -> bool:
+        """Whether training has started: all objects of the run were built, and its data was recorded."""
+        return "data" in self.read_result()
+
     def result_problem(self) -> str | None:
         """Return why result.json is ignored by `read_result`; None if it is intact or does not exist."""
         return self._parse_result()[1]
@@ -213,6 +218,14 @@ class Run:
         for folder in (self.directory, self.checkpoints, self.predictions, self.figures):
             for path in folder.glob(TEMPORARY):
                 path.unlink()
+
+    def discard(self) -> None:
+        """Remove the directory, and the folders of the study and of the output if that leaves them empty."""
+        shutil.rmtree(self.directory)
+        for folder in self.directory.parents[:2]:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
 
     def clear(self) -> None:
         """Remove all files of the run except the lock, starting with result.json."""

@@ -20,6 +20,9 @@ from attnlab.runs.supervision import Process, kill, start_supervised
 IN_USE = 69
 """Exit code of a worker whose run directory is in use by another process."""
 
+REFUSED = 2
+"""Exit code of a worker whose run cannot be trained with its settings and its data."""
+
 STOP_TIMEOUT = 20.0
 """Seconds after which a worker that was asked to stop is killed."""
 
@@ -147,7 +150,8 @@ def settle(run: Run, code: int, *, stopping: bool, reason: str | None = None) ->
         reason: why this process ended an unfinished worker that counts as failed.
 
     Returns:
-        0, 1, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its status.
+        0, 1, `REFUSED`, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its
+        status.
     """
     try:
         with run.lock():
@@ -178,6 +182,8 @@ def _settle(run: Run, code: int, *, stopping: bool, reason: str | None) -> int:
         return INTERRUPTED
     if code < 0:
         run.write_result("failed", error=f"was killed by {signal.Signals(-code).name}")
-    elif status != "failed":
+    elif status == "failed":
+        return REFUSED if code == REFUSED else 1
+    else:
         run.write_result("failed", error=f"ended with exit code {code} before it was finished, see {run.log}")
     return 1

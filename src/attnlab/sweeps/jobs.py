@@ -40,6 +40,8 @@ class Jobs:
         in_use: error messages of the runs that another process works on, by directory.
         sweeping: whether this is a sweep.
         refused: the error of a single job. Hydra would print it a second time if it were raised.
+        created: the run directories that this command created.
+        discarded: whether a single job was refused while its objects were built.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,8 @@ class Jobs:
         self.in_use: dict[Path, str] = {}
         self.sweeping = False
         self.refused: UserError | None = None
+        self.created: set[Path] = set()
+        self.discarded = False
 
     def __call__(self, config: DictConfig) -> float | None:
         """Train a job's run in this process's worker, unless it is finished.
@@ -81,6 +85,9 @@ class Jobs:
                 raise KeyboardInterrupt
             if code == launcher.IN_USE:
                 self.in_use[run.directory] = f"{run.directory} is in use by another process"
+            if code == launcher.REFUSED and not self.sweeping:
+                self.discard(run)
+                return None
         if not self.sweeping and _is_offline(run):
             _print_wandb_sync(run.directory, "", Console(soft_wrap=True))
         return score(run)
@@ -94,6 +101,8 @@ class Jobs:
             UserError: if the configuration cannot be trained.
         """
         _check(config)
+        if not directory.run_of(config).directory.exists():
+            self.created.add(directory.run_of(config).directory)
         try:
             run = directory.prepare(config)
         except InUseError as error:
@@ -103,6 +112,13 @@ class Jobs:
             self.in_use[run.directory] = str(error)
         self.runs[run.directory] = run
         return run
+
+    def discard(self, run: Run) -> None:
+        """Forget a run that was refused before training; remove its directory if this command created it."""
+        self.discarded = True
+        del self.runs[run.directory]
+        if run.directory in self.created:
+            run.discard()
 
     def expect(self, configs: Sequence[DictConfig]) -> None:
         """Record the runs of a sweep before they start, perhaps in other processes.
@@ -126,7 +142,12 @@ class Jobs:
         return "in use" if run.directory in self.in_use else state(run)
 
     def exit_code(self) -> int:
-        """Return 1 if a job failed or is in use, else `INTERRUPTED` if one is not finished, else 0."""
+        """Return 1 if a job failed or is in use, else `INTERRUPTED` if one is not finished, else 0.
+
+        2 if a single job was refused.
+        """
+        if self.discarded:
+            return launcher.REFUSED
         states = {self.state(run) for run in self.runs.values()}
         if states & {"failed", "in use"}:
             return 1
