@@ -354,7 +354,7 @@ CONSTRUCTED = (
 @pytest.mark.parametrize(("arguments", "expected"), CONSTRUCTED)
 def test_run_that_cannot_be_built_leaves_nothing(arguments: str, expected: str, tmp_path: Path) -> None:
     settings = TINY_REVERSE if "data=pairs" not in arguments else ()
-    done = attnlab("train", *settings, *arguments.split(), "paths.cache=cache", folder=tmp_path)
+    done = attnlab("train", *settings, *arguments.split(), folder=tmp_path)
     assert done.returncode == 2, done.stderr
     check(done.stderr.splitlines()[-1], expected)
     assert list(tmp_path.iterdir()) == []
