@@ -118,6 +118,12 @@ def test_the_error_names_the_class_and_the_option() -> None:
     )
 
 
+def test_parts_of_another_version_are_named() -> None:
+    for target in ("attnlab.nn.attention.removed.Part", "attnlab.nn.attention.additive.Part"):
+        with pytest.raises(UserError, match=f"names {target}, which this version of attnlab does not"):
+            check({"_target_": target}, "run.ckpt")
+
+
 def test_plain_values_are_checked_inside_tuples() -> None:
     with pytest.raises(UserError, match=r"a file names the class os.system"):
         check({"layers": ({"_target_": "os.system"},)}, "a file")

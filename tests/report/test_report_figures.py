@@ -13,6 +13,7 @@ from attnlab.analysis.collect import collect
 from attnlab.analysis.study import Study
 from attnlab.cli.report import _margins
 from attnlab.errors import UsageError
+from attnlab.metrics.registry import label
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
 from attnlab.report.figure_parts import StudyFigure
@@ -51,6 +52,11 @@ def test_all_figures_are_drawn(drawn: dict[str, StudyFigure]) -> None:
         "attention-entropy",
         "lr",
     }
+
+
+def test_training_loss_has_its_label(drawn: dict[str, StudyFigure]) -> None:
+    assert drawn["train-loss_epoch"].figure.axes[0].get_ylabel() == "training loss, in nats"
+    assert label("train/loss_epoch") == "training loss"
 
 
 def test_scores_by_source_length(drawn: dict[str, StudyFigure], study: Study) -> None:

@@ -70,7 +70,10 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         pairs = corpus.splits[split]
         if seen := digests.count_seen(pairs, contents["training_sources"].numpy()):
             log.warning(
-                "%d of the %d sources of the %s data are in the training data", seen, len(pairs), split
+                "%d of the %d sources of the %s data are in the training data",
+                seen,
+                len(pairs),
+                digests.SPLIT_NAMES.get(split, split),
             )
     checkpoint = _resume(run, metrics, contents["data"])
     callbacks = build_training.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())

@@ -128,6 +128,11 @@ def _resolve(target: str, source: Path | str) -> Any:
     try:
         return get_object(target)
     except Exception as error:  # importing a module can raise any exception
+        if _is_within(target, "attnlab"):
+            raise UserError(
+                f"{source} names {target}, which this version of attnlab does not have: use the version that "
+                "trained it, or train it again"
+            ) from error
         reason = " ".join(str(error).split())
         raise UserError(
             f"{source} names {target}, which cannot be imported: {reason}. {_training_folder(source)}"
@@ -135,7 +140,7 @@ def _resolve(target: str, source: Path | str) -> Any:
 
 
 def _training_folder(source: Path | str) -> str:
-    """Return where the module of a class probably is, and the option that imports it from there."""
+    """Return where a custom class probably is, and the option that imports it from there."""
     run = locate(str(source))[0] if Path(source).is_file() else None
     folder = run.read_result().get("folder") if run else None
     if not isinstance(folder, str):

@@ -203,9 +203,12 @@ def kind(metric: str) -> Kind:
 
 
 def label(metric: str) -> str:
-    """Return the label of a logged metric: "BLEU" for the test split, else "BLEU (val)", "BLEU (mscoco)"."""
+    """Return the label of a logged metric: "BLEU" for the test split, else "BLEU (val)", "BLEU (mscoco)".
+
+    A metric of the training loop has no split: "training loss".
+    """
     text, of = _info(metric).label, split(metric)
-    return text if of == "test" else f"{text} ({of.removeprefix('test/')})"
+    return text if of == "test" or metric.startswith("train/") else f"{text} ({of.removeprefix('test/')})"
 
 
 def unit(metric: str) -> Literal["%", "nats", ""]:

@@ -73,5 +73,5 @@ def title_of(metric: str) -> str:
 
 def label_of(metric: str) -> str:
     """Return the label of a metric without its split, but with the name of a test set."""
-    named = registry.split(metric) not in ("test", "val")
+    named = registry.split(metric) not in ("test", "val") or metric.startswith("train/")
     return registry.label(metric if named else f"test/{registry.name(metric)}")
