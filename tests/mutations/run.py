@@ -1,0 +1,112 @@
+"""Mutation testing: apply one change of the list to the code, run narrow tests, and record whether they fail.
+
+python tests/mutations/run.py [--first N] [--count N]: run mutations.csv, one line after the other, and write
+results.csv. Libraries are imported once; each mutation is a forked process that imports attnlab with the
+changed line and runs its tests, so that no file changes.
+
+A mutation is killed if a test fails or the time limit is reached, and survives if all tests pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib
+import os
+import signal
+import sys
+import time
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LIMIT = 240  # seconds
+LIBRARIES = (
+    *("torch", "lightning", "hydra", "omegaconf", "torchmetrics", "sacrebleu", "tokenizers", "scipy.stats"),
+    *("matplotlib.figure", "hypothesis", "pytest", "rich.progress", "torch.optim", "torch.distributed"),
+)
+
+
+def main() -> None:
+    """Run the selected mutations and write one line of results each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0, help="first mutation, from 0")
+    parser.add_argument("--count", type=int, help="number of mutations (default: all)")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    with (HERE / "mutations.csv").open(newline="") as file:
+        mutations = list(csv.DictReader(file))
+    end = None if options.count is None else options.first + options.count
+    checked: dict[str, bool] = {}
+    with (HERE / "results.csv").open("a" if options.first else "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if not options.first:
+            writer.writerow(["number", "file", "line", "result", "seconds"])
+        for number, mutation in list(enumerate(mutations))[options.first : end]:
+            tests = mutation["tests"]
+            if tests not in checked:
+                checked[tests] = run(tests.split(), None) == "survived"
+            start = time.monotonic()
+            result = run(tests.split(), mutation) if checked[tests] else "tests fail without a mutation"
+            row = (number, mutation["file"], mutation["line"], result, f"{time.monotonic() - start:.0f}")
+            writer.writerow(row)
+            file.flush()
+            print(*row, flush=True)
+
+
+def mutate(mutation: dict[str, str]) -> str | None:
+    """Return the changed source; None if the old line no longer exists. The nearest equal line is changed."""
+    lines = (ROOT / mutation["file"]).read_text(encoding="utf-8").splitlines()
+    hits = [number for number, line in enumerate(lines) if line.strip() == mutation["old"]]
+    if not hits:
+        return None
+    place = min(hits, key=lambda number: abs(number + 1 - int(mutation["line"])))
+    lines[place] = lines[place].replace(mutation["old"], mutation["new"])
+    return "\n".join(lines) + "\n"
+
+
+def run(tests: list[str], mutation: dict[str, str] | None) -> str:
+    """Run the tests in a forked process; return "killed", "killed by time", "survived" or "stale"."""
+    source = None if mutation is None else mutate(mutation)
+    if mutation is not None and source is None:
+        return "stale"
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if mutation is not None and source is not None:
+            replace_source(str(ROOT / mutation["file"]), source)
+        output = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        pytest = importlib.import_module("pytest")
+        options = ["-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
+        os._exit(int(pytest.main([*options, *tests])))
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
+        time.sleep(0.1)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "killed by time"
+
+
+def replace_source(path: str, source: str) -> None:
+    """Let the import system compile `source` for the module at `path`."""
+    original = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        if os.path.realpath(loader.path) == os.path.realpath(path):
+            return compile(source, path, "exec", dont_inherit=True)
+        return original(loader, name)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
