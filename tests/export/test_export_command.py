@@ -156,8 +156,15 @@ def test_page_draws_attention_while_it_decodes(export: Export, tab: Page) -> Non
     result = tab.run(f"translate({json.dumps(text)})")
     assert tab.each("#output .token", "e.textContent") == result["tokens"]
     assert tab.each("#source .token", "e.firstChild.textContent") == text.split()
-    cells = [tab.each(f"#rows tr:nth-child({row + 1}) td", "+e.textContent") for row in range(2)]
-    assert cells == [[round(100 * weight) for weight in row] for row in result["weights"][:2]]
+    assert tab.each(".map .rows span", "e.textContent") == result["tokens"]
+    lit, places = "Number(e.style.getPropertyValue('--w'))", (".map .columns span", "#source .token")
+    for row in range(2):
+        tab.point_at(".map .rows span", row)
+        for tokens in places:
+            assert tab.each(tokens, lit) == pytest.approx(result["weights"][row], abs=6e-4)
+        tab.run("document.getAnimations().forEach(transition => transition.finish())")
+        colours = [tab.each(tokens, "getComputedStyle(e).backgroundColor") for tokens in places]
+        assert colours[0] == colours[1]
     assert tab.run("$('status').textContent") == f"Output: {result['text']}"
     tab.run("document.querySelector('#output .now').focus()")
     tab.press("Home")

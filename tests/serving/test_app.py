@@ -212,17 +212,23 @@ def test_page_translates_while_typing(models: list[ServedModel], tmp_path: Path)
         wait(page, "document.querySelectorAll('.map svg').length === 2")
         own = page.each(".output", "e.textContent")
         assert own[0] == own[1] == models[0].model.translate("3 4 5")[0].text
-        assert page.each(".map svg", "e.querySelectorAll('rect').length")[0] > 4
+        tokens = models[0].model.translate("3 4 5")[0].text.split()
+        assert page.each(".card:first-child .map .rows span", "e.textContent")[: len(tokens)] == tokens
+        page.point_at(".map .rows span")
+        assert page.each(".readout", "e.textContent")[0].startswith(f"{tokens[0]} ← ")
+        assert page.run("document.querySelector('.save button').click()") is None
         page.run("document.querySelector('#intervention').value = 'uniform'")
         page.run("document.querySelector('#form').dispatchEvent(new Event('input'))")
-        wait(page, "document.querySelector('.map rect').getAttribute('fill-opacity') === '0.3333'")
+        page.point_at("h1")
+        page.point_at(".map .rows span")
+        wait(page, "/ 0.33, .* 0.33, .* 0.33$/.test(document.querySelector('.readout').textContent)")
         type_into(page, ".start input", "6 6")
         wait(page, "document.querySelector('.output').textContent.startsWith('6 6')")
         assert not page.each(".output", "e.textContent")[1].startswith("6 6")
         type_into(page, "#source", "<b>")
         wait(page, "document.querySelector('#status').textContent.includes('<b>')")
         assert page.run("document.querySelector('#status b')") is None
-        assert page.each(".map", "e.children.length") == [0, 0]
+        assert page.each(".frame", "e.children.length") == [0, 0]
         page.screenshot(tmp_path / "page.png")
         failed = [json.loads(error) for error in page.errors()]
         assert all(error.get("source") == "network" for error in failed)  # the refused sentence

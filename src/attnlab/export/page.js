@@ -1,5 +1,5 @@
 "use strict";
-/* The translation page: greedy decoding with the exported graphs, and the drawing of its attention. */
+/* The translation page: greedy decoding with the exported graphs, and its attention. */
 
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
@@ -92,20 +92,10 @@ function translate(sentence) {
 
 /* Page */
 
-const state = { source: null, decoding: null, steps: [], finished: false, shown: 0, selected: -1, playing: 0 };
+const state = { source: null, map: null, decoding: null, steps: [], finished: false, shown: 0, selected: -1, playing: 0 };
 
-function make(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
 const percent = value => `${(100 * value).toFixed(value > 0 && value < 0.0995 ? 1 : 0)} %`;
 const isUnknown = ({ id }) => id !== undefined && id === targetTokenizer.idOf(UNKNOWN);
-
-function heat(element, weight) {
-  element.style.setProperty("--w", weight.toFixed(3));
-  element.classList.toggle("strong", weight > 0.5);
-}
 
 function start(sentence) {
   let source;
@@ -121,18 +111,17 @@ function start(sentence) {
   $("text").textContent = "";
   $("result").hidden = false;
   $("source").replaceChildren(...source.tokens.map(({ token, isKnown }) => {
-    const shown = make("span", { className: "token", textContent: /^\s+$/.test(token) ? "␣" : token });
+    const shown = label(token, "token");
     if (token === "<eos>") shown.classList.add("end");
     if (!isKnown) {
       shown.classList.add("unknown");
       shown.title = "This word is not in the vocabulary";
-      shown.append(make("small", { textContent: "unknown" }));
+      shown.append(element("small", { textContent: "unknown" }));
     }
     return shown;
   }));
-  $("columns").replaceChildren(make("td"), ...[...$("source").children].map(token => make("th", { scope: "col" }, make("span", { textContent: token.firstChild.textContent, title: token.firstChild.textContent }))));
   $("output").replaceChildren();
-  $("rows").replaceChildren();
+  $("frame").replaceChildren();
   $("choices").replaceChildren();
   $("readout").textContent = "";
   document.querySelector(".details").classList.remove("flat");
@@ -142,8 +131,7 @@ function start(sentence) {
 
 function resize() {
   if (!state.source) return;
-  const width = ($("frame").clientWidth - 130) / state.source.tokens.length;
-  $("map").style.setProperty("--cell", `${Math.min(Math.max(width, 24), 44)}px`);
+  $("frame").style.setProperty("--card-width", `${$("frame").clientWidth}px`);
 }
 
 /* Computes the next token and adds it to the page. */
@@ -152,20 +140,12 @@ function advance() {
   if (done || value.id === EOS) state.finished = true;
   if (done) return;
   const place = state.steps.push(value) - 1;
-  const token = make("button", { type: "button", className: "token", textContent: value.label, tabIndex: -1 });
+  const token = element("button", { type: "button", className: "token", textContent: value.label, tabIndex: -1 });
   if (value.id === EOS) token.classList.add("end");
   if (isUnknown(value)) token.classList.add("unknown");
   token.addEventListener("click", () => { pause(); select(place); });
   $("output").append(token);
-  const cells = Array.from(value.weights, weight => {
-    const cell = make("td", { textContent: Math.round(100 * weight) });
-    if (weight < 0.005) cell.classList.add("zero");
-    heat(cell, weight);
-    return cell;
-  });
-  const row = make("tr", {}, make("th", { scope: "row", textContent: value.label, title: value.label }), ...cells);
-  row.addEventListener("click", () => { pause(); select(place); });
-  $("rows").append(row);
+  drawMap();
   if (!state.finished) return;
   const text = textOf(state.steps, state.source.copied);
   if (text !== state.steps.filter(({ id }) => id !== EOS).map(({ label }) => label).join(" ")) $("text").textContent = text;
@@ -173,34 +153,45 @@ function advance() {
   if (state.steps.length > settings.max_length) $("message").textContent = `Stopped after ${settings.max_length} tokens, the limit of this network.`;
 }
 
+/* Draws the attention of all steps so far. */
+function drawMap() {
+  state.map = heatMap({
+    rows: state.steps.map(({ label }) => label),
+    columns: state.source.tokens.map(({ token }) => token),
+    weights: Float64Array.from(state.steps.flatMap(({ weights }) => [...weights])),
+    onPoint: showWeights,
+    onSelect: place => { pause(); select(place); },
+    onLeave: () => showWeights(state.selected),
+  });
+  $("frame").replaceChildren(state.map.element);
+}
+
+/* Shows the weights of a step, or of one source token, in the texts and in the map. */
+function showWeights(place, column = null) {
+  const row = state.steps[place].weights, sources = state.source.tokens.map(({ token }) => token);
+  highlight([...$("source").children], row);
+  state.map.showRow(place);
+  $("readout").replaceChildren(...readout(state.steps[place].label, sources, row, column));
+}
+
 /* Shows a step: its place in the output, its weights and the candidates. */
 function select(place) {
   state.selected = place;
   state.shown = Math.max(state.shown, place + 1);
-  const { weights: row, candidates, id, label } = state.steps[place];
-  const tokens = [...$("output").children], rows = [...$("rows").children], sources = [...$("source").children];
-  tokens.forEach((token, k) => {
+  const { candidates, id } = state.steps[place];
+  [...$("output").children].forEach((token, k) => {
     token.classList.toggle("now", k === place);
     token.classList.toggle("later", k > place);
     token.tabIndex = k === place ? 0 : -1;
     token.setAttribute("aria-current", k === place ? "step" : "false");
   });
-  rows.forEach((one, k) => {
-    one.classList.toggle("now", k === place);
-    one.classList.toggle("later", k > place);
-  });
-  sources.forEach((source, k) => heat(source, row[k]));
-  const order = [...row.keys()].sort((a, b) => row[b] - row[a]).filter(k => row[k] >= 0.005).slice(0, 3);
+  state.map.coverFrom(place + 1);
+  showWeights(place);
   document.querySelector(".details").classList.toggle("flat", state.steps.every(({ weights }) => weights.every(weight => weight === 0)));
-  $("readout").replaceChildren(
-    make("bdi", { textContent: label }),
-    ...(order.length ? [" attends to "] : [" attends to no token."]),
-    ...order.flatMap((k, rank) => [rank ? ", " : "", make("bdi", { textContent: sources[k].firstChild.textContent }), ` ${percent(row[k])}`]),
-  );
   $("choices").replaceChildren(...candidates.map(candidate => {
-    const bar = make("i", { ariaHidden: "true" });
+    const bar = element("i", { ariaHidden: "true" });
     bar.style.setProperty("--p", candidate.probability.toFixed(4));
-    const item = make("li", {}, make("bdi", { textContent: candidate.label }), make("span", { textContent: percent(candidate.probability) }), bar);
+    const item = element("li", {}, element("bdi", { textContent: candidate.label }), element("span", { textContent: percent(candidate.probability) }), bar);
     item.classList.toggle("chosen", candidate.id === id);
     return item;
   }));
@@ -276,7 +267,7 @@ $("output").addEventListener("keydown", event => {
 addEventListener("resize", resize);
 
 $("examples").append(...data.examples.map(sentence => {
-  const button = make("button", { type: "button", textContent: sentence, dir: "auto" });
+  const button = element("button", { type: "button", textContent: sentence, dir: "auto" });
   button.addEventListener("click", () => {
     $("sentence").value = sentence;
     start(sentence);

@@ -1,8 +1,7 @@
 """A self-contained page that runs an exported network in a browser.
 
 The page holds the graphs as JSON, the weights as base64 (fp32), an interpreter of the ONNX operators in plain
-JavaScript, and the tokenizers. It makes no network requests. Texts are escaped: by jinja2 in the markup, and
-as JSON in the data, which the scripts only set as text. The content security policy allows no other scripts.
+JavaScript, and the tokenizers.
 
 onnxruntime-web would add its WebAssembly of several megabytes to each page, whose compilation a policy must
 allow. The interpreter takes a few dozen kilobytes, and a network of a few million parameters needs a few
@@ -22,24 +21,22 @@ from typing import Any
 
 import numpy as np
 import onnx
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 from onnx import numpy_helper
 
-from attnlab import __version__
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.export.folder import decoding_settings
 from attnlab.export.graphs import Graphs
 from attnlab.export.page_tokenizer import describe
+from attnlab.plotting import page
 from attnlab.runs.directory import Run
 from attnlab.runs.files import write_atomically
 from attnlab.runs.predictions import read_predictions
 
 FOLDER = Path(__file__).parent
-SCRIPTS = ("operators.js", "tokenizer.js", "page.js")
 EXAMPLES = 6
 """Maximum number of example sentences on the page."""
 
@@ -66,27 +63,16 @@ def write(
         **{name: graph_to_json(model.graph, weights) for name, model in graphs._asdict().items()},
         "examples": list(examples),
     }
-    scripts = [(FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    page = environment.get_template("page.html.j2").render(
+    html = page.render(
+        FOLDER,
+        "translation.html.j2",
         title=f"{config.name} · {config.variant}",
+        scripts=[FOLDER / "operators.js", FOLDER / "tokenizer.js", page.HEAT_MAP, FOLDER / "page.js"],
         data=data,
         weights=Markup(weights.to_base64()),
-        style=Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
-        scripts=[Markup(script) for script in scripts],
-        script_hashes=Markup(" ".join(_csp_hash(script) for script in scripts)),
-        version=__version__,
         parameters=weights.size,
     )
-    # Texts of damaged files may contain lone surrogates, which UTF-8 cannot encode
-    write_atomically(path, page.encode(errors="replace").decode())
+    write_atomically(path, html)
 
 
 def example_sentences(run: Run) -> list[str]:
@@ -182,8 +168,3 @@ def _tensor_to_json(tensor: onnx.TensorProto, weights: Weights) -> dict[str, Any
     bounds = np.iinfo(np.int32)  # JavaScript's integers; ends of slices are as large as int64 allows
     kind = "booleans" if array.dtype.kind == "b" else "integers"
     return {"shape": shape, kind: array.astype(np.int64).clip(bounds.min, bounds.max).ravel().tolist()}
-
-
-def _csp_hash(script: str) -> str:
-    """Return the hash by which the content security policy allows an inline script."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,12 +1,11 @@
 // Attention explorer: a list of sentences, and a card per variant for the selected sentence.
 //
-// Data is only ever set as text, never as markup. A step is the 1-based index of an output token; 0 shows the
+// A step is the 1-based index of an output token; 0 shows the
 // whole map. All cards share one step; the card under the pointer temporarily shows another row.
 "use strict";
 
 (() => {
   const { variants, sentences, score: scoreName } = JSON.parse(document.getElementById("data").textContent);
-  const LEVELS = 32; // shades of a map; the readout gives the exact weight
   const STEP_MS = 600; // duration of a step during playback
   const PAGE = 8; // sentences per Page Up or Page Down
 
@@ -20,58 +19,11 @@
   let step = 0;
   let timer = null;
 
-  // Texts
-
-  const SYMBOLS = { " ": "␣", "\n": "↵", "\t": "⇥" };
-
-  const visibleTokens = new Map(); // cache of visible()
-
-  /** Show spaces as symbols, invisible characters as code points, and combining marks on a dotted circle. */
-  function visible(token) {
-    if (!visibleTokens.has(token)) visibleTokens.set(token, makeVisible(token));
-    return visibleTokens.get(token);
-  }
-
-  function makeVisible(token) {
-    const seen = token.replace(/[ \n\t]/g, (blank) => SYMBOLS[blank])
-      .replace(/[\p{Cc}\p{Cf}\p{Z}]/gu, (letter) => "\u200c\u200d".includes(letter) ? letter : codePoint(letter));
-    return seen === "" ? "∅" : /^\p{M}/u.test(seen) ? `◌${seen}` : seen;
-  }
-
-  /** Return whether the first letter belongs to a right-to-left script. */
-  function isRightToLeft(text) {
-    const [letter] = text.match(/\p{L}/u) ?? [""];
-    return /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u.test(letter);
-  }
-
-  function codePoint(letter) {
-    return `U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-  }
-
-  function element(name, properties = {}, ...children) {
-    const node = Object.assign(document.createElement(name), properties);
-    node.append(...children);
-    return node;
-  }
-
-  function svgElement(name, attributes = {}) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    return node;
-  }
-
   /** Replace the content of a line by tokens separated by spaces; return their elements. */
   function setTokens(line, tokens) {
     const spans = tokens.map((token) => label(token, "token"));
     line.replaceChildren(...spans.flatMap((span) => [span, " "]));
     return spans;
-  }
-
-  function label(token, className = "") {
-    const node = document.createElement("span");
-    node.className = className;
-    node.textContent = visible(token);
-    return node;
   }
 
   // The list
@@ -133,7 +85,7 @@
     const header = element("header", {}, swatch(variant), title);
     const article = element("article", { className: "card" }, header);
     article.setAttribute("aria-label", variant.name);
-    const card = { article, tokens: [], source: sentence.tokens, spans: [], columns: [], rows: [], weights: null };
+    const card = { article, tokens: [], source: sentence.tokens, spans: [], map: null, weights: null };
     if (output === null) {
       article.append(element("p", { className: "none", textContent: "No output was saved for this sentence." }));
       return card;
@@ -158,10 +110,15 @@
       article.append(element("p", { className: "none", textContent: "This mechanism has no attention weights." }));
       return card;
     }
-    card.gold = output.alignment ?? [];
-    card.weights = Uint8Array.from(atob(output.weights), (byte) => byte.charCodeAt(0));
+    card.weights = Float64Array.from(atob(output.weights), (byte) => byte.charCodeAt(0) / 255);
+    card.map = heatMap({
+      rows: card.tokens, columns: card.source, weights: card.weights, gold: output.alignment ?? [],
+      onPoint: (row, column) => hover(card, row + 1, column),
+      onSelect: (row) => selectStep(card, row + 1),
+      onLeave: () => showStep(card, step),
+    });
     card.readout = element("p", { className: "readout" });
-    article.append(element("div", { className: "frame" }, makeMap(card)), card.readout);
+    article.append(element("div", { className: "frame" }, card.map.element), card.readout);
     return card;
   }
 
@@ -173,65 +130,6 @@
     return node;
   }
 
-  function makeMap(card) {
-    const [T, S] = [card.tokens.length, card.source.length];
-    card.columns = card.source.map((token) => label(token));
-    card.rows = card.tokens.map((token) => label(token));
-    card.svg = svgElement("svg", { viewBox: `0 0 ${S} ${T}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    card.svg.append(...shades(card.weights, T, S), svgElement("path", { class: "lines", d: gridLines(T, S) }),
-      svgElement("path", { class: "gold", d: frames(card.gold) }));
-    card.mask = card.svg.appendChild(svgElement("rect", { class: "mask", width: S, height: 0 }));
-    card.frame = card.svg.appendChild(svgElement("rect", { class: "row", width: S, height: 1, visibility: "hidden" }));
-    const labels = element("div", { className: "rows" }, ...card.rows);
-    labels.addEventListener("pointerover", (event) => {
-      const row = card.rows.indexOf(event.target) + 1;
-      if (row > 0) hover(card, row);
-    });
-    card.map = element("div", { className: "map" },
-      element("div", { className: "columns" }, ...card.columns),
-      labels, card.svg);
-    card.map.dir = isRightToLeft(card.source.join("")) ? "rtl" : "ltr";
-    card.map.classList.toggle("flat", card.source.every((token) => [...visible(token)].length <= 2));
-    card.map.style.setProperty("--s", S);
-    card.map.style.setProperty("--t", T);
-    card.svg.addEventListener("pointermove", (event) => hover(card, ...cell(card, event)));
-    card.svg.addEventListener("click", (event) => selectStep(card, cell(card, event)[0]));
-    card.map.addEventListener("pointerleave", () => showStep(card, step));
-    return card.map;
-  }
-
-  /** Draw one path per shade, so that the number of elements does not grow with the number of cells. */
-  function shades(weights, T, S) {
-    const paths = Array(LEVELS + 1).fill("");
-    for (let row = 0; row < T; row++) {
-      for (let column = 0; column < S; column++) {
-        const level = Math.round((weights[row * S + column] / 255) * LEVELS);
-        if (level > 0) paths[level] += `M${column} ${row}h1v1h-1z`;
-      }
-    }
-    return paths.flatMap((d, level) => d === "" ? [] :
-      [svgElement("path", { d, fill: "currentColor", "fill-opacity": level / LEVELS })]);
-  }
-
-  function gridLines(T, S) {
-    const across = Array.from({ length: T - 1 }, (_, row) => `M0 ${row + 1}h${S}`);
-    const down = Array.from({ length: S - 1 }, (_, column) => `M${column + 1} 0v${T}`);
-    return [...across, ...down].join("");
-  }
-
-  function frames(links) {
-    return links.map(([row, column]) => `M${column + 0.06} ${row + 0.06}h.88v.88h-.88z`).join("");
-  }
-
-  /** Return the [step, column] under the pointer; maps of right-to-left sources are mirrored. */
-  function cell(card, event) {
-    const box = card.svg.getBoundingClientRect();
-    const [T, S] = [card.tokens.length, card.source.length];
-    const across = Math.min(S - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * S)));
-    const down = Math.min(T - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * T)));
-    return [down + 1, card.map.dir === "rtl" ? S - 1 - across : across];
-  }
-
   // Highlighting
 
   /** Show a card at a step; the readout gives the weight of one column, or the three largest. */
@@ -241,29 +139,9 @@
     if (card.weights === null) return;
     const S = card.source.length;
     const weights = row < 0 ? null : card.weights.subarray(row * S, (row + 1) * S);
-    card.rows.forEach((label, number) => label.classList.toggle("now", number === row));
-    card.frame.setAttribute("visibility", row < 0 ? "hidden" : "visible");
-    card.frame.setAttribute("y", Math.max(0, row));
-    highlight(card.columns, weights);
+    card.map.showRow(row);
     if (card === active) highlight([...source.children], weights);
-    card.readout.replaceChildren(...(weights === null ? [] : readout(card, row, weights, column)));
-  }
-
-  function highlight(labels, weights) {
-    labels.forEach((label, column) => {
-      const weight = weights === null ? 0 : weights[column] / 255;
-      if (weight > 0) label.style.setProperty("--w", weight.toFixed(3));
-      else if (label.hasAttribute("style")) label.removeAttribute("style");
-      label.classList.toggle("strong", weight > 0.5);
-    });
-  }
-
-  function readout(card, row, weights, column) {
-    const largest = [...weights.keys()].sort((a, b) => weights[b] - weights[a] || a - b);
-    const columns = column === null ? largest.slice(0, 3).filter((index) => weights[index] > 0) : [column];
-    const name = (token) => element("bdi", { textContent: visible(token) });
-    return [name(card.tokens[row]), " ← ", ...columns.flatMap((index, number) =>
-      [number ? ", " : "", name(card.source[index]), ` ${(weights[index] / 255).toFixed(2)}`])];
+    card.readout.replaceChildren(...(weights === null ? [] : readout(card.tokens[row], card.source, weights, column)));
   }
 
   /** Make the source line and the screen-reader output follow this card. */
@@ -301,9 +179,7 @@
       card.reachable = card.spans[Math.max(0, last - 1)];
       card.reachable?.setAttribute("tabindex", "0");
       showStep(card, step);
-      if (card.mask === undefined) continue;
-      card.mask.setAttribute("y", last);
-      card.mask.setAttribute("height", step === 0 ? 0 : card.tokens.length - last);
+      card.map?.coverFrom(step === 0 ? card.tokens.length : last);
     }
   }
 
@@ -369,9 +245,7 @@
   }
   document.getElementById("gold").hidden = !sentences.some((sentence) =>
     sentence.outputs.some((output) => output?.alignment?.length));
-  new ResizeObserver(() => {
-    cards.style.setProperty("--card-width", getComputedStyle(cards).gridTemplateColumns.split(" ")[0]);
-  }).observe(cards);
+  followCardWidth(cards);
   sort();
   selectSentence(0);
 })();

@@ -1,24 +1,16 @@
-"""The HTML page of a report: a single file with its style, scripts, figures and data.
-
-The page makes no network requests. Texts of data and models are escaped: by jinja2 in the markup, and as JSON
-in the data of the explorer, whose script only sets them as text. The content security policy of the page
-allows no other scripts than those that are written here.
-"""
+"""The HTML page of a report: tables, figures and the attention explorer in one file."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from attnlab import __version__
 from attnlab.analysis.comparison import HEADINGS, Comparison
 from attnlab.analysis.study import Study
+from attnlab.plotting import page
 from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
 from attnlab.report.explorer import Sentence
@@ -85,31 +77,20 @@ def write_explorer(sentences: Sequence[Sentence], variants: Sequence[str], title
     _write(path, title=title, lead=count, sentences=explorer.to_json(columns, sentences, "score"))
 
 
-def _write(path: Path, *, sentences: dict[str, Any], **parts: Any) -> None:
-    scripts = [(FOLDER / name).read_text(encoding="utf-8") for name in ("tables.js", "explorer.js")]
-    scripts = scripts if sentences["sentences"] else scripts[:1]
+def _write(path: Path, *, title: str, sentences: dict[str, Any], **parts: Any) -> None:
+    scripts = [FOLDER / "tables.js"]
+    if sentences["sentences"]:
+        scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
     left_out = sentences.pop("left_out")
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     empty = dict.fromkeys(("unfinished", "findings", "further", "tables", "key", "figures"), ())
-    page = environment.get_template("page.html.j2").render(
-        **{**empty, **parts},
-        headings=HEADINGS,
-        sentences=sentences if sentences["sentences"] else None,
-        left_out=f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
-        style=Markup((FOLDER / "page.css").read_text(encoding="utf-8")),
-        scripts=[Markup(script) for script in scripts],
-        script_hashes=Markup(" ".join(_csp_hash(script) for script in scripts)),
-        version=__version__,
-    )
-    # Texts of damaged files may contain lone surrogates, which UTF-8 cannot encode
-    write_atomically(path, page.encode(errors="replace").decode())
+    values = {
+        **empty,
+        **parts,
+        "headings": HEADINGS,
+        "sentences": sentences if sentences["sentences"] else None,
+        "left_out": f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
+    }
+    write_atomically(path, page.render(FOLDER, "report.html.j2", title=title, scripts=scripts, **values))
 
 
 def _count_runs(study: Study) -> str:
@@ -132,8 +113,3 @@ def _describe(variant: str, style: VariantStyle, facts: str = "") -> dict[str, s
         "dash": svg.DASH_ARRAYS[style.dash],
         "mark": svg.MARKER_PATHS[style.marker],
     }
-
-
-def _csp_hash(script: str) -> str:
-    """Return the hash by which the content security policy allows an inline script."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from attnlab import __version__
 from attnlab.errors import UserError
 from attnlab.nn.attention.interventions import Intervention
+from attnlab.plotting import page
 from attnlab.runs import predictions
 from attnlab.serving.batching import Batcher, QueueFullError
 from attnlab.serving.models import Options, ServedModel, Source
@@ -170,7 +169,7 @@ def create_app(
         return response
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def page() -> HTMLResponse:
+    async def index() -> HTMLResponse:
         content, policy = _page()
         return HTMLResponse(content, headers={"Content-Security-Policy": policy})
 
@@ -283,13 +282,10 @@ def _to_json(prediction: predictions.Prediction) -> Prediction:
 
 @cache
 def _page() -> tuple[str, str]:
-    """Return the page, with its style and script inside, and its content security policy."""
-    html, style, script = (
-        (FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
+    """Return the page and its content security policy."""
+    scripts = (page.HEAT_MAP, FOLDER / "page.js")
+    html = page.render(
+        FOLDER, "index.html.j2", title="attnlab: translate and look at attention", scripts=scripts
     )
-    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'unsafe-inline'; "
-        "connect-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return html.replace("{{ style }}", style).replace("{{ script }}", script), policy
+    policy = page.policy(scripts, images="data: blob:")
+    return html, f"{policy}; connect-src 'self'; frame-ancestors 'none'"

@@ -1,31 +1,17 @@
 // Translates the source sentence by every selected model while the visitor types.
 //
-// Texts are only ever set as text, never as markup. The token of a protected server is in the part of the
-// address after "#", which browsers do not send.
+// The token of a protected server is in the part of the address after "#", which browsers do not send.
 "use strict";
 
 (() => {
   const DELAY_MS = 150; // pause in typing after which a request is sent
-  const CELL = 26; // width and height of a cell of the map in pixels
+  const CELL = 26; // width and height of a cell of a saved map in pixels
   const LETTER = 8; // approximate width of a letter of a label in pixels
   const [form, source, beam, intervention, models, status, cards] = [
     "form", "source", "beam", "intervention", "models", "status", "cards",
   ].map((id) => document.getElementById(id));
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   const shown = new Map(); // card of each model, by its name
-
-  function element(name, properties = {}, ...children) {
-    const node = Object.assign(document.createElement(name), properties);
-    node.append(...children);
-    return node;
-  }
-
-  function svgElement(name, attributes = {}, ...children) {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    node.append(...children);
-    return node;
-  }
 
   /** Call the server; throw an error with its explanation if it refuses. */
   async function call(path, body, signal) {
@@ -52,7 +38,8 @@
       card.prefix.value = card.prediction?.text ?? "";
       card.prefix.focus();
     });
-    card.map = element("div", { className: "map" });
+    card.frame = element("div", { className: "frame" });
+    card.readout = element("p", { className: "readout" });
     card.save = element("div", { className: "save", hidden: true },
       ...["SVG", "PNG"].map((type) => {
         const button = element("button", { type: "button", textContent: `Save ${type}` });
@@ -64,7 +51,7 @@
       card.output,
       element("div", { className: "start" },
         element("label", {}, "The translation starts with", card.prefix), edit),
-      card.map, card.save);
+      card.frame, card.readout, card.save);
     card.article.setAttribute("aria-label", model.name);
     return card;
   }
@@ -114,27 +101,39 @@
     card.output.textContent = prediction?.text ?? "";
     card.facts.textContent = [card.model.mechanism, prediction && `score ${prediction.score.toFixed(3)}`].filter(Boolean).join(" · ");
     const hasMap = prediction !== null && prediction.attention !== null;
-    card.map.replaceChildren(...(hasMap ? [draw(prediction)] : []));
-    card.save.hidden = !hasMap;
+    card.frame.replaceChildren(...(hasMap ? [draw(card)] : []));
+    card.readout.replaceChildren();
+    card.readout.hidden = card.save.hidden = !hasMap;
   }
 
   // Maps
 
-  function draw({ tokens, source_tokens: columns, attention }) {
+  function draw(card) {
+    const { tokens, source_tokens: columns, attention } = card.prediction;
+    const weights = Float64Array.from(attention.flat());
+    const show = (row, column = null) => {
+      map.showRow(row);
+      const shown = weights.subarray(row * columns.length, (row + 1) * columns.length);
+      card.readout.replaceChildren(...(row < 0 ? [] : readout(tokens[row], columns, shown, column)));
+    };
+    const map = heatMap({ rows: tokens, columns, weights, onPoint: show, onSelect: show, onLeave: () => show(-1) });
+    return map.element;
+  }
+
+  /** Return a map with its labels as one picture. */
+  function picture({ tokens, source_tokens: columns, attention }) {
     const [left, top] = [space(tokens), space(columns)];
-    const [width, height] = [left + CELL * (columns.length + 1), top + CELL * tokens.length];
-    const svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img" });
-    svg.append(svgElement("title", {}, `Attention weights of ${tokens.length} output tokens over ${columns.length} source tokens`));
+    const [T, S] = [tokens.length, columns.length];
+    const [width, height] = [left + CELL * (S + 1), top + CELL * T];
+    const svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}`, style: "color: #08306b" });
+    svg.append(svgElement("style", {}, "text { font: 13px sans-serif; fill: #1c1c1a } .border { stroke: #dedcd5; fill: none }"),
+      svgElement("rect", { width: "100%", height: "100%", fill: "#ffffff" }),
+      svgElement("g", { transform: `translate(${left} ${top}) scale(${CELL})` }, ...shades(attention.flat(), T, S)),
+      svgElement("rect", { class: "border", x: left, y: top, width: CELL * S, height: CELL * T }));
     columns.forEach((column, s) => svg.append(svgElement("text",
-      { x: 0, y: 0, transform: `translate(${left + CELL * (s + 0.65)} ${top - 6}) rotate(-55)` }, shorten(column))));
-    tokens.forEach((row, t) => {
-      svg.append(svgElement("text", { x: left - 8, y: top + CELL * (t + 0.65), "text-anchor": "end" }, shorten(row)));
-      attention[t].forEach((weight, s) => svg.append(svgElement("rect",
-        { x: left + CELL * s, y: top + CELL * t, width: CELL, height: CELL, fill: "currentColor", "fill-opacity": weight },
-        svgElement("title", {}, `${row} ← ${columns[s]}: ${weight.toFixed(3)}`))));
-    });
-    svg.append(svgElement("rect",
-      { class: "frame", x: left, y: top, width: CELL * columns.length, height: CELL * tokens.length }));
+      { transform: `translate(${left + CELL * (s + 0.65)} ${top - 6}) rotate(-55)` }, shorten(column))));
+    tokens.forEach((row, t) => svg.append(svgElement("text",
+      { x: left - 8, y: top + CELL * (t + 0.65), "text-anchor": "end" }, shorten(row))));
     return svg;
   }
 
@@ -143,18 +142,15 @@
     return 16 + LETTER * Math.max(...labels.map((label) => [...shorten(label)].length));
   }
 
-  function shorten(text) {
-    const letters = [...text];
-    return letters.length > 14 ? `${letters.slice(0, 13).join("")}…` : text;
+  function shorten(token) {
+    const letters = [...visible(token)];
+    return letters.length > 14 ? `${letters.slice(0, 13).join("")}…` : letters.join("");
   }
 
   // Saved pictures
 
   async function save(card, type) {
-    const svg = card.map.querySelector("svg").cloneNode(true);
-    svg.setAttribute("style", "color: #08306b; background: #ffffff");
-    svg.prepend(svgElement("style", {}, "text { font: 13px sans-serif; fill: #1c1c1a } .frame { stroke: #dedcd5; fill: none }"));
-    svg.prepend(svgElement("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
+    const svg = picture(card.prediction);
     const text = new XMLSerializer().serializeToString(svg);
     let blob = new Blob([text], { type: "image/svg+xml" });
     if (type === "PNG") blob = await rasterise(text, svg.width.baseVal.value, svg.height.baseVal.value);
@@ -197,5 +193,6 @@
   });
   form.addEventListener("input", () => shown.forEach(schedule));
   form.addEventListener("submit", (event) => event.preventDefault());
+  followCardWidth(cards);
   start().catch((error) => report(error.message));
 })();
