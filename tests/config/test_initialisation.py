@@ -109,12 +109,17 @@ def test_frozen_parts_get_no_gradient(composed: Composed) -> None:
         torch.manual_seed(3)
         module, data = build_all(composed(*TINY, *SYNTHETIC, f"fused={fused}"))
         freeze(module.network, ["encoder", "source_embedding", "decoder.attention"])
+        counts = module.network.parameter_count, module.network.trainable_parameter_count
+        frozen = (module.network.encoder, module.network.source_embedding, module.network.decoder.attention)
+        assert (
+            counts[0] - counts[1] == sum(value.numel() for part in frozen for value in part.parameters()) > 0
+        )
         batch = data.examples("train")[[0, 1, 2]]
         training_loss(module, batch).backward()  # type: ignore[no-untyped-call]
         gradients[fused] = {name: value.grad for name, value in module.network.named_parameters()}
     for name, gradient in gradients["true"].items():
-        frozen = part_of(name) in ("encoder", "source_embedding", "decoder.attention")
-        assert (gradient is None) == frozen, name
+        is_frozen = part_of(name) in ("encoder", "source_embedding", "decoder.attention")
+        assert (gradient is None) == is_frozen, name
         if gradient is not None:
             torch.testing.assert_close(gradient, gradients["false"][name], rtol=1e-4, atol=1e-6)
 

@@ -27,7 +27,7 @@ class RunRecord:
         error: why the run is not finished; None for a finished run.
         config: the configuration, with interpolations as unresolved text.
         scores: final metrics by name, such as "test/bleu".
-        parameters: number of trainable parameters.
+        parameters: number of parameters, frozen ones included.
         steps: number of training steps.
         seconds: training time.
         peak_memory: bytes, of the GPU if there is one, else of the host.

@@ -56,13 +56,14 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     freeze(network, config.init.freeze)
     module = build.build_module(config, network, vocabularies, corpus)
     log.info(
-        "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters",
+        "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters, %s trainable",
         len(corpus.train),
         len(corpus.val),
         " + ".join(str(len(corpus.splits[split])) for split in corpus.test_splits) or "0",
         vocabularies.source.size,
         vocabularies.target.size,
         f"{network.parameter_count:,}",
+        f"{network.trainable_parameter_count:,}",
     )
 
     contents = describe(config, vocabularies, run.hash, corpus)
@@ -106,6 +107,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             references={split: references(pairs, vocabularies) for split, pairs in evaluated.items()},
             **({"word_vectors": word_vectors} if word_vectors else {}),
             parameters=network.parameter_count,
+            trainable_parameters=network.trainable_parameter_count,
             steps=trainer.global_step,
             digest=chain[-1] if chain else None,
             epoch_digests=chain,

@@ -204,11 +204,8 @@ def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
             near = suggest(part, names)
             raise UserError(f"init.freeze: the network has no part {part!r}.{near} Parts: {', '.join(PARTS)}")
         network.get_submodule(part).requires_grad_(False)
-    frozen = sum(parameter.numel() for parameter in network.parameters() if not parameter.requires_grad)
-    if frozen == network.parameter_count:
+    if network.trainable_parameter_count == 0:
         raise UserError(f"init.freeze={list(parts)} leaves nothing to train: remove a part")
-    if frozen:
-        log.info("%s of %s parameters are frozen", f"{frozen:,}", f"{network.parameter_count:,}")
 
 
 def part_of(name: str) -> str:

@@ -121,8 +121,13 @@ class Seq2Seq(TranslationModel):
 
     @property
     def parameter_count(self) -> int:
-        """Number of trainable parameters; a table that two parts share counts once."""
+        """Number of parameters, frozen ones included; a table that two parts share counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def trainable_parameter_count(self) -> int:
+        """Number of the parameters that are not frozen."""
+        return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     def encode(self, batch: Batch) -> tuple[Encoded, Any]:
         """Encode the sources of a batch; return them, and the decoder state before the first token."""

@@ -152,7 +152,7 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
     """Draw the main score against training time and against the number of parameters."""
     costs: dict[str, tuple[str, str, float, Callable[[RunRecord], float | None]]] = {
         "time": ("time per step", "time per training step, in ms", 1000, lambda run: run.seconds_per_step),
-        "parameters": ("model size", "trainable parameters, in thousands", 0.001, lambda run: run.parameters),
+        "parameters": ("model size", "parameters, in thousands", 0.001, lambda run: run.parameters),
     }
     for metric in study.metrics[:1]:
         better = "lower" if registry.better(metric) == "lower" else "upper"

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.parallel_text import split_off
-from attnlab.data.filtering import filter_pairs
+from attnlab.data.datasets.parallel_text import assemble
 from attnlab.errors import UserError
 
 
@@ -75,17 +74,15 @@ def load(
     elif test_split is not None:
         test = pairs(test_split, "data.test_split")
     val = None if val_split is None else pairs(val_split, "data.val_split")
-    train, val_part, test_part = split_off(
+    return assemble(
         pairs(train_split, "data.train_split")[:limit],
-        val_fraction=val_fraction if val is None else 0.0,
-        test_fraction=test_fraction if test is None else 0.0,
-        seed=seed,
-    )
-    return Corpus(
-        train=filter_pairs(train, max_tokens=max_tokens, max_ratio=max_ratio),
-        val=val_part if val is None else val,
-        test=test_part if test is None else test,
+        val,
+        test,
         files=_files(Path(dataset).expanduser()),
+        limits={"max_tokens": max_tokens, "max_ratio": max_ratio},
+        val_fraction=val_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
     )
 
 

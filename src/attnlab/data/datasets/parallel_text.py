@@ -92,17 +92,15 @@ def load(
         )
     val_pairs, val_files = read_validation_set(val, layout, links.get("val"))
     test_sets, test_files = read_test_sets(test, layout, links.get("test"))
-    train_pairs, val_part, test_part = split_off(
+    return assemble(
         pairs,
-        val_fraction=val_fraction if val is None else 0.0,
-        test_fraction=test_fraction if test is None else 0.0,
-        seed=seed,
-    )
-    return Corpus(
-        train=filter_pairs(train_pairs, max_tokens=max_tokens, max_ratio=max_ratio),
-        val=val_part if val is None else val_pairs,
-        test=test_part if test is None else test_sets,
+        None if val is None else val_pairs,
+        None if test is None else test_sets,
         files=(*files, *val_files, *test_files),
+        limits={"max_tokens": max_tokens, "max_ratio": max_ratio},
+        val_fraction=val_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
     )
 
 
@@ -173,7 +171,47 @@ def read_test_sets(test: Any, layout: Layout, alignments: Any = None) -> tuple[T
     return {name: pair_file.pairs for name, pair_file in read.items()}, files
 
 
-def split_off(
+def assemble(
+    pairs: list[Pair],
+    val: list[Pair] | None,
+    test: TestSets | None,
+    *,
+    files: tuple[Path, ...],
+    limits: Mapping[str, Any],
+    val_fraction: float,
+    test_fraction: float,
+    seed: int,
+) -> Corpus:
+    """Return the corpus of these pairs; validation and test pairs are split off where there are none.
+
+    Args:
+        pairs: pairs for training and for the splits that are not given.
+        val: validation pairs; None to split them off.
+        test: test pairs, or several test sets by name; None to split them off.
+        files: files that the pairs were read from.
+        limits: `max_tokens` and `max_ratio` of the training pairs; see `attnlab.data.filtering`.
+        val_fraction: share of the pairs in a validation split that is split off.
+        test_fraction: share of the pairs in a test split that is split off.
+        seed: seed of the split.
+
+    Raises:
+        UserError: if a split is empty because equal sources stay together.
+    """
+    train, val_part, test_part = _split_off(
+        pairs,
+        val_fraction=val_fraction if val is None else 0.0,
+        test_fraction=test_fraction if test is None else 0.0,
+        seed=seed,
+    )
+    return Corpus(
+        train=filter_pairs(train, **limits),
+        val=val_part if val is None else val,
+        test=test_part if test is None else test,
+        files=files,
+    )
+
+
+def _split_off(
     pairs: list[Pair], *, val_fraction: float, test_fraction: float, seed: int
 ) -> tuple[list[Pair], list[Pair], list[Pair]]:
     """Split pairs into training, validation and test; a fraction of 0 gives no pairs.
