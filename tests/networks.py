@@ -62,13 +62,16 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Location": {"max_length": 3},
     "LocationSensitive": {"size": ENERGY, "channels": 2, "kernel": 3},
     "Mixture": {"size": ENERGY, "components": 2},
+    "MILk": {"size": ENERGY, "noise": 0.0},
     "MoChA": {"size": ENERGY, "chunk": 3, "noise": 0.0},
     "Monotonic": {"size": ENERGY, "noise": 0.0},
+    "Sigmoid": {"score": partial(variants.Additive, size=ENERGY)},
+    "Sink": {"score": partial(variants.Additive, size=ENERGY)},
     "MultiHead": {"size": 6, "heads": 3, "score": partial(variants.Additive, size=ENERGY)},
 }
 """Constructor arguments of each mechanism besides the two sizes."""
 
-DECIDING = {"Hard", "MoChA", "Monotonic"}
+DECIDING = {"Hard", "MILk", "MoChA", "Monotonic"}
 """In evaluation these select one position, and no gradient reaches their scores."""
 
 ORDERS = ("bahdanau", "luong", "luong with input feeding", "gnmt")

@@ -33,6 +33,7 @@ NETWORK_GROUPS = (
 VARIANTS = (
     "encoder.cell=gru",
     "decoder.cell=gru",
+    "attention=multihead attention.heads=5 attention@attention.score=hard",
     "encoder=transformer decoder=transformer decoder.positions=rotary attention=additive",
     "bridge.activation=identity",
     "bridge.half=backward",

@@ -37,8 +37,12 @@ SUBDISTRIBUTION = {
     "Mixture",  # components may extend beyond the ends of the sentence
     "MoChA",  # the head may have run past the end
     "Monotonic",
+    "MILk",
+    "Sink",  # the sink gets the rest
 }
 """Mechanisms whose weights may sum to less than 1."""
+INDEPENDENT = {"Sigmoid"}
+"""Mechanisms whose weights may sum to anything from 0 to S."""
 SAMPLING = {"Hard"}  # tested in evaluation mode here, and in training mode in test_hard.py
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 all_mechanisms = pytest.mark.parametrize("name", ATTENTIONS)
@@ -86,6 +90,9 @@ def test_weights_are_a_distribution_over_real_positions(name: str) -> None:
     assert weights.shape == (B, S)
     assert (weights >= 0).all()
     assert not weights[~memory.mask].any()  # exactly 0
+    if name in INDEPENDENT:
+        assert ((weights[memory.mask] > 0) & (weights[memory.mask] < 1)).all()
+        return
     if name in SUBDISTRIBUTION:
         assert ((weights.sum(dim=-1) > 0) & (weights.sum(dim=-1) < 1)).all()
         return
@@ -219,7 +226,7 @@ def test_single_position_gets_all_weight(name: str) -> None:
     attention, query, memory = make(name)
     single = Memory(memory.states[:, :1], memory.mask[:, :1])
     context, weights = attend(attention, query, single)
-    if name in SUBDISTRIBUTION:
+    if name in SUBDISTRIBUTION | INDEPENDENT:
         torch.testing.assert_close(context, weights * single.states)
         return
     if name not in WEIGHTLESS:
@@ -233,6 +240,7 @@ SCALE_PARAMETERS = {
     "Coverage": "key.weight",
     "General": "key.weight",
     "Location": "positions.weight",
+    "MILk": "gain",
     "MoChA": "gain",
     "Monotonic": "gain",
 }
@@ -285,7 +293,9 @@ def test_scores_of_ten_thousand_stay_finite(name: str, dtype: torch.dtype, train
     contexts, weights = walk(attention, query, memory)
     assert contexts.isfinite().all()
     assert not weights[~memory.mask[:, None].expand_as(weights)].any()
-    if name not in SUBDISTRIBUTION:
+    if name in INDEPENDENT:
+        assert ((weights >= 0) & (weights <= 1)).all()
+    elif name not in SUBDISTRIBUTION:
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, Q), rtol=0, atol=1e-6)
     else:
         assert ((weights >= 0) & (weights.sum(dim=-1, keepdim=True) <= 1 + 1e-6)).all()

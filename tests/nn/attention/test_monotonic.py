@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.nn.attention import MoChA, Monotonic
+from attnlab.nn.attention import MILk, MoChA, Monotonic
 from attnlab.nn.attention.monotonic import chunkwise_weights, expected_alignment, hard_alignment, shift
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
@@ -18,7 +18,7 @@ from networks import randomise
 
 B, S, H, D, A = 2, 5, 7, 11, 13
 LENGTHS = [5, 2]
-both = pytest.mark.parametrize("mechanism", [Monotonic, MoChA])
+every = pytest.mark.parametrize("mechanism", [Monotonic, MoChA, MILk])
 energies = st.floats(-8, 8)
 LN3 = math.log(3)
 
@@ -161,7 +161,7 @@ def test_head_past_the_end_stays_there() -> None:
     assert expected_alignment(torch.full((3,), 5.0), nowhere).tolist() == [0, 0, 0]
 
 
-@both
+@every
 @torch.no_grad()
 def test_head_never_moves_backwards(mechanism: type[Monotonic]) -> None:
     attention, _ = make(mechanism)
@@ -218,7 +218,7 @@ def test_training_weights_match_the_equation_over_several_steps() -> None:
             assert weights[b, i].tolist() == pytest.approx([*alpha, *[0.0] * (S - length)], abs=1e-12)
 
 
-@both
+@every
 def test_weights_are_soft_in_training_and_hard_in_evaluation(mechanism: type[Monotonic]) -> None:
     attention, memory = make(mechanism, noise=0.0)
     with torch.no_grad():
@@ -246,7 +246,7 @@ def test_noise_is_added_in_training_only() -> None:
     assert all(torch.equal(repeats[0], other) for other in repeats)
 
 
-@both
+@every
 def test_gaps_in_the_mask_are_skipped(mechanism: type[Monotonic]) -> None:
     """Removing the masked positions gives the same weights for the others."""
     attention, memory = make(mechanism, noise=0.0)
@@ -262,7 +262,7 @@ def test_gaps_in_the_mask_are_skipped(mechanism: type[Monotonic]) -> None:
         assert not with_gaps[..., ~real].any()
 
 
-@both
+@every
 def test_gradients_over_two_steps(mechanism: type[Monotonic]) -> None:
     """gradcheck perturbs the leaf tensors in place, so the function may ignore its arguments."""
     attention, memory = make(mechanism, noise=0.0)
@@ -373,3 +373,41 @@ def test_chunk_scores_use_separate_additive_parameters() -> None:
 def test_chunk_must_be_positive() -> None:
     with pytest.raises(ValueError, match=r"attention\.chunk must be 1 or more, not 0"):
         MoChA(query_size=H, memory_size=D, size=A, chunk=0)
+
+
+# ------------------------------------------------------------------------------------- infinite lookback
+
+
+def lookback(heads: list[float], scores: list[float]) -> list[float]:
+    """Return β_j = Σ_{k≥j} α_k exp(u_j) / Σ_{l≤k} exp(u_l), computed literally."""
+    return [
+        sum(
+            heads[k] * math.exp(scores[j]) / sum(math.exp(u) for u in scores[: k + 1])
+            for k in range(j, len(heads))
+        )
+        for j in range(len(heads))
+    ]
+
+
+def test_infinite_lookback_known_values() -> None:
+    """Head at the third position: the softmax of ln 3, 0, 0 is 3/5, 1/5, 1/5."""
+    attention = MILk(query_size=H, memory_size=D, size=A)
+    heads, scores = torch.tensor([[[0.0, 0, 1, 0]]]), torch.tensor([[[LN3, 0, 0, 9]]])
+    weights = attention.distribute(heads, scores, torch.ones(1, 1, 4, dtype=torch.bool))
+    assert weights.flatten().tolist() == pytest.approx([3 / 5, 1 / 5, 1 / 5, 0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@torch.no_grad()
+def test_infinite_lookback_equals_the_equation_of_the_paper(training: bool) -> None:
+    attention, memory = make(MILk, noise=0.0)
+    attention.train(training).offset.zero_()  # type: ignore[union-attr]
+    assert isinstance(attention, MILk)
+    queries = torch.randn(B, 3, H, dtype=torch.float64)
+    weights, heads = run(attention, memory, queries)
+    scores = attention.inner.score(queries, attention.project(memory).chunk(2, dim=-1)[1], None)
+    for row, length in enumerate(LENGTHS):
+        for step in range(3):
+            expected = lookback(heads[row, step, :length].tolist(), scores[row, step, :length].tolist())
+            assert weights[row, step, :length].tolist() == pytest.approx(expected)
+            assert not weights[row, step, length:].any()

@@ -9,10 +9,12 @@ from attnlab.nn.attention.hard import Hard
 from attnlab.nn.attention.local import LocalM, LocalP
 from attnlab.nn.attention.location import Location, LocationSensitive
 from attnlab.nn.attention.mixture import Mixture
-from attnlab.nn.attention.monotonic import MoChA, Monotonic
+from attnlab.nn.attention.monotonic import MILk, MoChA, Monotonic
 from attnlab.nn.attention.multihead import MultiHead
 from attnlab.nn.attention.multiplicative import Cosine, Dot, General, ScaledDot
 from attnlab.nn.attention.shift import Shift
+from attnlab.nn.attention.sigmoid import Sigmoid
+from attnlab.nn.attention.sink import Sink
 
 __all__ = [
     "Additive",
@@ -30,6 +32,7 @@ __all__ = [
     "LocalP",
     "Location",
     "LocationSensitive",
+    "MILk",
     "Mean",
     "Mixture",
     "MoChA",
@@ -38,4 +41,6 @@ __all__ = [
     "NoAttention",
     "ScaledDot",
     "Shift",
+    "Sigmoid",
+    "Sink",
 ]

@@ -1,6 +1,6 @@
 """Monotonic attention: a head that moves over the memory from left to right.
 
-Both mechanisms are soft in training mode and hard in evaluation mode. In training mode the weights are the
+All mechanisms are soft in training mode and hard in evaluation mode. In training mode the weights are the
 expected position of the head, which is differentiable; in evaluation mode the head stops at one position.
 This holds for every pass in evaluation mode, also for the teacher-forced pass of the validation loss, which
 therefore measures the network as it decodes and not as it trains.
@@ -147,8 +147,51 @@ class MoChA(Monotonic):
         """Return context [B, Q, D], weights β [B, Q, S] and the head's position α [B, Q, S]."""
         heads = self.weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
-        weights = chunkwise_weights(heads, scores, memory.mask[:, None], self.chunk, self.normaliser)
+        weights = self.distribute(heads, scores, memory.mask[:, None])  # [B, Q, S]
         return weighted_sum(weights, memory), weights, heads
+
+    def distribute(self, heads: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
+        """Distribute the weight of each head position over its chunk; see `chunkwise_weights` for shapes."""
+        return chunkwise_weights(heads, scores, mask, self.chunk, self.normaliser)
+
+
+class MILk(MoChA):
+    """Monotonic infinite lookback attention: MILk (Arivazhagan et al., 2019).
+
+    ::
+
+        α    as in `Monotonic`, with its own parameters
+        u_j = v'ᵀ tanh(W' s + U' h_j + b')
+        β_j = Σ_{k≥j} α_k exp(u_j) / Σ_{l≤k} exp(u_l)        the weights
+
+    Arivazhagan et al. 2019 (arXiv 1906.05218): softmax over all positions up to the one where a monotonic
+    head stops, which is `MoChA` with a chunk that starts at the first position. The latency loss of the paper
+    is not implemented.
+
+    Cost: that of `Monotonic`, 2·H·A + 4·S·A + 5·S² operations and S·A + 3·S² numbers; the keys cost twice as
+    much as those of `Monotonic`.
+
+    State: α, [B, Q, S]; initially all weight on the first position.
+
+    Args:
+        size: A, for both scores.
+        offset: initial r of the head.
+        noise: σ of the head.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser maps the scores u
+            up to the head to weights.
+    """
+
+    def __init__(
+        self, *, size: int, offset: float = -4.0, noise: float = 1.0, **sizes: Unpack[Sizes]
+    ) -> None:
+        super().__init__(size=size, chunk=1, offset=offset, noise=noise, **sizes)
+
+    def distribute(self, heads: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
+        """Distribute the weight of each head position [B, Q, S] over the positions up to it."""
+        S = scores.size(-1)
+        before = mask[..., None, :] & mask.new_ones(S, S).tril()  # [B, 1, S, S]
+        shares = self.normaliser(scores[..., None, :].expand(-1, -1, S, -1), before)  # [B, Q, S, S]
+        return (heads[..., None, :] @ shares)[..., 0, :]
 
 
 def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:

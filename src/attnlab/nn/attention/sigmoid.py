@@ -1,0 +1,40 @@
+"""Sigmoid attention: each position is weighted independently of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlab.nn.attention.base import ScoreWrapper
+from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.types import Memory
+
+
+class Sigmoid(ScoreWrapper):
+    """Sigmoid attention (Ramapuram et al., 2024).
+
+    ::
+
+        α_j = σ(e_j - ln S)
+
+    e are the scores of the inner mechanism, S the number of real positions. Ramapuram et al. 2024 (arXiv
+    2409.04431), section 3. Positions do not compete for weight: the weights sum to at most S, and to about 1
+    for scores of 0, which is the purpose of ln S. All of them may be 0.
+
+    Cost: that of the inner scores, 3·S operations and S numbers.
+
+    Args:
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used.
+
+    Raises:
+        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
+    """
+
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
+        """Return the weights [B, Q, S], each in [0, 1]."""
+        mask = memory.mask[:, None]  # [B, 1, S]
+        length = mask.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, 1, 1]
+        return torch.sigmoid(at_least_float32(self.score(query, keys, state)) - length.log()) * mask

@@ -1,0 +1,50 @@
+"""Attention sink: a position without content, which takes the weight that no source position needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
+from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.types import Memory
+
+
+class Sink(ScoreWrapper):
+    """Attention with a sink (Xiao et al., 2024).
+
+    ::
+
+        α_j = exp(e_j) / (exp(s) + Σ_k exp(e_k))
+
+    e are the scores of the inner mechanism and s is a trained number, initially 0. Xiao et al. 2024 (arXiv
+    2309.17453), section 3.3, find that Transformers use the first token as a sink, and train with a zero sink
+    (s = 0 for good) or a sink token. A trained score without a token is that of gpt-oss (OpenAI 2025, arXiv
+    2508.10925). With another normaliser than softmax, the sink takes part in it in the same way.
+
+    The weights sum to less than 1: a target position may attend to nothing.
+
+    Cost: that of the inner scores; the normaliser has one more position.
+
+    Args:
+        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
+        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
+
+    Raises:
+        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
+    """
+
+    def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:
+        super().__init__(score=score, **sizes)
+        self.sink = nn.Parameter(torch.zeros(()))
+
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
+        """Return the weights of the source positions, [B, Q, S]."""
+        scores = at_least_float32(self.score(query, keys, state))  # [B, Q, S]
+        sink = self.sink.to(scores.dtype).expand(*scores.shape[:-1], 1)  # [B, Q, 1]
+        mask = F.pad(memory.mask[:, None], (1, 0), value=True)  # [B, 1, S + 1]
+        return self.normaliser(torch.cat([sink, scores], dim=-1), mask)[..., 1:]

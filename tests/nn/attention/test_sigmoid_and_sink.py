@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Additive, Attention, Dot, Hard, MultiHead, ScaledDot, Sigmoid, Sink
+from attnlab.nn.attention.normalisers import Entmax
+from attnlab.types import Memory
+from networks import randomise
+
+B, Q, S, H = 2, 3, 5, 6
+
+
+def make_memory(size: int = H) -> Memory:
+    return Memory(torch.randn(B, S, size), torch.arange(S) < torch.tensor([[S], [2]]))
+
+
+def attend(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    context, weights, _ = attention(query, memory, attention.project(memory), attention.begin(memory))
+    return context, weights
+
+
+def test_sigmoid_known_values() -> None:
+    """Two positions with scores ln 2 and ln 6: σ(ln 1) = 1/2 and σ(ln 3) = 3/4."""
+    attention = Sigmoid(query_size=1, memory_size=1, score=Dot)
+    states = torch.tensor([[[2.0], [6.0], [9.0]]]).log()
+    memory = Memory(states, torch.tensor([[True, True, False]]))
+    context, weights = attend(attention, torch.ones(1, 1), memory)
+    assert weights[0].tolist() == pytest.approx([1 / 2, 3 / 4, 0])
+    assert context[0].tolist() == pytest.approx([(states[0, 0] / 2 + states[0, 1] * 3 / 4).item()])
+
+
+def test_sigmoid_sums_to_almost_one_for_scores_of_zero() -> None:
+    attention = Sigmoid(query_size=H, memory_size=H, score=Dot)
+    _, weights = attend(attention, torch.zeros(B, Q, H), make_memory())
+    torch.testing.assert_close(weights.sum(dim=-1)[:, 0], torch.tensor([5 / 6, 2 / 3]))  # S σ(-ln S)
+
+
+def test_sink_known_values() -> None:
+    """exp(s) = 2, exp(e) = 1 and 5: weights of 1/8 and 5/8."""
+    attention = Sink(query_size=1, memory_size=1, score=Dot)
+    nn.init.constant_(attention.sink, torch.tensor(2.0).log().item())
+    memory = Memory(torch.tensor([[[1.0], [5.0], [9.0]]]).log(), torch.tensor([[True, True, False]]))
+    _, weights = attend(attention, torch.ones(1, 1), memory)
+    assert weights[0].tolist() == pytest.approx([1 / 8, 5 / 8, 0])
+
+
+@torch.no_grad()
+def test_sink_equals_torch_attention_with_a_zero_value() -> None:
+    """`add_zero_attn` of torch is a sink with a score of 0."""
+    attention = MultiHead(query_size=H, memory_size=H, size=H, heads=2, score=partial(Sink, score=ScaledDot))
+    for parameter in (attention.query, attention.key, attention.value, attention.output):
+        randomise(parameter)
+    reference = nn.MultiheadAttention(H, 2, bias=False, add_zero_attn=True, batch_first=True)
+    parts = (attention.query.weight, attention.key.weight, attention.value.weight)
+    reference.load_state_dict(
+        {"in_proj_weight": torch.cat(parts), "out_proj.weight": attention.output.weight}
+    )
+    query, memory = torch.randn(B, Q, H), make_memory()
+    expected, weights = reference(query, memory.states, memory.states, key_padding_mask=~memory.mask)
+    for ours, theirs in zip(attend(attention, query, memory), (expected, weights[..., :-1]), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_sink_takes_part_in_sparse_normalisers() -> None:
+    attention = Sink(query_size=1, memory_size=1, score=Dot, normaliser=Entmax(2))
+    memory = Memory(torch.tensor([[[-2.0], [-3.0]]]), torch.ones(1, 2, dtype=torch.bool))
+    assert attend(attention, torch.ones(1, 1), memory)[1].tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("kind", [Sigmoid, Sink])
+def test_gradients_equal_finite_differences(kind: type[Sigmoid | Sink]) -> None:
+    attention = kind(query_size=H, memory_size=4, score=partial(Additive, size=3)).double()
+    memory = make_memory(4)
+    query = torch.randn(B, Q, H, dtype=torch.float64, requires_grad=True)
+    states = memory.states.double().requires_grad_()
+
+    def results(query: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+        return attend(attention, query, memory._replace(states=states))
+
+    assert torch.autograd.gradcheck(results, (query, states, *attention.parameters()))
+
+
+def test_hard_heads_choose_one_position_each() -> None:
+    """The mean weights of N hard heads are multiples of 1/N, and every parameter gets a gradient."""
+    attention = MultiHead(query_size=H, memory_size=H, size=H, heads=3, score=partial(Hard, score=ScaledDot))
+    randomise(attention)
+    memory, query = make_memory(), torch.randn(B, Q, H)
+    attend(attention, query, memory)[0].sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in attention.parameters())
+    _, weights = attend(attention.eval(), query, memory)
+    torch.testing.assert_close(3 * weights, (3 * weights).round())
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, Q))
+
+
+def test_sparse_heads_have_weights_of_zero() -> None:
+    attention = MultiHead(query_size=H, memory_size=H, size=H, heads=2, score=ScaledDot, normaliser=Entmax(2))
+    randomise(attention)
+    memory = make_memory()
+    _, weights = attend(attention, 5 * torch.randn(B, Q, H), memory)
+    assert (weights[0] == 0).any()  # at real positions
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, Q))
