@@ -189,7 +189,9 @@ def test_changed_rows_are_noticed(tmp_path: Path):
     corpus = load_from(tmp_path, "rows", **settings)
     vocabularies = train_vocabularies(corpus.train, source=partial(train.whitespace, max_size=None))
     recorded = digests.describe(corpus, vocabularies)
-    (tmp_path / "rows" / "cache-of-the-library.arrow").touch()
+    (tmp_path / "rows" / ".git").mkdir()
+    for name in ("cache-of-the-library.arrow", ".git/object.arrow"):
+        (tmp_path / "rows" / name).touch()
     same = digests.describe(load_from(tmp_path, "rows", **settings), vocabularies)
     assert same == recorded
     assert changed_files(recorded) == []

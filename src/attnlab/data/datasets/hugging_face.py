@@ -117,7 +117,13 @@ def _files(folder: Path) -> tuple[Path, ...]:
     """Return the data files in a folder; none for a dataset of the Hub, whose folder does not exist."""
     files = folder.rglob("*.arrow" if _is_saved(folder) else "*")
     hidden = (".", "cache-")  # `datasets` writes its cache next to saved datasets
-    return tuple(sorted(file for file in files if file.is_file() and not file.name.startswith(hidden)))
+    return tuple(
+        sorted(
+            file
+            for file in files
+            if file.is_file() and not any(part.startswith(hidden) for part in file.relative_to(folder).parts)
+        )
+    )
 
 
 def _pairs(rows: Any, columns: Sequence[str], location: str) -> Iterator[Pair]:
