@@ -112,7 +112,7 @@ def test_folder_with_other_files_is_refused(tmp_path: Path, capsys: pytest.Captu
     [
         ([], 2, "give --onnx DIR, --page FILE.html or both"),
         (["--int8", "--page", "a.html"], 2, "--int8 needs --onnx DIR"),
-        (["--page", "a.txt"], 1, "the name must end in .html"),
+        (["--page", "a.txt"], 2, "the name must end in .html"),
         (["--page", "a.html"], 1, "nowhere does not exist"),
     ],
 )

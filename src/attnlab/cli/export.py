@@ -24,7 +24,7 @@ def main(options: argparse.Namespace) -> int:
     if options.int8 and options.onnx is None:
         raise UsageError("attnlab export: --int8 needs --onnx DIR; pages have fp32 weights")
     if options.page is not None and options.page.suffix != ".html":
-        raise UserError(f"--page {options.page}: the name must end in .html")
+        raise UsageError(f"--page {options.page}: the name must end in .html")
     from attnlab.config.restore import restore_network
     from attnlab.export import folder, graphs, page
 

@@ -51,7 +51,7 @@ def check(folder: Path) -> None:
 def write(
     folder: Path, graphs: Graphs, config: DictConfig, vocabularies: Vocabularies, *, int8: bool
 ) -> None:
-    """Write an export. The folder appears complete, or stays as it was.
+    """Write an export. The folder is written completely or not at all.
 
     Args:
         folder: a new or empty folder, or an earlier export, which is replaced.

@@ -213,7 +213,7 @@ def _trace(
 
 
 def _optimize(model: onnx_ir.Model) -> None:
-    """Fold constants and remove what is not used, in place.
+    """Fold constants and remove unused nodes, in place.
 
     The exporter's own optimisation is not used: its rewriting rules take numbers below 1e-8 for zero, and so
     delete `PointerGenerator.FLOOR`. Slices and transposes of weights are folded whatever

@@ -285,7 +285,7 @@ def _page() -> tuple[str, str]:
     """Return the page and its content security policy."""
     scripts = (page.HEAT_MAP, FOLDER / "page.js")
     html = page.render(
-        FOLDER, "index.html.j2", title="attnlab: translate and look at attention", scripts=scripts
+        FOLDER, "index.html.j2", title="attnlab: translation and attention weights", scripts=scripts
     )
     policy = page.policy(scripts, images="data: blob:")
     return html, f"{policy}; connect-src 'self'; frame-ancestors 'none'"

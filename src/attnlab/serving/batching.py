@@ -20,7 +20,7 @@ class QueueFullError(Exception):
 
 @dataclass
 class Batcher(Generic[Options, Item, Result]):
-    """Calls a function on batches of items of concurrent callers, in a thread of its own.
+    """Calls a function on batches of items of concurrent callers, in a separate thread.
 
     While the function computes one batch, new items wait; the next batch consists of all of them that share
     the options of the one that has waited longest. A single caller therefore never waits for others to come.
