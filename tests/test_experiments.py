@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import runpy
 import shlex
@@ -68,17 +69,19 @@ def test_commands_of_an_experiment_report_compose(path: Path) -> None:
         compose_run(first_job(command))
 
 
-def test_training_commands_of_the_makefile_compose(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quick", [(), pytest.param(("QUICK=1",), marks=pytest.mark.slow)], ids=str)
+def test_training_commands_of_the_makefile_compose(tmp_path: Path, quick: tuple[str, ...]) -> None:
     log, recorder = tmp_path / "commands", tmp_path / "attnlab"
     recorder.write_text(RECORDER.format(log=log))
     recorder.chmod(0o755)
     makefile = (EXPERIMENTS / "Makefile").read_text()
-    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
-    assert targets is not None
+    questions = re.search(r"^QUESTIONS = ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
+    assert questions is not None
+    targets = questions[1].replace("\\\n", " ").split()
     subprocess.run(
         [
-            *("make", "-C", str(EXPERIMENTS), *targets[1].split()),
-            *(f"ATTNLAB={recorder}", "PYTHON=true", f"OUTPUTS={tmp_path}"),
+            *("make", "-C", str(EXPERIMENTS), *targets),
+            *(f"ATTNLAB={recorder}", "PYTHON=true", f"OUTPUTS={tmp_path}", *quick),
         ],
         check=True,
         capture_output=True,
@@ -117,6 +120,22 @@ def test_table_without_results_file_is_marked(path: Path) -> None:
     reads_other_results = path.parent.name in ("scores", "robustness", "speed")
     if part is not None and not reads_other_results:
         assert part.startswith("**No results file.**") != path.with_name("results.csv").is_file()
+
+
+def test_recorded_commits_are_in_the_history() -> None:
+    shallow = git("rev-parse", "--is-shallow-repository")
+    if shallow != "false":
+        pytest.skip("not a checkout with the whole history")
+    for path in EXPERIMENTS.glob("*/results.csv"):
+        with path.open(newline="") as file:
+            for commit in {row.get("commit") for row in csv.DictReader(file)} - {None, ""}:
+                assert git("cat-file", "-t", str(commit)) == "commit", path
+
+
+def git(*arguments: str) -> str:
+    """Return the output of a git command in the checkout; empty if it fails."""
+    done = subprocess.run(["git", *arguments], cwd=EXPERIMENTS, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def generated_part(readme: Path) -> str | None:
