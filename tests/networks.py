@@ -55,6 +55,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Concat": {"size": ENERGY, "bias": True},
     "CoverageSee": {"size": ENERGY},
     "CoverageTu": {"size": ENERGY, "max_fertility": 2.0},
+    "Differential": {"score": partial(variants.Additive, size=ENERGY)},
     "Forward": {"score": partial(variants.Additive, size=ENERGY)},
     "Hard": {"score": partial(variants.Additive, size=ENERGY)},
     "LocalM": {"window": 2},

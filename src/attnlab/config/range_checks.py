@@ -97,6 +97,7 @@ RULES: dict[str, Rule] = {
     "attention.noise": NOT_NEGATIVE,
     "attention.heads": SIZE,
     "attention.reach": SIZE,
+    "attention.initial": DROPOUT,
     "normaliser.alpha": Rule(
         lambda value: not isinstance(value, bool) and value in (1, 1.5, 2),
         "1 (softmax), 1.5 (1.5-entmax) or 2 (sparsemax)",

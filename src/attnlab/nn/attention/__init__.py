@@ -4,6 +4,7 @@ from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.coverage import CoverageSee, CoverageTu
+from attnlab.nn.attention.differential import Differential
 from attnlab.nn.attention.forward import Forward
 from attnlab.nn.attention.hard import Hard
 from attnlab.nn.attention.local import LocalM, LocalP
@@ -23,6 +24,7 @@ __all__ = [
     "Cosine",
     "CoverageSee",
     "CoverageTu",
+    "Differential",
     "Dot",
     "Final",
     "Forward",
