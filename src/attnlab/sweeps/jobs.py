@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlab.config.compose import explain
+from attnlab.config.compose import explain, resolve
 from attnlab.config.options import check_option_keys
 from attnlab.config.validation import check_settings
 from attnlab.data.file_digests import changed_files
@@ -42,6 +43,7 @@ class Jobs:
         refused: the error of a single job. Hydra would print it a second time if it were raised.
         created: the run directories that this command created.
         discarded: whether a single job was refused while its objects were built.
+        composed: the configurations of the jobs of a sweep, by overrides.
     """
 
     def __init__(self) -> None:
@@ -51,6 +53,11 @@ class Jobs:
         self.refused: UserError | None = None
         self.created: set[Path] = set()
         self.discarded = False
+        self.composed: dict[tuple[str, ...], DictConfig] = {}
+
+    def __reduce__(self) -> tuple[type[Jobs], tuple[()]]:
+        """Pickle an empty list: launchers send this function to processes that each train one job."""
+        return Jobs, ()
 
     def __call__(self, config: DictConfig) -> float | None:
         """Train a job's run in this process's worker, unless it is finished.
@@ -119,6 +126,23 @@ class Jobs:
         del self.runs[run.directory]
         if run.directory in self.created:
             run.discard()
+
+    def compose(self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]) -> DictConfig:
+        """Return the resolved configuration of a job of a sweep, composed once for sweeper and launcher.
+
+        Args:
+            loader: Hydra's loader of configurations.
+            sweep: configuration of the sweep.
+            overrides: overrides of the job.
+
+        Raises:
+            HydraException, OmegaConfBaseException: at a wrong override.
+            UserError: if a setting has a value that is not allowed.
+        """
+        key = tuple(overrides)
+        if key not in self.composed:
+            self.composed[key] = resolve(loader.load_sweep_config(sweep, list(overrides)))
+        return self.composed[key]
 
     def expect(self, configs: Sequence[DictConfig]) -> None:
         """Record the runs of a sweep before they start, perhaps in other processes.

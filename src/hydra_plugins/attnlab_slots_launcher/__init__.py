@@ -9,7 +9,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
 
 class SlotsLauncher(Launcher):
@@ -53,8 +53,8 @@ class SlotsLauncher(Launcher):
 
         assert isinstance(self.jobs, Jobs)
         setup_globals()
-        returns = [self._compose(list(job), initial_job_idx + n) for n, job in enumerate(job_overrides)]
-        configs = [job.cfg for job in returns if job.cfg is not None]
+        loader = self.hydra_context.config_loader
+        configs = [self.jobs.compose(loader, self.config, job) for job in job_overrides]
         slots = find_slots([config.trainer for config in configs], **self.resources)
         scheduler = Scheduler(slots, **self.policy)
         runs = [self.jobs.prepare(config) for config in configs]
@@ -65,16 +65,9 @@ class SlotsLauncher(Launcher):
             scheduler.train([run for run in dict.fromkeys(runs) if run.directory not in self.jobs.in_use])
         finally:
             self.jobs.in_use |= scheduler.in_use
-        for job, run in zip(returns, runs, strict=True):
-            job.return_value = score(run)
+        returns = []
+        for job, config, run in zip(job_overrides, configs, runs, strict=True):
+            result = JobReturn(overrides=job, cfg=config, hydra_cfg=self.config, status=JobStatus.COMPLETED)
+            result.return_value = score(run)
+            returns.append(result)
         return returns
-
-    def _compose(self, overrides: list[str], number: int) -> JobReturn:
-        """Compose a job; returns its resolved configuration in the form that Hydra expects."""
-        from attnlab.config.compose import resolve
-
-        whole = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
-        with open_dict(whole):
-            whole.hydra.job.id = str(number)
-            whole.hydra.job.num = number
-        return JobReturn(overrides=overrides, cfg=resolve(whole), hydra_cfg=whole, status=JobStatus.COMPLETED)

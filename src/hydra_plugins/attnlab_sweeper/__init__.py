@@ -24,11 +24,10 @@ class GridSweeper(BasicSweeper):
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose the jobs of a batch, which finds errors in them, and record their runs."""
-        from attnlab.config.compose import resolve
         from attnlab.sweeps.jobs import Jobs
 
         assert isinstance(self.jobs, Jobs)
         assert self.hydra_context is not None
         assert self.config is not None
         loader = self.hydra_context.config_loader
-        self.jobs.expect([resolve(loader.load_sweep_config(self.config, list(job))) for job in batch])
+        self.jobs.expect([self.jobs.compose(loader, self.config, job) for job in batch])
