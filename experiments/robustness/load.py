@@ -8,8 +8,8 @@ after 15 seconds, and the same command starts again. At the end, all runs must b
 was started more than once must equal the same run trained without a disturbance: weights, optimizer, metrics
 and predictions. `attnlab report` over all runs must take less than 20 seconds.
 
-Writes load_events.csv, a row per disturbance; load_launcher.csv, memory and open files of the command every ten
-seconds; and load_runs.csv, a row per disturbed run. Started again, the script continues.
+Writes load_events.csv, a row per disturbance; load_launcher.csv, memory and open files of the command every
+ten seconds; and load_runs.csv, a row per disturbed run. Started again, the script continues.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ HERE = Path(__file__).parent
 ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
 END_TIMEOUT = 15.0
 """Seconds in which all processes must have ended."""
+POLL_INTERVAL = 1.0
+"""Seconds between two checks of the runs."""
 SAMPLE_INTERVAL = 10.0
 """Seconds between two samples of the command's memory and open files."""
 
@@ -62,7 +64,7 @@ SETTINGS = (
     "trainer.max_epochs=2",
     "trainer.log_every_n_steps=2",
     "checkpoint.every_minutes=0.01",
-    "callbacks.attention_figures.count=1",
+    "callbacks.attention_figures.count=0",
     "logger=none",
 )
 VARIANTS = ("none", "additive", "dot", "general")
@@ -135,7 +137,7 @@ class Load:
             sampled = 0.0
             due: float | None = None
             while self.command.poll() is None:
-                time.sleep(0.5)
+                time.sleep(POLL_INTERVAL)
                 finished = self.count_finished()
                 if time.monotonic() - sampled > SAMPLE_INTERVAL:
                     sampled = time.monotonic()
@@ -262,19 +264,24 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=200, help="number of runs, a multiple of 4")
     parser.add_argument("--kills", type=int, default=40, help="number of killed jobs")
-    parser.add_argument("--stops", type=int, default=3, help="number of stops of each kind")
+    parser.add_argument("--stops", type=int, default=2, help="number of stops of each kind")
     parser.add_argument("--work", type=Path, default=Path("load"), help="folder of the runs")
     parser.add_argument(
         "--forked",
         action="store_true",
-        help="start commands and jobs as forks of a process that has imported torch (tests/forked.py)",
+        help="save processor time: commands and jobs are forks of a process that has imported torch "
+        "(tests/forked.py), and jobs draw no training curves",
     )
     options = parser.parse_args()
     process: type[subprocess.Popen[Any]] = subprocess.Popen
     if options.forked:
         sys.path.insert(0, str(HERE.parents[1] / "tests"))
-        from forked import ForkedProcess
+        from forked import ForkedProcess, import_everything
 
+        from attnlab.cli import recipe
+
+        import_everything()
+        recipe.save_training_curves = lambda *_: None
         process = ForkedProcess
     load = Load(options.work.resolve(), options.runs, process)
     load.work.mkdir(parents=True, exist_ok=True)
