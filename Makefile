@@ -1,5 +1,6 @@
 # make train    train a first model and draw its attention
-# make test     run all tests but the examples of the documentation
+# make test     run all tests but the examples of the documentation and those of make clusters
+# make clusters run the tests that start Slurm, Ray, servers or several launchers on this machine
 # make quick    run the tests that are not marked slow
 # make lint     check style, docstrings and types
 # make docs     build the documentation into docs/build/html, and run its examples and notebooks
@@ -9,17 +10,20 @@ BIN := .venv/bin
 # Many tests wait for processes that they started, so two workers share a core
 PYTEST := $(BIN)/pytest -n $$((2 * $$(nproc))) --dist worksteal
 
-.PHONY: train test quick lint docs
+.PHONY: train test clusters quick lint docs
 .DEFAULT_GOAL := train
 
 train: .venv/installed
 	$(BIN)/attnlab train
 
 test: .venv/installed
-	$(PYTEST) -m "not examples"
+	$(PYTEST) -m "not examples and not clusters"
+
+clusters: .venv/installed
+	$(BIN)/pytest -m clusters --durations=0
 
 quick: .venv/installed
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not clusters"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -90,7 +90,7 @@ def test_every_module_belongs_to_a_package() -> None:
         "attnlab.runs.directory",
         "attnlab.sweeps.hyperparameter_search",
         "attnlab.sweeps.scheduler",
-        "hydra_plugins.attnlab_slots_launcher",
+        "hydra_plugins.attnlab_launchers",
     ],
 )
 def test_module_imports_without_torch(module: str) -> None:

@@ -276,9 +276,8 @@ def main() -> int:
     process: type[subprocess.Popen[Any]] = subprocess.Popen
     if options.forked:
         sys.path.insert(0, str(HERE.parents[1] / "tests"))
-        from forked import ForkedProcess, import_everything
-
         from attnlab.cli import recipe
+        from forked import ForkedProcess, import_everything
 
         import_everything()
         recipe.save_training_curves = lambda *_: None

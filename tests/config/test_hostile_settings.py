@@ -116,6 +116,7 @@ VALUES = (
     ("readout.parts=[memory]", "a list of state, context and input"),
     ("paths.output=''", "the path of a folder"),
     ("paths.cache=null", "the path of a folder"),
+    ("paths.output=s3://bucket/runs", "object stores such as s3:// are not supported"),
     ("init=null", "init is a section"),
     ("callbacks.early_stopping.monitor=loss", r"Did you mean 'val/loss'"),
     ("callbacks.early_stopping.mode=max", "set callbacks.early_stopping.mode=min"),

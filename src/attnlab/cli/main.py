@@ -21,6 +21,7 @@ HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequen
 
   attnlab train [OVERRIDE ...]              train a model, evaluate it and plot its attention
   attnlab train -m [OVERRIDE=a,b ...]       train every combination of a sweep
+  attnlab train --prepare [OVERRIDE ...]    create the run directory and print it, to train with torchrun
   attnlab tune [OVERRIDE ...]               search hyper-parameters; each trial is a training run
   attnlab evaluate RUN [OVERRIDE ...]       evaluate a trained run on other data or with another search
   attnlab predict RUN [OPTION ...]          translate standard input, line by line, to standard output

@@ -21,11 +21,16 @@ from attnlab.errors import UsageError
 from attnlab.runs.launcher import INTERRUPTED
 from attnlab.sweeps.jobs import Jobs
 
+PREPARE = "--prepare"
+"""Option that creates the run directory and prints it, without training."""
+
 
 def main(options: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
-    arguments = options.arguments
-    jobs = Jobs()
+    arguments = [word for word in options.arguments if word != PREPARE]
+    jobs = Jobs(prepare_only=PREPARE in options.arguments)
+    if jobs.prepare_only and {"-m", "--multirun"} & {*arguments}:
+        raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     # Hydra would print several lines and exit; with this variable it raises its errors instead.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # conf/hydra/launcher files have the names of their plugins' schemas and are meant to be checked against
@@ -50,15 +55,13 @@ def main(options: argparse.Namespace) -> int:
             raise
         print("attnlab: -m trains a sweep and --cfg shows one run: remove one of them", file=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if not str(error).startswith("Unknown plugin class"):
-            raise
-        raise UsageError(
-            "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'"
-        ) from error
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if str(error).startswith("Unknown plugin class"):
+            raise UsageError(
+                "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'"
+            ) from error
         if type(error).__module__.partition(".")[0] not in ("submitit", "ray"):
             raise
         print(f"attnlab: the launcher failed: {' '.join(str(error).split())}", file=sys.stderr)
@@ -68,7 +71,7 @@ def main(options: argparse.Namespace) -> int:
             jobs.print_table(Console(soft_wrap=True))
     if jobs.refused is not None:
         raise jobs.refused
-    return jobs.exit_code()
+    return 0 if jobs.prepare_only else jobs.exit_code()
 
 
 @contextmanager

@@ -26,12 +26,16 @@ from attnlab.metrics import registry
 from attnlab.runs.directory import Run
 from attnlab.runs.environment import environment
 from attnlab.runs.files import no_space_left
-from attnlab.runs.launcher import IN_USE, INTERRUPTED, REFUSED, import_from_current_folder
-from attnlab.runs.supervision import end_with_parent
+from attnlab.runs.launcher import (
+    IN_USE,
+    INTERRUPTED,
+    REFUSED,
+    import_from_current_folder,
+    is_step_of_several_tasks,
+)
+from attnlab.runs.supervision import STOP_SIGNALS, end_with_parent
 
 log = logging.getLogger("attnlab")
-
-SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def main(directory: str) -> int:
@@ -41,7 +45,7 @@ def main(directory: str) -> int:
     if not run.config.is_file():
         print(f"attnlab: {directory} is not a run directory: it contains no config.yaml", file=sys.stderr)
         return 1
-    first_rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+    first_rank = rank() == 0
     try:
         with end_with_parent(), run.lock() if first_rank else nullcontext():
             return _work(run, first_rank=first_rank)
@@ -53,12 +57,19 @@ def main(directory: str) -> int:
         return 1
 
 
+def rank() -> int:
+    """Return the rank that torchrun, Slurm or Lightning gave this process."""
+    slurm = ("SLURM_PROCID",) if is_step_of_several_tasks() else ()
+    given = [os.environ[name] for name in ("RANK", *slurm, "LOCAL_RANK") if name in os.environ]
+    return int(given[0]) if given else 0
+
+
 def _work(run: Run, *, first_rank: bool) -> int:
     log_to_files(run, terminal=first_rank)
     logging.raiseExceptions = False  # a full disk: no stack trace for every line
     # An interrupted import cannot be repeated: signals are blocked until torch and the rest are imported.
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    for number in SIGNALS:
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    for number in STOP_SIGNALS:
         signal.signal(number, _stop)
     if first_rank:
         run.remove_temporary_files()
@@ -78,7 +89,7 @@ def _train(run: Run, *, first_rank: bool) -> int:
         log.info("importing PyTorch and Lightning")
         from attnlab.cli.recipe import train
 
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         quieten_lightning()
         scores = train(run.read_config(), run)
     except InterruptedRunError:

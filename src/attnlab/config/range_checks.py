@@ -28,7 +28,10 @@ PROBABILITY = number("[0, 1]")
 POSITIVE = number("(0, inf)")
 NOT_NEGATIVE = number("[0, inf)")
 FINITE = number("(-inf, inf)")
-PATH = Rule(lambda value: isinstance(value, str) and bool(value.strip()), "the path of a folder")
+PATH = Rule(
+    lambda value: isinstance(value, str) and bool(value.strip()) and "://" not in value,
+    "the path of a folder, local or on a shared file system; object stores such as s3:// are not supported",
+)
 ODD = Rule(lambda value: is_whole(value) and value > 0 and value % 2 == 1, "an odd number ≥ 1")
 CELL = choice("lstm", "gru")
 POSITIONS = choice("none", "learned", "sinusoidal", "rotary", "alibi")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import BufferedRandom
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -51,10 +54,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files of processes of this machine that have ended."""
-    for path in folder.glob(TEMPORARY):
-        process = path.name.split(".")[-2]
-        if not (process.isdigit() and Path(f"/proc/{process}").exists()):
+    """Remove the temporary files of processes of this machine that have ended.
+
+    The folder may be on a file system that other machines use too.
+    """
+    for path in folder.glob(f".*.{_machine()}-*.tmp"):
+        process = path.name.split(".")[-2].partition("-")[2]
+        if not Path(f"/proc/{process}").exists():
             path.unlink(missing_ok=True)
 
 
@@ -81,4 +87,11 @@ def check_writable(path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Return a name that no other process has, not even one of another machine with the same id."""
+    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.tmp")
+
+
+@cache
+def _machine() -> str:
+    """Return four hexadecimal digits of this machine's name."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]

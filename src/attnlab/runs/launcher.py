@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,9 +77,16 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
         try:
             with handle_stop_signals(forward):
                 wait(worker)
+        except BaseException:  # submitit ends this process so shortly before the time limit of its job
+            worker.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(STOP_TIMEOUT)
+            raise
         finally:
             kill_later.cancel()
             kill(worker)
+    if int(os.environ.get("SLURM_PROCID", "0")) > 0 and is_step_of_several_tasks():
+        return worker.returncode  # the first task records the result
     code = settle(run, worker.returncode, stopping=stopping)
     if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
         print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)
@@ -118,16 +125,23 @@ def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: boo
 def worker_environment() -> dict[str, str]:
     """Return the environment of a worker process.
 
-    It is that of this process without `TORCH_DISTRIBUTED`, and with
+    It is that of this process without `TORCH_DISTRIBUTED`, which stays only in a Slurm step of several tasks,
+    the ranks of one training, and with
 
     - `PYTHONSAFEPATH`, since `python -m` would put the current folder first on the module search path, where
       a data file such as `torch.py` would replace a package;
     - malloc thresholds that keep glibc from returning the memory of a training step to the system.
     """
-    environment = {key: value for key, value in os.environ.items() if key not in TORCH_DISTRIBUTED}
+    removed = () if is_step_of_several_tasks() else TORCH_DISTRIBUTED
+    environment = {key: value for key, value in os.environ.items() if key not in removed}
     for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
         environment.setdefault(threshold, str(2**32))
     return {**environment, "PYTHONSAFEPATH": "1"}
+
+
+def is_step_of_several_tasks() -> bool:
+    """Return whether this process is one of several that `srun` started."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
 
 
 def import_from_current_folder() -> None:

@@ -23,6 +23,8 @@ STOPPING_TIMEOUT = 2 * ORPHAN_TIMEOUT
 def lock(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory; the operating system releases it when the process ends.
 
+    It is a POSIX lock, which NFS passes on to its server: it also excludes processes of other machines.
+
     A holder whose parent process is gone is stopping (see `attnlab.runs.supervision`): wait for its end, at
     most `STOPPING_TIMEOUT` seconds.
 
@@ -38,7 +40,12 @@ def lock(directory: Path) -> Iterator[None]:
                 break
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    break  # the file system does not support locks
+                    print(
+                        f"attnlab: {directory} cannot be locked ({error.strerror}): a second process that "
+                        "trains this run would not be noticed",
+                        file=sys.stderr,
+                    )
+                    break
                 file.seek(0)
                 holder = file.read().split()
                 if not _is_stopping(*holder) or time.monotonic() > deadline:

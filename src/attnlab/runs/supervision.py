@@ -19,6 +19,9 @@ from typing import Any
 ORPHAN_TIMEOUT = 10.0
 """Seconds between SIGTERM and SIGKILL for a process whose parent ended."""
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+"""Signals at which a worker saves a checkpoint and stops. Slurm sends SIGUSR2 before a job's time limit."""
+
 PARENT_PIPE = "ATTNLAB_PARENT_PIPE"
 """Environment variable with the file descriptor of a pipe that the parent process keeps open."""
 

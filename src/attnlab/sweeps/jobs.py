@@ -44,9 +44,14 @@ class Jobs:
         created: the run directories that this command created.
         discarded: whether a single job was refused while its objects were built.
         composed: the configurations of the jobs of a sweep, by overrides.
+
+    Args:
+        prepare_only: create the run directory of a single job and print it, for workers that something else
+            starts, such as torchrun.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, prepare_only: bool = False) -> None:
+        self.prepare_only = prepare_only
         self.runs: dict[Path, Run] = {}
         self.in_use: dict[Path, str] = {}
         self.sweeping = False
@@ -72,8 +77,9 @@ class Jobs:
         """
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
         try:
-            if not self.sweeping:
+            if not self.sweeping and not self.prepare_only:
                 check_devices(config)
+            if not self.sweeping:
                 check_option_keys(config)
             run = self.prepare(config)
         except (UserError, OmegaConfBaseException) as error:
@@ -82,6 +88,9 @@ class Jobs:
             self.refused = error if isinstance(error, UserError) else UsageError(explain(error))
             return None
         if run.directory in self.in_use:
+            return None
+        if self.prepare_only:
+            print(run.directory)
             return None
         if state(run) == "finished":
             _print_finished(run)

@@ -109,14 +109,7 @@ class Scheduler:
             UserError: if a job failed and `fail_fast` is set.
         """
         console = Console(stderr=True)
-        open_runs = [run for run in runs if state(run) != "finished"]
-        if len(open_runs) < len(runs):
-            console.print(
-                f"{len(runs) - len(open_runs)} of {len(runs)} already finished; force=true trains them again"
-            )
-        for run in runs:
-            if run not in open_runs and run.missing_outputs():
-                console.print(describe(run), highlight=False, markup=False, soft_wrap=True)
+        open_runs = unfinished(runs, console)
         progress = SweepProgress(console, len(open_runs))
         with launcher.handle_stop_signals(self._count_signal), progress.bars:
             self._enqueue(open_runs, progress)
@@ -238,6 +231,19 @@ class Scheduler:
         progress.print(describe(run))
         if state(run) == "failed":
             self.failed += 1
+
+
+def unfinished(runs: Sequence[Run], console: Console) -> list[Run]:
+    """Return the runs that are not finished; print how many are, and which of these lack outputs."""
+    open_runs = [run for run in runs if state(run) != "finished"]
+    if len(open_runs) < len(runs):
+        console.print(
+            f"{len(runs) - len(open_runs)} of {len(runs)} already finished; force=true trains them again"
+        )
+    for run in runs:
+        if run not in open_runs and run.missing_outputs():
+            console.print(describe(run), highlight=False, markup=False, soft_wrap=True)
+    return open_runs
 
 
 def find_errors(runs: Sequence[Run], stopped: Callable[[], bool]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Handling of SIGTERM and SIGINT during training."""
+"""Handling of stop signals during training."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+from attnlab.runs.supervision import STOP_SIGNALS
 
 
 class Interruption(Callback):
-    """Records SIGTERM and SIGINT during training; `LastCheckpoint` then saves and stops between two batches.
+    """Records stop signals during training; `LastCheckpoint` then saves and stops between two batches.
 
     Lightning's own handlers stop without a checkpoint, and saving inside a signal handler deadlocks under
     DDP. Outside training there is nothing to save, and the previous handlers are active.
@@ -22,11 +22,11 @@ class Interruption(Callback):
 
     def __init__(self) -> None:
         self.requested = False
-        self.previous = {number: signal.getsignal(number) for number in SIGNALS}
+        self.previous = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the handlers; Lightning has already installed its own."""
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, self._request)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
