@@ -19,6 +19,7 @@ from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
+from attnlab.runs.files import MACHINE
 
 PAIRS = [Pair("a b c", "c b a"), Pair("b", "b b é"), Pair("c\nd", "d")]
 SETTINGS: dict[str, Any] = {"source_eos": True, "max_source_length": None, "max_target_length": None}
@@ -66,7 +67,7 @@ def test_temporary_files_of_ended_processes_are_removed(tmp_path: Path) -> None:
     ended = multiprocessing.get_context("fork").Process(target=int)
     ended.start()
     ended.join()
-    stale, current = (entry / f".sources-tokens.npy.{pid}.tmp" for pid in (ended.pid, os.getpid()))
+    stale, current = (entry / f".sources-tokens.npy.{MACHINE}-{pid}.tmp" for pid in (ended.pid, os.getpid()))
     for path in (stale, current):
         path.touch()
     encode_cached(tmp_path, PAIRS, vocabularies(), **SETTINGS)

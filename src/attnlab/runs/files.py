@@ -9,7 +9,6 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from io import BufferedRandom
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,6 +18,9 @@ from attnlab.errors import UserError
 
 TEMPORARY = ".*.tmp"
 """Pattern of the temporary files that a killed process may leave next to the files that it was writing."""
+
+MACHINE = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
+"""Part of the names of temporary files: process ids of several machines can be equal."""
 
 
 def no_space_left(error: BaseException | None) -> bool:
@@ -58,7 +60,7 @@ def remove_abandoned(folder: Path) -> None:
 
     The folder may be on a file system that other machines use too.
     """
-    for path in folder.glob(f".*.{_machine()}-*.tmp"):
+    for path in folder.glob(f".*.{MACHINE}-*.tmp"):
         process = path.name.split(".")[-2].partition("-")[2]
         if not Path(f"/proc/{process}").exists():
             path.unlink(missing_ok=True)
@@ -88,10 +90,4 @@ def check_writable(path: Path) -> None:
 
 def _temporary(path: Path) -> Path:
     """Return a name that no other process has, not even one of another machine with the same id."""
-    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.tmp")
-
-
-@cache
-def _machine() -> str:
-    """Return four hexadecimal digits of this machine's name."""
-    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
+    return path.with_name(f".{path.name}.{MACHINE}-{os.getpid()}.tmp")
