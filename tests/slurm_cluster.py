@@ -7,10 +7,11 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from daemons import daemon, free_ports, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun")
 
@@ -94,44 +95,7 @@ def slurm_cluster(folder: Path) -> Iterator[dict[str, str]]:
             wait_for(lambda: not slurm("squeue", "-h", environment=environment))
 
 
-@contextmanager
-def daemon(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[None]:
-    with (folder / "output.txt").open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 def slurm(*command: str, environment: dict[str, str]) -> str:
     """Run a command of Slurm and return its output; empty if it fails."""
     completed = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     return completed.stdout.strip() if completed.returncode == 0 else ""
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def wait_for(condition: object, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

@@ -17,7 +17,7 @@ from attnlab.runs.directory import Run
 from attnlab.runs.files import open_atomically, remove_abandoned
 from attnlab.runs.lock import lock
 from commands import TINY_REVERSE, attnlab, clean_environment
-from slurm_cluster import free_ports
+from daemons import free_ports
 
 BIN = Path(sys.executable).parent
 

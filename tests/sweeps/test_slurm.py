@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from attnlab.runs.directory import Run
 from attnlab.runs.launcher import INTERRUPTED
-from commands import TINY_REVERSE, attnlab, clean_environment
-from forked import ATTNLAB, ForkedProcess
-from slurm_cluster import missing_programs, slurm, slurm_cluster, wait_for
+from commands import attnlab
+from daemons import wait_for
+from slurm_cluster import missing_programs, slurm, slurm_cluster
+from sweeps_on_clusters import SETTINGS, digests, runs, slow, start, table
 
 pytestmark = [
     pytest.mark.clusters,
@@ -31,23 +30,7 @@ LAUNCHER = (
     "hydra.launcher.mem_gb=1",
     "hydra.launcher.timeout_min=5",
 )
-SETTINGS = (*TINY_REVERSE, "trainer.max_epochs=2", "logger=none", "callbacks.attention_figures.count=0")
 GRID = ("attention=none,dot", "seed=0,1")
-
-SLOW = """
-from pathlib import Path
-
-from lightning import Callback
-
-
-class Slow(Callback):
-    def __init__(self, run): ...
-
-    def on_train_batch_end(self, *_):
-        if Path("slow").exists():
-            time.sleep(1)
-"""
-"""A callback that delays every batch while a file exists. It changes no result."""
 
 
 @pytest.fixture(scope="module")
@@ -60,33 +43,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 def ask(cluster: dict[str, str]) -> Callable[..., str]:
     """Run a command of Slurm."""
     return lambda *command: slurm(*command, environment=cluster)
-
-
-def start(folder: Path, cluster: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
-    return ForkedProcess(
-        [ATTNLAB, "train", "-m", *arguments],
-        cwd=folder,
-        env=clean_environment(**cluster),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def runs(folder: Path) -> dict[str, Run]:
-    """Return the runs by names such as dot-seed0."""
-    found = (folder / "outputs" / "reverse").glob("*-seed*")
-    return {path.name.rpartition("-")[0]: Run(path) for path in found}
-
-
-def digests(folder: Path) -> dict[str, str]:
-    return {name: run.read_result()["digest"] for name, run in runs(folder).items()}
-
-
-def table(output: str) -> dict[str, str]:
-    """Return the states in the final table of a sweep."""
-    return dict(re.findall(r"^│ (\w+-seed\d)-\w+ +│ (\w+) ", output, re.MULTILINE))
 
 
 def jobs(ask: Callable[..., str]) -> dict[str, str]:
@@ -104,11 +60,7 @@ def restarts(job: str, ask: Callable[..., str]) -> int:
 def test_disturbed_sweep_has_the_results_of_an_undisturbed_one(
     tmp_path: Path, cluster: dict[str, str], ask: Callable[..., str]
 ) -> None:
-    (tmp_path / "slow.py").write_text(SLOW)
-    (tmp_path / "slow").touch()
-    callback = ("+callbacks.slow._target_=slow.Slow", "+callbacks.slow._partial_=true")
-    more = (*callback, "hydra.launcher.signal_delay_s=100", "checkpoint.every_minutes=0.01")
-    arguments = (*SETTINGS, *GRID, *LAUNCHER, *more)
+    arguments = (*SETTINGS, *GRID, *LAUNCHER, *slow(tmp_path), "hydra.launcher.signal_delay_s=100")
     sweep = start(tmp_path, cluster, *arguments)
     try:
         wait_for(lambda: sum(run.last.exists() for run in runs(tmp_path).values()) == 4)
