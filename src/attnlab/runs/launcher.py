@@ -86,7 +86,7 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
             kill_later.cancel()
             kill(worker)
     if int(os.environ.get("SLURM_PROCID", "0")) > 0 and is_step_of_several_tasks():
-        return worker.returncode  # the first task records the result
+        return Ending(worker.returncode, stopping)  # the first task records the result
     code = settle(run, worker.returncode, stopping=stopping)
     if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
         print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)

@@ -45,11 +45,11 @@ class Task:
     command: str = field(default_factory=lambda: os.environ.get("ATTNLAB_COMMAND", ""))
 
     def __call__(self) -> int:
-        """Train the run in a worker process; returns the result of `attnlab.runs.launcher.train`."""
+        """Train the run in a worker process; returns its exit code, see `attnlab.runs.launcher.settle`."""
         os.chdir(self.folder)
         os.environ["ATTNLAB_COMMAND"] = self.command
         run = Run(self.directory)
-        return 0 if state(run) == "finished" else launcher.train(run, wait=wait, to_log=True)
+        return 0 if state(run) == "finished" else launcher.train(run, wait=wait, to_log=True).code
 
 
 def wait(worker: Worker) -> int:
