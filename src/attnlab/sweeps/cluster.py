@@ -88,7 +88,7 @@ class ClusterScheduler(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Stop all jobs."""
+        """Stop all jobs of the sweep."""
 
     def train(self, runs: Sequence[Run]) -> None:
         """Train all runs that are not finished; their results are in their directories.
