@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.config import build
+from attnlab.config.initialisation import load_word_vectors
 from attnlab.data.word_vectors import read_word_vectors
 from attnlab.errors import UserError
 from tiny_runs import SYNTHETIC, TINY, build_all
@@ -86,7 +86,7 @@ def test_tables_contain_the_vectors_and_can_be_frozen(composed, tmp_path: Path, 
     module, _ = build_all(config)
     vocabularies, network = module.vocabularies, module.network
     before = network.source_embedding.table.weight.detach().clone()
-    report = build.load_word_vectors(config, network, vocabularies)
+    report = load_word_vectors(config, network, vocabularies)
     assert report == {"source": {"file": str(file), "tokens": 47, "with_vector": 2}}
     assert "2 of 47 tokens have a vector" in caplog.text
     table = network.source_embedding.table.weight
@@ -109,4 +109,4 @@ def test_contradictory_settings_are_rejected(composed, settings: list[str], mess
     config = composed(*TINY, *SYNTHETIC, *settings)
     module, _ = build_all(config)
     with pytest.raises(UserError, match=message):
-        build.load_word_vectors(config, module.network, module.vocabularies)
+        load_word_vectors(config, module.network, module.vocabularies)

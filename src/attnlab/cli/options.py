@@ -82,12 +82,7 @@ def predict() -> argparse.ArgumentParser:
         help="write the attention weights: FILE.html, an interactive page of all lines; FILE.png or "
         "FILE.svg, one heat map per line; FILE.jsonl, numbers; -, heat maps in the terminal",
     )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="stop at the first line that cannot be translated (default: report it, print an empty line for "
-        "it, and exit with 1 at the end)",
-    )
+    _add_strict(parser, "translated")
     _add_trust(parser)
     return parser
 
@@ -101,12 +96,7 @@ def score() -> argparse.ArgumentParser:
     )
     parser.add_argument("runs", metavar="RUN", nargs="+", help=RUNS)
     parser.add_argument("--json", action="store_true", help="print a JSON object per line, with the tokens")
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="stop at the first line that cannot be scored (default: report it, print an empty line for it, "
-        "and exit with 1 at the end)",
-    )
+    _add_strict(parser, "scored")
     _add_trust(parser)
     return parser
 
@@ -293,6 +283,15 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
     return _Parser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
+
+
+def _add_strict(parser: argparse.ArgumentParser, done: str) -> None:
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help=f"stop at the first line that cannot be {done} (default: report it, print an empty line for it, "
+        "and exit with 1 at the end)",
+    )
 
 
 def _add_trust(parser: argparse.ArgumentParser) -> None:

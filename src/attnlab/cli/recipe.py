@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
 
 from attnlab.config import build, build_training
-from attnlab.config.initialisation import find_source, freeze, initialise
+from attnlab.config.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.data import digests
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UserError
@@ -51,7 +51,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     data = build.build_data(config, corpus, vocabularies)
     log.info("building the network")
     network = build.build_network(config, vocabularies)
-    word_vectors = build.load_word_vectors(config, network, vocabularies)
+    word_vectors = load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source)}
     freeze(network, config.init.freeze)
     module = build.build_module(config, network, vocabularies, corpus)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
@@ -22,9 +20,7 @@ from attnlab.config.range_checks import check_ranges
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
-from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
-from attnlab.data.word_vectors import read_word_vectors
 from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, Reranker
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
@@ -38,8 +34,6 @@ from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.shards import Shards
-
-log = logging.getLogger(__name__)
 
 CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """Exceptions of constructors whose arguments do not fit."""
@@ -231,49 +225,6 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         readout=readout,
         fused=config.fused,
     )
-
-
-def load_word_vectors(
-    config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies
-) -> dict[str, dict[str, Any]]:
-    """Replace initial embeddings by pretrained word vectors, and freeze the tables if configured.
-
-    Tokens without a vector keep their random initial embedding.
-
-    Returns:
-        For each side with vectors: the file, the number of tokens, and how many of them have a vector.
-
-    Raises:
-        UserError: if a file cannot be read, or the settings contradict each other.
-    """
-    settings = config.embedding
-    files = {"source": settings.source_vectors, "target": settings.target_vectors}
-    if settings.shared and files["target"]:
-        raise UserError("embedding.shared=true has one table: give embedding.source_vectors only")
-    if settings.frozen and not any(files.values()):
-        raise UserError(
-            "embedding.frozen=true freezes pretrained vectors: set embedding.source_vectors=FILE or "
-            "embedding.target_vectors=FILE"
-        )
-    report = {}
-    for side, path in files.items():
-        if not path:
-            continue
-        tokenizer: Tokenizer = getattr(vocabularies, side)
-        setting = f"embedding.{side}_vectors"
-        vectors = read_word_vectors(path, tokenizer.id_of, size=settings.size, setting=setting)
-        table = getattr(network, f"{side}_embedding").table
-        with torch.no_grad():
-            table.weight[list(vectors)] = torch.from_numpy(np.stack(list(vectors.values())))
-        table.weight.requires_grad_(not settings.frozen)
-        tokens = tokenizer.size - len(SPECIAL_TOKENS)
-        report[side] = {"file": path, "tokens": tokens, "with_vector": len(vectors)}
-        share = len(vectors) / tokens
-        log.info(
-            "%s: %d of %d tokens have a vector in %s (%.1f %%)",
-            *(setting, len(vectors), tokens, path, 100 * share),
-        )
-    return report
 
 
 def match_encoder(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:

@@ -1,6 +1,6 @@
-"""Initial weights from another run's checkpoint, and frozen parts of a network.
+"""Initial weights from another run's checkpoint or from word vectors, and frozen parts of a network.
 
-Only the weights and the vocabularies of the checkpoint are used. No object is built from its configuration,
+Only the weights and the vocabularies of a checkpoint are used. No object is built from its configuration,
 so that a checkpoint of another person cannot run code.
 """
 
@@ -13,12 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from attnlab.config.options import suggest
 from attnlab.config.restore import RESTORE_ERRORS, network_weights
+from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.data.word_vectors import read_word_vectors
 from attnlab.errors import UserError
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.readout import Readout
@@ -186,6 +190,49 @@ def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
     for line in transfer.table():
         log.info("%s", line)
     return {"checkpoint": str(source.path), "sha256": source.sha256, **transfer.totals()}
+
+
+def load_word_vectors(
+    config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies
+) -> dict[str, dict[str, Any]]:
+    """Replace initial embeddings by pretrained word vectors, and freeze the tables if configured.
+
+    Tokens without a vector keep their random initial embedding.
+
+    Returns:
+        For each side with vectors: the file, the number of tokens, and how many of them have a vector.
+
+    Raises:
+        UserError: if a file cannot be read, or the settings contradict each other.
+    """
+    settings = config.embedding
+    files = {"source": settings.source_vectors, "target": settings.target_vectors}
+    if settings.shared and files["target"]:
+        raise UserError("embedding.shared=true has one table: give embedding.source_vectors only")
+    if settings.frozen and not any(files.values()):
+        raise UserError(
+            "embedding.frozen=true freezes pretrained vectors: set embedding.source_vectors=FILE or "
+            "embedding.target_vectors=FILE"
+        )
+    report = {}
+    for side, path in files.items():
+        if not path:
+            continue
+        tokenizer: Tokenizer = getattr(vocabularies, side)
+        setting = f"embedding.{side}_vectors"
+        vectors = read_word_vectors(path, tokenizer.id_of, size=settings.size, setting=setting)
+        table = getattr(network, f"{side}_embedding").table
+        with torch.no_grad():
+            table.weight[list(vectors)] = torch.from_numpy(np.stack(list(vectors.values())))
+        table.weight.requires_grad_(not settings.frozen)
+        tokens = tokenizer.size - len(SPECIAL_TOKENS)
+        report[side] = {"file": path, "tokens": tokens, "with_vector": len(vectors)}
+        share = len(vectors) / tokens
+        log.info(
+            "%s: %d of %d tokens have a vector in %s (%.1f %%)",
+            *(setting, len(vectors), tokens, path, 100 * share),
+        )
+    return report
 
 
 def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
