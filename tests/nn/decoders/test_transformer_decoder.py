@@ -261,3 +261,21 @@ def test_export_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"TransformerDecoder.* cannot be exported to ONNX: .*") as raised:
         graphs.export(make(bridge=ZeroBridge))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi"])
+@torch.no_grad()
+def test_mixed_precision(positions: str) -> None:
+    network = make(positions=positions)
+    batch = random_batch([3, 7, 5], [4, 2, 5])
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = forced_logits(network, batch)
+        steps, _ = stepwise(network, batch)
+        hypotheses = beam(network, batch, size=2, max_length=4)
+    assert logits.dtype == torch.bfloat16
+    assert len(hypotheses.tokens) == 3
+    expected = forced_logits(network, batch)
+    for computed in (logits, steps):
+        torch.testing.assert_close(
+            computed.float(), expected, rtol=0, atol=0.05 * expected.abs().max().item()
+        )
