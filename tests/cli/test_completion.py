@@ -51,6 +51,17 @@ def test_completions_of_a_line(line: str, completions: list[str]) -> None:
     assert complete(line) == completions
 
 
+@pytest.mark.parametrize("option", ["--config-dir ", "--config-dir=", "-cd "])
+def test_options_of_another_folder_are_completed(option: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "weekdays.yaml").write_text("# @package data\nrepeats: 20\n")
+    line = f"attnlab train {option}{tmp_path}"
+    assert complete(f"{line} data=week") == ["data=weekdays"]
+    assert complete(f"{line} data=weekdays data.re") == ["data.repeats="]
+    assert complete(f"{line} attention=ad") == ["attention=additive"]
+    assert complete("attnlab train --config-dir ") == []
+
+
 def test_completion_imports_no_torch() -> None:
     code = (
         "import sys; from attnlab.cli.main import run; run(['completion', '--line', 'attnlab train enc']); "

@@ -271,6 +271,14 @@ COMMANDS = (
     ("train -m oversubscribe=true,false", "oversubscribe=True,False: these jobs are the same run"),
     ("tune optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
     ("tune attention=dot,additive tune.trials=0", "tune.trials=0: must be"),
+    *(
+        (f"tune seed=1,2 tune.{part}={value}", f"tune.{part}={value}: it is a section")
+        for part, value in (("sampler", "foo"), ("pruner", "5"))
+    ),
+    ("tune seed=1,2 +tune.sampler.foo=1", "tune.sampler: .* unexpected keyword argument 'foo'"),
+    ("tune seed=1,2 +tune.pruner.foo=1", "tune.pruner: .* unexpected keyword argument 'foo'"),
+    ("tune seed=1,2 tune.sampler._target_=optuna.Nothing", "tune.sampler: .*Nothing"),
+    ("tune seed=1,2 tune.sampler=null", "tune.sampler: "),
     ("bench embedding.size=0", "embedding.size=0: must be"),
 )
 """Complete commands."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from attnlab.cli.main import COMMANDS
@@ -23,8 +25,11 @@ complete -o default -o nospace -F _attnlab attnlab
 """
 """The function that bash calls. Where it finds nothing, bash completes names of files and folders."""
 
-HYDRA_OPTIONS = ("--help", "--multirun", "--cfg", "--traceback")
+HYDRA_OPTIONS = ("--help", "--multirun", "--cfg", "--config-dir", "--traceback")
 """Options of the commands that pass their arguments to Hydra."""
+
+
+CONFIG_DIR = ("--config-dir", "-cd")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -54,16 +59,20 @@ def complete(line: str) -> list[str]:
 
 def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     """Return the groups and settings that start with a word; after `=`, their options and values."""
-    from attnlab.config.options import CONF, OPTIONAL, options_of
+    from attnlab.config.options import CONF, OPTIONAL
 
+    if arguments and arguments[-1] in CONFIG_DIR:
+        return []  # bash completes folders
     name = word.lstrip("+~")
     sign = word.removesuffix(name)
-    groups = {path.parent.relative_to(CONF).as_posix() for path in CONF.glob("*/**/*.yaml")} | {*OPTIONAL}
+    folders = [CONF, *_config_dirs(arguments)]
+    files = [path.relative_to(folder) for folder in folders for path in folder.glob("*/**/*.yaml")]
+    groups = {path.parent.as_posix() for path in files} | {*OPTIONAL}
     if command != "tune":
         groups.remove("tune")
     key, equals, value = name.partition("=")
     if equals and key in groups:
-        choices = options_of(key.partition("@")[0])
+        choices = [path.stem for path in files if path.parent.as_posix() == key.partition("@")[0]]
     elif equals:
         choices = _values(dict(_leaves(_compose(command, arguments))).get(key))
     else:
@@ -84,13 +93,23 @@ def _compose(command: str, arguments: Sequence[str]) -> Any:
     from attnlab.config.options import CONF
 
     tune = ["+tune=default"] if command == "tune" else []
-    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("tune=")]
+    if folders := [f"file://{folder.absolute()}" for folder in _config_dirs(arguments)]:
+        tune.append(f"hydra.searchpath=[{','.join(folders)}]")
+    overrides = [
+        argument for argument in arguments if "=" in argument and not argument.startswith(("tune=", "-"))
+    ]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             config = compose("train", overrides=[*tune, *overrides])
         except (HydraException, OmegaConfBaseException):
             config = compose("train", overrides=tune)
     return OmegaConf.to_container(config, resolve=False)
+
+
+def _config_dirs(arguments: Sequence[str]) -> list[Path]:
+    """Return the folders of further options, which `--config-dir` names."""
+    words = [word for argument in arguments for word in argument.split("=", 1 if argument[0] == "-" else 0)]
+    return [Path(folder).expanduser() for option, folder in pairwise(words) if option in CONFIG_DIR]
 
 
 def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +19,17 @@ import numpy as np
 import optuna
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from optuna import Study, Trial
-from optuna.pruners import NopPruner
+from optuna.pruners import BasePruner, NopPruner
+from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from attnlab.config.compose import compose_run
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 from attnlab.runs import launcher
 from attnlab.runs.directory import Run, prepare, run_of
 from attnlab.runs.identity import identify, short_hash
@@ -123,6 +126,8 @@ def make_plan(overrides: list[str]) -> Plan:
             fixed.append(word)
     group = next((word for word in tune_overrides if word.startswith("tune=")), "tune=default")
     tune = compose_run([f"+{group}", *(word for word in tune_overrides if word != group)]).tune
+    build_sampler(tune, tune.seed)  # checks the settings
+    build_pruner(tune)
     if not space:
         listed = [f"{key}={sweep}" for key, sweep in (tune.space or {}).items()]
         parsed = OverridesParser.create().parse_overrides(listed)
@@ -138,6 +143,40 @@ def make_plan(overrides: list[str]) -> Plan:
     if not any(word.startswith("name=") for word in fixed):
         fixed.append(f"name={compose_run(fixed).name}-tune")
     return Plan(fixed, space, tune, compose_run(fixed))
+
+
+def build_sampler(tune: DictConfig, seed: int) -> BaseSampler:
+    """Build the sampler of the search.
+
+    Raises:
+        UsageError: if it cannot be built.
+    """
+    with _naming("sampler", tune.sampler):
+        sampler: BaseSampler = instantiate(tune.sampler)(seed=seed)
+        return sampler
+
+
+def build_pruner(tune: DictConfig) -> BasePruner:
+    """Build the pruner of the search, which stops no trial if it is null.
+
+    Raises:
+        UsageError: if it cannot be built.
+    """
+    with _naming("pruner", tune.pruner):
+        pruner: BasePruner = instantiate(tune.pruner) or NopPruner()
+        return pruner
+
+
+@contextmanager
+def _naming(part: str, node: Any) -> Iterator[None]:
+    """Raise the errors of a part of the search as `UsageError`."""
+    if not isinstance(node, DictConfig | None):
+        raise UsageError(f"tune.{part}={node}: it is a section; tune.{part}._target_ is a class of Optuna")
+    try:
+        yield
+    except (InstantiationException, TypeError, ValueError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise UsageError(f"tune.{part}: {reason}; see tune.{part}._target_ in Optuna's manual") from error
 
 
 def suggest(trial: Trial, key: str, sweep: Override) -> str | int | float:
@@ -175,7 +214,7 @@ def open_study(plan: Plan) -> Study:
         study_name=plan.identity,
         storage=storage,
         direction=StudyDirection.MINIMIZE if plan.base.checkpoint.mode == "min" else StudyDirection.MAXIMIZE,
-        pruner=instantiate(plan.tune.pruner) or NopPruner(),
+        pruner=build_pruner(plan.tune),
         load_if_exists=True,
     )
 
@@ -192,7 +231,7 @@ def remaining_trials(study: Study, plan: Plan) -> Iterator[Trial]:
         if number >= plan.tune.trials:
             return
         seed = int(np.random.SeedSequence((plan.tune.seed, number)).generate_state(1)[0])
-        study.sampler = instantiate(plan.tune.sampler)(seed=seed)
+        study.sampler = build_sampler(plan.tune, seed)
         yield Trial(study, running[0]._trial_id) if running else study.ask()
 
 

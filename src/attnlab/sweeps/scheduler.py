@@ -83,6 +83,8 @@ class Scheduler:
         for name, value in (("timeout", timeout), ("progress_timeout", progress_timeout)):
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise UserError(f"hydra.launcher.{name}={value}: must be a number of minutes > 0, or null")
+        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+            raise UserError(f"hydra.launcher.retries={retries}: must be a whole number ≥ 0")
         self.slots = slots
         self.retries = retries
         self.fail_fast = fail_fast
