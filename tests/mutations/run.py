@@ -1,11 +1,11 @@
 """Mutation testing: apply one change of the list to the code, run narrow tests, and record whether they fail.
 
-python tests/mutations/run.py [--first N] [--count N]: run mutations.csv, one line after the other, and write
-results.csv. Libraries are imported once; each mutation is a forked process that imports attnlab with the
-changed line and runs its tests, so that no file changes.
+python tests/mutations/run.py [--only TEXT]: run mutations.csv, one line after the other, and append to
+results.csv; those that it already contains are left out.
 
-A mutation is killed if a test fails or the time limit is reached, and survives if all tests pass. Run it on a
-commit whose tests pass.
+Libraries are imported once. Each mutation is a forked process that imports attnlab with the changed line and
+runs its tests, so that no file changes. A mutation is killed if a test fails or the limit of time is reached,
+and survives if all tests pass. Run it on a commit whose tests pass.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ LIBRARIES = (
 def main() -> None:
     """Run the selected mutations and write one line of results each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--first", type=int, default=0, help="first mutation, from 0")
-    parser.add_argument("--count", type=int, help="number of mutations (default: all)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="files whose path contains this text")
     options = parser.parse_args()
     os.chdir(ROOT)
     for library in LIBRARIES:
         importlib.import_module(library)
     with (HERE / "mutations.csv").open(newline="") as file:
         mutations = list(csv.DictReader(file))
-    end = None if options.count is None else options.first + options.count
-    with (HERE / "results.csv").open("a" if options.first else "w", newline="") as file:
+    results = HERE / "results.csv"
+    if not results.exists():
+        results.write_text("number,file,line,result,seconds\n")
+    done = {row["number"] for row in csv.DictReader(results.read_text().splitlines())}
+    with results.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        if not options.first:
-            writer.writerow(["number", "file", "line", "result", "seconds"])
-        for number, mutation in list(enumerate(mutations))[options.first : end]:
+        for number, mutation in enumerate(mutations):
+            if str(number) in done or options.only not in mutation["file"]:
+                continue
             start = time.monotonic()
             result = run(mutation)
             row = (number, mutation["file"], mutation["line"], result, f"{time.monotonic() - start:.0f}")
