@@ -13,6 +13,7 @@ RANGES = {
     "points": "0 to 100",
     "fraction": "0 to 1",
     "nats": "nats",
+    "positive": "≥ 0",
     "number": "",
 }
 KINDS = {
