@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attnlab.cli import main
+from attnlab.cli import main, worker
 from attnlab.metrics.attention import NAMES
 from attnlab.report import workspace
 from attnlab.runs.directory import Run
@@ -336,6 +336,18 @@ def test_usage_errors_are_one_line(case: str, tmp_path: Path) -> None:
     assert "Traceback" not in completed.stderr
     assert len(completed.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_are_not_cut_in_narrow_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    scores = {"val/token_accuracy": 0.5, "test/token_accuracy": 0.25, "attention/alignment_accuracy": 1.0}
+    worker._print_scores(Run(tmp_path / "additive-seed0-12345678"), scores)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.search(r"token_accuracy +│ +0\.5000 +│ +0\.2500", line) for line in lines), lines
+    assert any("attention/alignment_accuracy" in line for line in lines)
+    assert all(line == line.rstrip() for line in lines)
 
 
 def test_train_help_lists_the_groups(tmp_path: Path) -> None:

@@ -186,6 +186,12 @@ def test_job_without_progress_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     assert runs[2].read_result()["error"] == "stopped after 0.025 minutes (hydra.launcher.timeout)"
 
 
+@pytest.mark.parametrize("value", [-1, 1.5, "often", True])
+def test_invalid_retries_are_named(value: Any) -> None:
+    with pytest.raises(UserError, match=rf"hydra\.launcher\.retries={value}: must be a whole number ≥ 0"):
+        Scheduler(Slots(["0"], gpus=False), retries=value, fail_fast=False)
+
+
 @pytest.mark.parametrize("value", [0, -1, "an hour"])
 def test_invalid_timeouts_are_named(value: Any) -> None:
     with pytest.raises(

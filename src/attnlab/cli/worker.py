@@ -17,10 +17,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from attnlab.cli.logs import log_to_files, quieten_lightning
+from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import InterruptedRunError, InUseError, UserError
 from attnlab.metrics import registry
 from attnlab.runs.directory import Run
@@ -138,10 +138,9 @@ def _print_scores(run: Run, scores: dict[str, float]) -> None:
         table.add_column(split, justify="right")
     for name in dict.fromkeys(name for column in columns.values() for name in column):
         table.add_row(name, *(column.get(name, "") for column in columns.values()))
-    console = Console(soft_wrap=True)
-    console.print(table)
-    console.print(f"figures      {run.figures}", highlight=False)
-    console.print(f"predictions  {run.predictions}", highlight=False)
+    print_table(table)
+    print_line(f"figures      {run.figures}")
+    print_line(f"predictions  {run.predictions}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from attnlab.training.module import Seq2SeqModule
 
@@ -17,7 +17,7 @@ class NetworkSummary(Callback):
         assert isinstance(pl_module, Seq2SeqModule)
         if not trainer.is_global_zero:
             return
-        table = Table("part", "class")
+        table = Table(Column("part", overflow="fold"), Column("class", overflow="fold"))
         table.add_column("parameters", justify="right")
         for name, part in pl_module.network.named_children():
             count = sum(parameter.numel() for parameter in part.parameters())

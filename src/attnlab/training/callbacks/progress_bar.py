@@ -22,6 +22,7 @@ class ProgressBar(RichProgressBar):
         """Return the values that are shown next to the bar."""
         assert isinstance(pl_module, Seq2SeqModule)
         metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)  # the hash of the run, which its directory shows
         if pl_module.last_loss is not None:
             metrics["train/loss"] = float(pl_module.last_loss)
         return metrics
