@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import onnx
 import pytest
 import torch
+from omegaconf import DictConfig
 from torch import Tensor
 
+from attnlab.config.build import build_network
+from attnlab.data.tokenization.train import whitespace
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.export import graphs
 from attnlab.export.page import Weights, graph_to_json
 from attnlab.nn.attention import Additive
 from attnlab.nn.attention.normalisers import Entmax
 from networks import make_network
+from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
@@ -38,6 +44,19 @@ def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: di
         onnx.checker.check_model(graph)
         graph_to_json(graph.graph, weights)  # raises for an operator that the page lacks
     assert weights.size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [("encoder=mingru", "attention=milk"), ("encoder=transformer",)],
+    ids=["linear recurrence", "self-attention"],
+)
+def test_other_encoders_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
+    words = whitespace(["a b c d e f g h"], max_size=None)
+    network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
+    for graph in graphs.export(network):
+        graph_to_json(graph.graph, Weights())
 
 
 class _Branching(Additive):

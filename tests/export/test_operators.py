@@ -53,9 +53,26 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("Not", [flags(7)], {}),
     *(
         (name, [10 * real(3, 7)], {})
-        for name in ("Identity", "Neg", "Abs", "Tanh", "Sigmoid", "Relu", "Softplus", "Floor", "Ceil", "Sign")
+        for name in (
+            "Identity",
+            "Neg",
+            "Abs",
+            "Tanh",
+            "Sigmoid",
+            "Relu",
+            "Softplus",
+            "Floor",
+            "Ceil",
+            "Sign",
+            "Sin",
+            "Cos",
+        )
     ),
+    *((name, [10 * real(3, 7)], {}) for name in ("Sin", "Cos")),
     *((name, [POSITIVE], {}) for name in ("Exp", "Log", "Sqrt", "Reciprocal")),
+    *(("Trilu", [real(2, 3, 5), np.array(k)], {"upper": upper}) for k in (-1, 0, 2) for upper in (0, 1)),
+    ("Trilu", [real(5, 3)], {}),
+    ("Trilu", [flags(3, 3)], {"upper": 0}),
     ("Erf", [np.linspace(-4, 4, 41, dtype=np.float32)], {}),
     ("IsNaN", [np.array([1, np.nan, np.inf], dtype=np.float32)], {}),
     ("Softmax", [3 * real(2, 5, 3)], {"axis": -1}),

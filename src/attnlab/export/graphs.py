@@ -19,6 +19,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, NamedTuple
 
 import onnx
@@ -32,9 +33,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from attnlab.errors import UserError
-from attnlab.export.recurrent import OnnxRecurrentEncoder
+from attnlab.export.recurrent import OnnxRecurrentEncoder, solve
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
 from attnlab.nn.fused import Kernels
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
@@ -99,7 +101,12 @@ class _Encoder(nn.Module):
         super().__init__()
         self.embedding, self.bridge, self.decoder = network.source_embedding, network.bridge, network.decoder
         encoder = network.encoder
-        self.encoder = OnnxRecurrentEncoder(encoder) if type(encoder) is RecurrentEncoder else encoder
+        if type(encoder) is RecurrentEncoder:
+            encoder = OnnxRecurrentEncoder(encoder)
+        elif isinstance(encoder, LinearRecurrentEncoder):
+            encoder = copy(encoder)
+            encoder.solve = solve
+        self.encoder = encoder
 
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:
         """Encode ids [B, S]; return memory, mask, keys and the tensors of the initial state."""

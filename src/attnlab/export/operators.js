@@ -410,6 +410,15 @@ const onnx = (() => {
     walk(shape, strides, (place, [c, i, j]) => { y.data[place] = condition.data[c] ? a.data[i] : b.data[j]; });
     return [y];
   }
+  function trilu([x, k], { upper = 1 }) {
+    const [rows, columns] = x.shape.slice(-2), offset = k ? k.data[0] : 0;
+    const kept = index => {
+      const distance = (index % columns) - (Math.floor(index / columns) % rows) - offset;
+      return upper ? distance >= 0 : distance <= 0;
+    };
+    return [tensor(x.shape, x.data.map((value, index) => (kept(index) ? value : 0)))];
+  }
+
   function range([start, limit, delta]) {
     const count = Math.max(0, Math.ceil((limit.data[0] - start.data[0]) / delta.data[0])), y = like([count], start.data);
     for (let i = 0; i < count; i++) y.data[i] = start.data[0] + i * delta.data[0];
@@ -428,7 +437,7 @@ const onnx = (() => {
     Not: unary(x => (x ? 0 : 1)), Identity: ([x]) => [x], Neg: unary(x => -x), Abs: unary(Math.abs), Exp: unary(Math.exp),
     Log: unary(Math.log), Sqrt: unary(Math.sqrt), Reciprocal: unary(x => 1 / x), Tanh: unary(Math.tanh), Sigmoid: unary(sigmoid),
     Relu: unary(x => Math.max(x, 0)), Erf: unary(erf), Softplus: unary(x => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))),
-    Floor: unary(Math.floor), Ceil: unary(Math.ceil), Sign: unary(Math.sign),
+    Floor: unary(Math.floor), Ceil: unary(Math.ceil), Sign: unary(Math.sign), Sin: unary(Math.sin), Cos: unary(Math.cos), Trilu: trilu,
     IsNaN: ([x]) => [tensor(x.shape, Uint8Array.from(x.data, value => Number.isNaN(value)))],
     Softmax: alongAxis(softmax), LogSoftmax: alongAxis(logSoftmax),
     ReduceSum: reduce(0, (a, b) => a + b), ReduceMean: reduce(0, (a, b) => a + b, (sum, count) => sum / count),

@@ -1,4 +1,4 @@
-"""The recurrent encoder with ONNX's own operators, which skip padding as packed sequences do."""
+"""Recurrent encoders with ONNX's own operators, which can be traced for any length."""
 
 from __future__ import annotations
 
@@ -114,3 +114,28 @@ class OnnxRecurrentEncoder(Encoder):
             outputs.append(output.transpose(0, 1))  # [B, S, units]
             finals.append(final)
         return torch.cat(outputs, dim=-1), [torch.stack(parts) for parts in zip(*finals, strict=True)]
+
+
+def solve(decays: Tensor, inputs: Tensor) -> Tensor:
+    """Return h_1 … h_S of h_t = a_t h_{t-1} + b_t step by step, for `LinearRecurrentEncoder.solve`.
+
+    Its own solution takes log₂ S rounds, whose number a trace would fix.
+
+    Args:
+        decays: a, [B, S, U].
+        inputs: b, [B, S, U].
+
+    Returns:
+        h, [B, S, U].
+    """
+    from torch._higher_order_ops.scan import scan
+
+    def step(state: Tensor, position: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        decay, value = position  # each [B, U]
+        new = decay * state + value
+        return new, new.clone()
+
+    start = inputs.new_zeros(inputs.size(0), inputs.size(2))  # [B, U]
+    states: Tensor
+    _, states = scan(step, start, (decays.transpose(0, 1), inputs.transpose(0, 1)), dim=0)  # [S, B, U]
+    return states.transpose(0, 1)

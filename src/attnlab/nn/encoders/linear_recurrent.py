@@ -134,6 +134,8 @@ class LinearRecurrentEncoder(Encoder):
 
     recurrence: type[LinearRecurrence]
     """Class of the layers' recurrences."""
+    solve = staticmethod(scan)
+    """Computes h_1 … h_S from a and b; an export replaces it by a function that can be traced."""
 
     def __init__(
         self,
@@ -165,10 +167,10 @@ class LinearRecurrentEncoder(Encoder):
                 # At padding the state stays as it is: after the end, or 0 before the last word is read
                 decays, inputs = decays.masked_fill(padding, 1), inputs.masked_fill(padding, 0)
                 if direction == 0:
-                    output = scan(decays, inputs)  # [B, S, U]
+                    output = self.solve(decays, inputs)  # [B, S, U]
                     final.append(output[:, -1])
                 else:
-                    output = scan(decays.flip(1), inputs.flip(1)).flip(1)  # [B, S, U]
+                    output = self.solve(decays.flip(1), inputs.flip(1)).flip(1)  # [B, S, U]
                     final.append(output[:, 0])
                 outputs.append(output)
             states = torch.cat(outputs, dim=-1).masked_fill(padding, 0).to(embedded.dtype)  # [B, S, D]
