@@ -19,6 +19,7 @@ LAUNCHERS = [
     pytest.param(
         "ray",
         marks=[
+            pytest.mark.clusters,
             pytest.mark.ray,
             pytest.mark.skipif(find_spec("ray") is None, reason="pip install 'attnlab[ray]'"),
         ],
