@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import signal
@@ -245,6 +246,42 @@ def test_resumed_search_suggests_the_same_parameters(tmp_path: Path) -> None:
     assert search_formula(plan) == whole
     assert search_formula(plan) == whole  # no trial is left
     assert {trial.state for trial in hyperparameter_search.open_study(plan).trials} == {TrialState.COMPLETE}
+
+
+def search_in_parallel(plan: hyperparameter_search.Plan, folder: Path) -> None:
+    """Search with a formula; the first process to reach trial 3 hangs until it is killed."""
+    study = hyperparameter_search.open_study(plan)
+    for trial in hyperparameter_search.remaining_trials(study, plan):
+        value = hyperparameter_search.suggest(trial, "optimizer.lr", plan.space["optimizer.lr"])
+        (folder / f"{trial.number}-{os.getpid()}").touch()
+        time.sleep(0.05)
+        if trial.number == 3 and len(list(folder.glob("3-*"))) == 1:
+            time.sleep(60)
+        study.tell(trial, value)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_two_processes_share_a_search_and_one_takes_over_the_trial_of_the_other(tmp_path: Path) -> None:
+    settings = ["optimizer.lr=interval(0.0,1.0)", "tune.trials=8", f"paths.output={tmp_path}/outputs"]
+    plan = hyperparameter_search.make_plan(settings)
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=search_in_parallel, args=(plan, folder)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    wait_for(lambda: len(list(folder.iterdir())) == 8, 60)
+    (hanging,) = folder.glob("3-*")
+    for worker in workers:
+        if str(worker.pid) == hanging.name.partition("-")[2]:
+            worker.kill()
+    for worker in workers:
+        worker.join(60)
+    assert sorted(worker.exitcode for worker in workers) == [-signal.SIGKILL, 0]
+    trials = hyperparameter_search.open_study(plan).trials
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 8
+    calls = sorted(path.name.partition("-")[0] for path in folder.iterdir())
+    assert calls == sorted("01234567" + "3")
 
 
 @pytest.mark.slow

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,12 +30,16 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from attnlab.config.compose import compose_run
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import InUseError, UsageError, UserError
 from attnlab.runs import launcher
 from attnlab.runs.directory import Run, prepare, run_of
+from attnlab.runs.files import locked, tried
 from attnlab.runs.identity import identify, short_hash
 from attnlab.runs.launcher import INTERRUPTED, Worker
 from attnlab.sweeps.jobs import describe, score, state
+
+WAIT_INTERVAL = 1.0
+"""Seconds between two checks whether another process has ended a trial."""
 
 
 class Plan(NamedTuple):
@@ -207,7 +212,11 @@ def suggest(trial: Trial, key: str, sweep: Override) -> str | int | float:
 def open_study(plan: Plan) -> Study:
     """Load the search, or create it."""
     plan.database.parent.mkdir(parents=True, exist_ok=True)
-    storage = f"sqlite:///{plan.database}"
+    with locked(plan.database.with_suffix(".lock")):
+        return _open_study(plan, f"sqlite:///{plan.database}")
+
+
+def _open_study(plan: Plan, storage: str) -> Study:
     if plan.base.force and plan.identity in optuna.get_all_study_names(storage):
         optuna.delete_study(study_name=plan.identity, storage=storage)
     return optuna.create_study(
@@ -220,19 +229,36 @@ def open_study(plan: Plan) -> Study:
 
 
 def remaining_trials(study: Study, plan: Plan) -> Iterator[Trial]:
-    """Yield the trial that was running when the search was killed, then new ones up to `tune.trials`.
+    """Yield the trials whose process was killed, then new ones up to `tune.trials`.
+
+    Several processes may search at once. Each trial belongs to one of them, and the last trials of a process
+    that ends too early are taken over by the others, which wait for that.
 
     The sampler is seeded with the number of the trial, so that a resumed search draws the same values as an
     uninterrupted one.
     """
+    folder = plan.database.parent / "trials"
+    folder.mkdir(exist_ok=True)
     while True:
-        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        number = running[0].number if running else len(study.get_trials(deepcopy=False))
-        if number >= plan.tune.trials:
-            return
-        seed = int(np.random.SeedSequence((plan.tune.seed, number)).generate_state(1)[0])
-        study.sampler = build_sampler(plan.tune, seed)
-        yield Trial(study, running[0]._trial_id) if running else study.ask()
+        with ExitStack() as claim:
+            with locked(folder / "next"):
+                running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+                number = len(study.get_trials(deepcopy=False))
+                free = next((t for t in running if claim.enter_context(tried(folder / str(t.number)))), None)
+                trial = None
+                if free is not None or number < plan.tune.trials:
+                    number = number if free is None else free.number
+                    seed = int(np.random.SeedSequence((plan.tune.seed, number)).generate_state(1)[0])
+                    study.sampler = build_sampler(plan.tune, seed)
+                    trial = study.ask() if free is None else Trial(study, free._trial_id)
+                    if free is None:
+                        claim.enter_context(tried(folder / str(trial.number)))
+                elif not running:
+                    return
+            if trial is None:
+                time.sleep(WAIT_INTERVAL)
+            else:
+                yield trial
 
 
 def run_trial(trial: Trial, plan: Plan) -> int:
@@ -245,7 +271,7 @@ def run_trial(trial: Trial, plan: Plan) -> int:
     overrides = plan.trial_overrides(parameters)
     print(f"trial {trial.number + 1}/{plan.tune.trials}  {' '.join(assignments(parameters))}", flush=True)
     os.environ["ATTNLAB_COMMAND"] = f"attnlab train {shlex.join(overrides)}"
-    run = prepare(compose_run(overrides))
+    run = prepare_when_free(compose_run(overrides))
     trial.set_user_attr("run", str(run.directory))
     watch = Watch(trial, run, plan.base.checkpoint.monitor)
     # A repeated combination of values has a finished run, or one trained up to the step where it was pruned.
@@ -265,6 +291,15 @@ def run_trial(trial: Trial, plan: Plan) -> int:
         trial.study.tell(trial, state=TrialState.FAIL)
     print(describe(run))
     return INTERRUPTED if stopped else code  # the signal may arrive while a run ends or is pruned
+
+
+def prepare_when_free(config: DictConfig) -> Run:
+    """Create a trial's run directory; wait while another process tries the same values."""
+    while True:
+        try:
+            return prepare(config)
+        except InUseError:
+            time.sleep(WAIT_INTERVAL)
 
 
 def read_series(path: Path, metric: str) -> list[float]:
