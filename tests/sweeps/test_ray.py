@@ -35,6 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         "RAY_AUTH_TOKEN": os.urandom(32).hex(),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DISABLE_MEMORY_MONITOR": "1",
+        "RAY_worker_niceness": "0",  # 15 by default
         "RAY_ADDRESS": address,
     }
     head = [*RAY, "--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]

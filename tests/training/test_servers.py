@@ -54,7 +54,7 @@ def test_mlflow_server_has_one_run_of_all_attempts(
         *(f"--backend-store-uri=sqlite:///{tmp_path}/server.db", f"--artifacts-destination={tmp_path}/files"),
     ]
     server = f"http://127.0.0.1:{port}"
-    with daemon(command, tmp_path, {}):
+    with daemon(command, tmp_path, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
         wait_for(lambda: read(f"{server}/health"))
         config = composed("logger=mlflow", f"logger.mlflow.tracking_uri={server}")
         run = prepare(config)
