@@ -14,6 +14,7 @@ from forked import ATTNLAB, ForkedProcess
 SETTINGS = (*TINY_REVERSE, "trainer.max_epochs=2", "logger=none", "callbacks.attention_figures.count=0")
 
 SLOW = """
+import time
 from pathlib import Path
 
 from lightning import Callback
