@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
@@ -39,6 +41,7 @@ def main(options: argparse.Namespace) -> int:
     sys.argv = ["attnlab train", *arguments]
     os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     try:
+        _check_options(arguments)
         check_overrides(arguments)
         with _unused_sweep_folder_removed(arguments):
             hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
@@ -72,6 +75,19 @@ def main(options: argparse.Namespace) -> int:
     if jobs.refused is not None:
         raise jobs.refused
     return 0 if jobs.prepare_only else jobs.exit_code()
+
+
+def _check_options(arguments: list[str]) -> None:
+    """Raise `UsageError` at a wrong option, for which Hydra would print its usage in several lines."""
+
+    def fail(message: str) -> NoReturn:
+        raise UsageError(f"{message} (attnlab train --help shows the options)")
+
+    parser = get_args_parser()
+    parser.error = fail  # type: ignore[method-assign]
+    options = parser.parse_args(arguments)
+    if options.resolve and not options.cfg and not options.help:
+        fail("--resolve shows resolved values in the output of --cfg: add --cfg job")
 
 
 @contextmanager
