@@ -76,8 +76,6 @@ def export(network: Seq2Seq) -> Graphs:
     """
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
-    if isinstance(network.encoder, LinearRecurrentEncoder):
-        raise _unsupported(network, "the operations of its encoder depend on the length of the sentence")
     try:
         with torch.no_grad(), _silent():
             examples = [_example(network, *size) for size in TRACED]

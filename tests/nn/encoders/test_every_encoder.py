@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.errors import UserError
-from attnlab.export import graphs
 from attnlab.nn import encoders
 from attnlab.nn.decoders import LuongDecoder
 from attnlab.nn.encoders import BagEncoder, ConvolutionalEncoder, Encoder, TransformerEncoder
@@ -85,17 +83,6 @@ def test_every_mechanism_reads_every_encoder(name: str, attention: str) -> None:
     torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
     torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
     assert not decoded.weights[0, :, 3:].any()
-
-
-@pytest.mark.parametrize("name", ["MinGRUEncoder", "RGLRUEncoder"])
-def test_export_of_linear_recurrences_is_refused_in_one_line(name: str) -> None:
-    encoder = make(name)
-    mechanism = make_attention("General", STATE, encoder.memory_size)
-    network = assemble(encoder, LuongDecoder(input_size=TARGET_WIDTH, attention=mechanism, size=STATE))
-    with pytest.raises(
-        UserError, match=f"{name}.* cannot be exported to ONNX: the operations of its encoder"
-    ):
-        graphs.export(network)
 
 
 @every_encoder
