@@ -394,6 +394,10 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
     )
     assert completed.returncode == 1
     assert re.search(r"The (loss|gradient norm) is (inf|nan) at step", completed.stderr.replace("\n", " "))
+    begin = ("run directory", "importing PyTorch", "reading the data", "building the network")
+    places = [completed.stderr.find(message) for message in begin]
+    assert -1 not in places
+    assert places == sorted(places)
     (path,) = tmp_path.glob("outputs/reverse/*/result.json")
     assert json.loads(path.read_text())["status"] == "failed"
     assert read_offline(path.parent)["exit_code"] == 1
