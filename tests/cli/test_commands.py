@@ -394,7 +394,7 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
     )
     assert completed.returncode == 1
     assert re.search(r"The (loss|gradient norm) is (inf|nan) at step", completed.stderr.replace("\n", " "))
-    begin = ("run directory", "importing PyTorch", "reading the data", "building the network")
+    begin = ("importing PyTorch", "reading the data", "building the network")
     places = [completed.stderr.find(message) for message in begin]
     assert -1 not in places
     assert places == sorted(places)

@@ -12,6 +12,7 @@ from attnlab.config.evaluation_data import check_unchanged, read, separate
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization import train
+from attnlab.data.tokenization.subwords import subwords as train_subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
@@ -80,7 +81,7 @@ def test_given_files_can_have_alignments(composed: Callable[..., DictConfig], tm
         assert others == ["search.beam_size=2"]
         corpus = read(config, given, VOCABULARIES, ())
         assert corpus.splits["test"][0].alignment == ((0, 0), (1, 1))
-        subwords = train.bpe(["abab"], max_size=9)
+        subwords = train_subwords(["abab"], algorithm="bpe", max_size=9)
         with pytest.raises(UserError, match="the tokenizer splits them"):
             read(config, given, Vocabularies(subwords, subwords), ())
     assert separate(config, [links]) == (({}, {}), [links])
