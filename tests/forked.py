@@ -162,7 +162,16 @@ def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[s
         root.removeHandler(handler)
     root.setLevel(logging.WARNING)
     reset_hydra()
+    leave_out_curves()
     subprocess.Popen = ForkedProcess  # type: ignore[misc]
+
+
+def leave_out_curves() -> None:
+    """Draw no training curves unless `DRAW_CURVES` is set: they take longer than a tiny training."""
+    if "DRAW_CURVES" not in os.environ:
+        from attnlab.cli import recipe
+
+        recipe.save_training_curves = lambda *_: None
 
 
 def comes_from_tests(module: Any) -> bool:

@@ -16,7 +16,13 @@ def trained(folder: Path) -> Run:
     """A run trained by the command."""
     tags = "logger.wandb.tags=[pilot,tiny]"
     completed = attnlab(
-        "train", *TINY_REVERSE, "trainer.max_epochs=12", "checkpoint.keep=3", tags, folder=folder
+        "train",
+        *TINY_REVERSE,
+        "trainer.max_epochs=12",
+        "checkpoint.keep=3",
+        tags,
+        folder=folder,
+        DRAW_CURVES="1",
     )
     assert completed.returncode == 0, completed.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()

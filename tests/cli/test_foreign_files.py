@@ -174,8 +174,6 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
     run = Run(directory)
     assert attnlab("train", "-m", *overrides, "attention=none", folder=folder).returncode == 0
     assert program("report", "outputs").returncode == 0
-    predicted = program("predict", str(directory), "--trust", "cosine")
-    assert predicted.returncode == 0, predicted.stderr
     for command in ("predict", "evaluate"):
         untrusted = attnlab(command, str(directory), folder=folder, stdin="3 4\n")
         assert_refused(

@@ -27,7 +27,6 @@ NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("MoChA", {"order": "gnmt", "layer_norm": True}),
     ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
     ("NoAttention", {"order": "bahdanau"}),
-    ("Mixture", {"order": "luong"}),
     ("Hard", {"order": "gnmt", "cell": "gru"}),
     ("Forward", {"order": "bahdanau"}),
 ]

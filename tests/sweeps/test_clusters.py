@@ -28,6 +28,7 @@ LAUNCHERS = [
 
 
 @pytest.mark.slow
+@pytest.mark.clusters
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_sweep_with_another_launcher(launcher: str, tmp_path: Path) -> None:
     overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "optimizer=sgd"]

@@ -46,7 +46,7 @@ SETTINGS = {
         "scheduler.schedule.patience=0",
         "trainer.val_check_interval=0.5",  # not at the end of an epoch of 7 batches
         "optimizer.lr=0.3",
-        "trainer.max_epochs=20",
+        "trainer.max_epochs=10",
     ),
     "loader workers and max_steps": (
         "batching.workers=2",
@@ -109,7 +109,7 @@ def outputs_of(run: Run) -> dict[str, Any]:
     content["result.json"] = {key: result[key] for key in ("status", "metrics", "steps", "parameters")}
     for path in run.predictions.iterdir():
         content[path.name] = path.read_text()
-    content["figures"] = sorted(path.name for path in run.figures.iterdir())
+    content["figures"] = sorted(path.name for path in run.figures.glob("*"))
     return content
 
 
