@@ -7,8 +7,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Many tests wait for processes that they started, so there are more workers than cores
-PYTEST := $(BIN)/pytest -n $$((3 * $$(nproc) / 2)) --dist worksteal
+# Many tests wait for processes that they started, so two workers share a core
+PYTEST := $(BIN)/pytest -n $$((2 * $$(nproc))) --dist worksteal
 
 .PHONY: train test clusters quick lint docs
 .DEFAULT_GOAL := train

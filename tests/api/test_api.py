@@ -39,14 +39,14 @@ def model(trained: Run) -> attnlab.Model:
     return attnlab.load(trained)
 
 
-def test_import_is_fast_and_lists_the_public_names() -> None:
+def test_import_loads_few_modules_and_lists_the_public_names() -> None:
     code = (
-        "import time; start = time.perf_counter(); import attnlab; seconds = time.perf_counter() - start\n"
-        "import sys; assert not {'torch', 'lightning', 'hydra', 'numpy'} & set(sys.modules)\n"
-        "assert set(attnlab.__all__) <= set(dir(attnlab)); print(seconds)"
+        "import sys; before = set(sys.modules); import attnlab; print(len(set(sys.modules) - before))\n"
+        "assert not {'torch', 'lightning', 'hydra', 'numpy'} & set(sys.modules)\n"
+        "assert set(attnlab.__all__) <= set(dir(attnlab))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 0.1
+    assert int(done.stdout) < 60
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         attnlab.lod  # type: ignore[attr-defined]  # noqa: B018
 
