@@ -11,28 +11,13 @@ import pytest
 from attnlab.runs.directory import Run
 from commands import TINY_REVERSE, attnlab
 
-LAUNCHERS = [
-    pytest.param(
-        "submitit_local",
-        marks=pytest.mark.skipif(find_spec("submitit") is None, reason="pip install 'attnlab[slurm]'"),
-    ),
-    pytest.param(
-        "ray",
-        marks=[
-            pytest.mark.clusters,
-            pytest.mark.ray,
-            pytest.mark.skipif(find_spec("ray") is None, reason="pip install 'attnlab[ray]'"),
-        ],
-    ),
-]
-
 
 @pytest.mark.slow
 @pytest.mark.clusters
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_sweep_with_another_launcher(launcher: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(find_spec("submitit") is None, reason="pip install 'attnlab[slurm]'")
+def test_sweep_of_local_processes_of_submitit(tmp_path: Path) -> None:
     overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "optimizer=sgd"]
-    overrides.append(f"hydra/launcher={launcher}")
+    overrides.append("hydra/launcher=submitit_local")
     broken = attnlab("train", "-m", *overrides, "optimizer.lr=1e38,0.01", folder=tmp_path)
     assert broken.returncode == 1, broken.stderr
     assert "Traceback" not in broken.stderr
