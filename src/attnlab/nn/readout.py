@@ -82,7 +82,7 @@ class Readout(nn.Module):
 
     @property
     def reads_previous_state(self) -> bool:
-        """Whether `features` needs the previous states."""
+        """True if `features` needs the previous states."""
         return "previous_state" in self.parts
 
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
@@ -137,7 +137,7 @@ class PointerGenerator(nn.Module):
 
     @property
     def reads_previous_state(self) -> bool:
-        """Whether `features` needs the previous states."""
+        """True if `features` needs the previous states."""
         return self.generator.reads_previous_state
 
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:

@@ -162,7 +162,7 @@ class Run:
 
     @property
     def has_started(self) -> bool:
-        """Whether training has started: all objects of the run were built, and its data was recorded."""
+        """True once training has started, which records the data of the run in result.json."""
         return "data" in self.read_result()
 
     def result_problem(self) -> str | None:

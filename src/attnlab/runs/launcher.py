@@ -44,7 +44,12 @@ Wait = Callable[[Worker], int]
 
 
 class Ending(NamedTuple):
-    """How a worker process ended: the result of `settle`, and whether a stop signal arrived before."""
+    """End of a worker process.
+
+    Attributes:
+        code: result of `settle`.
+        stopped: True if a stop signal arrived first.
+    """
 
     code: int
     stopped: bool
