@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from attnlab.analysis.aggregates import (
     interquartile_mean,
@@ -38,11 +39,11 @@ def test_bootstrap_resamples_the_runs_within_each_task() -> None:
     scores = np.array([[0.0, 100.0], [1.0, 101.0]])
     seen = set()
 
-    def statistic(resampled: np.ndarray) -> float:
-        assert set(resampled[:, 0]) <= {0, 1}
-        assert set(resampled[:, 1]) <= {100, 101}
-        seen.add(tuple(resampled.ravel()))
-        return float(resampled.mean())
+    def statistic(resampled: np.ndarray) -> np.ndarray:
+        assert set(resampled[..., 0].ravel()) <= {0, 1}
+        assert set(resampled[..., 1].ravel()) <= {100, 101}
+        seen.update(tuple(sample.ravel()) for sample in resampled)
+        return resampled.mean(axis=(1, 2))
 
     low, high = stratified_bootstrap(statistic, scores)
     assert len(seen) == 16  # 2 draws of 2 runs in each task, independently
@@ -57,3 +58,14 @@ def test_bootstrap_intervals_of_two_groups_and_of_vectors() -> None:
     )
     assert low == pytest.approx([1, 0, 0])
     assert high == pytest.approx([1, 1, 0])
+
+
+def test_statistics_of_many_resamples_equal_those_of_each() -> None:
+    ours, theirs = np.random.default_rng(0).integers(0, 9, size=(2, 4, 5, 3)).astype(float)
+    thresholds = np.array([1.0, 4.5])
+    for index, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        assert interquartile_mean(ours)[index] == interquartile_mean(our)
+        assert interquartile_mean(our) == pytest.approx(stats.trim_mean(our, 0.25, axis=None))
+        profile = performance_profile(our, thresholds)
+        assert performance_profile(ours, thresholds)[index].tolist() == profile.tolist()
+        assert probability_of_improvement(ours, theirs)[index] == probability_of_improvement(our, their)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy import stats
 
-from attnlab.analysis.statistics import equivalence_p_value, estimate, holm
+from attnlab.analysis.statistics import equivalence_p_value, estimate, holm, t_test_p_value
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
@@ -80,6 +81,17 @@ def test_equivalence_of_three_differences() -> None:
     assert equivalence_p_value([0.0, 1.0, 2.0], 4.0) == pytest.approx(expected)
     assert equivalence_p_value([0.0, -1.0, -2.0], 4.0) == pytest.approx(expected)
     assert equivalence_p_value([0.0, 1.0, 2.0], 1.0) == pytest.approx(0.5)  # the mean is at the margin
+
+
+def test_t_tests_equal_those_of_scipy() -> None:
+    differences = [0.3, -0.1, 0.8, 0.5]
+    assert t_test_p_value(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    for margin in (0.2, 0.9):
+        ends = (
+            stats.ttest_1samp(differences, -margin, alternative="greater").pvalue,
+            stats.ttest_1samp(differences, margin, alternative="less").pvalue,
+        )
+        assert equivalence_p_value(differences, margin) == pytest.approx(max(ends))
 
 
 def test_holm_correction_of_four_p_values() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.axes import Axes
 
+from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save, save_png_and_svg
 from attnlab.plotting.heatmap import plot_heatmap
 
@@ -30,6 +32,17 @@ def test_png_and_svg_of_equal_figures_are_equal(tmp_path: Path) -> None:
         contents.append((path.parent / "v1.2.svg").read_bytes())
     assert contents[0] == contents[1]
     assert ElementTree.fromstring(contents[0]).tag.endswith("svg")
+
+
+def test_figure_is_drawn_once_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    draw = Axes.draw
+    monkeypatch.setattr(Axes, "draw", lambda self, renderer: drawn.append(self) or draw(self, renderer))
+    figure = plot_curves({"loss": [(0, 1), (1, 0.5)]})
+    save_png_and_svg(figure, tmp_path / "loss")
+    assert len(drawn) == 2
+    (axes,) = figure.axes
+    assert axes.get_tightbbox().x0 == pytest.approx(figure.dpi * 0.04167, abs=1)  # as by the layout engine
 
 
 def test_failed_save_leaves_no_temporary_file(tmp_path: Path) -> None:

@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from attnlab.analysis import significance
-from attnlab.analysis.statistics import CONFIDENCE, equivalence_p_value, holm
+from attnlab.analysis.statistics import equivalence_p_value, estimate, holm, t_test_p_value
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.analysis.variants import SEPARATOR
 from attnlab.errors import UsageError
@@ -220,16 +219,16 @@ def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float 
     comparison = replace(comparison, difference=float(differences.mean()))
     if len(pairs) == 1 or np.ptp(differences) < 1e-9:
         return comparison
-    test = stats.ttest_rel(ours, theirs)
     smallest, largest = registry.bounds(comparison.metric)
-    low, high = np.clip(test.confidence_interval(CONFIDENCE), smallest - largest, largest - smallest)
+    interval = estimate(differences.tolist())
+    low, high = np.clip([interval.low, interval.high], smallest - largest, largest - smallest)
     effect_size = differences.mean() / differences.std(ddof=1)
     return replace(
         comparison,
         low=float(low),
         high=float(high),
         effect_size=float(effect_size),
-        p=float(test.pvalue),
+        p=t_test_p_value(differences),
         margin=margin,
         p_equivalence=None if margin is None else equivalence_p_value(differences, margin),
     )

@@ -1,7 +1,7 @@
 """Paired significance tests of two systems over the sentences of a test set.
 
 They answer whether two trained networks would also differ on other sentences. A corpus score is a function of
-counts that are summed over sentences: [N, C] holds C counts of N sentences. scipy resamples the sentences.
+counts that are summed over sentences: [N, C] holds C counts of N sentences.
 
 sacreBLEU's paired approximate randomisation (`sacrebleu --paired-ar`) is not used for p: it counts the random
 assignments whose difference is *larger* than the observed one, where the test requires *at least as large*.
@@ -12,18 +12,18 @@ both definitions count the same assignments, the p-values agree.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 
 SEED = 12345  # fixed, so that reports are reproducible
 BOOTSTRAP_RESAMPLES = 1000
 PERMUTATIONS = 9999
-BATCH = 200  # resamples at a time; limits memory to 3 MB for 2,000 sentences
+BATCH = 2**17  # sentences of resamples at a time, 1 MB, which fits into caches
 
 
 class SentenceTest(NamedTuple):
@@ -59,24 +59,24 @@ def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[
 
 def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
     """Return the 95 % paired bootstrap interval of ours - theirs; counts [N, C] each."""
+    resamples = _resamples(len(our))
+    batches = [resamples[rows].astype(float) for rows in _batches(len(resamples), len(our))]
+    differences = [score.value(batch @ our) - score.value(batch @ their) for batch in batches]
+    low, high = np.percentile(np.concatenate(differences), [2.5, 97.5])
+    return float(low), float(high)
 
-    def difference(rows: NDArray[np.int64], axis: int) -> Counts:
-        """Differences of resamples of the sentences [R, N]."""
-        offsets = len(our) * np.arange(len(rows))[:, None]  # [R, 1]
-        frequency = np.bincount((rows + offsets).ravel(), minlength=rows.size).reshape(rows.shape)  # [R, N]
-        frequency = frequency.astype(float)  # once, not in both products
-        return score.value(frequency @ our) - score.value(frequency @ their)
 
-    result = stats.bootstrap(
-        (np.arange(len(our)),),
-        difference,
-        n_resamples=BOOTSTRAP_RESAMPLES,
-        batch=BATCH,
-        vectorized=True,
-        method="percentile",
-        rng=np.random.default_rng(SEED),
-    )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+@lru_cache(maxsize=8)
+def _resamples(sentences: int) -> NDArray[np.uint16]:
+    """Return how often each of N sentences is in each resample with replacement [R, N]."""
+    rng = np.random.default_rng(SEED)
+    counts = []
+    for rows in _batches(BOOTSTRAP_RESAMPLES, sentences):
+        size = rows.stop - rows.start
+        drawn = rng.integers(sentences, size=(size, sentences)) + sentences * np.arange(size)[:, None]
+        frequencies = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        counts.append(frequencies.astype(np.uint16))
+    return np.concatenate(counts)
 
 
 def randomisation_p_value(score: SentenceCounts, our: Counts, their: Counts) -> float:
@@ -114,6 +114,13 @@ def _assignments(sentences: int) -> Iterator[NDArray[np.float64]]:
         yield (np.arange(2**sentences)[:, None] >> np.arange(sentences) & 1).astype(float)
         return
     rng = np.random.default_rng(SEED)
-    for start in range(0, PERMUTATIONS, BATCH):
-        drawn = rng.integers(2**32, size=(BATCH, sentences), dtype=np.uint32)
-        yield (~drawn & 1)[: PERMUTATIONS - start].astype(float)
+    for rows in _batches(PERMUTATIONS, sentences):
+        drawn = rng.integers(2**32, size=(rows.stop - rows.start, sentences), dtype=np.uint32)
+        yield (~drawn.astype(np.uint8) & 1).astype(float)
+
+
+def _batches(resamples: int, sentences: int) -> Iterator[slice]:
+    """Yield the resamples in slices of at most `BATCH` sentences, or of one resample."""
+    size = max(1, BATCH // sentences)
+    for start in range(0, resamples, size):
+        yield slice(start, min(start + size, resamples))

@@ -8,7 +8,7 @@ from math import exp, inf, isfinite, log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special  # its import takes a third of the time of scipy.stats
 
 CONFIDENCE = 0.95
 
@@ -45,7 +45,7 @@ def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
     n, mean = len(values), float(np.mean(values))
     if n == 1:
         return Estimate(mean, None, None, 1)
-    half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / sqrt(n))
+    half_width = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * _standard_error(values)
     low, high = bounds
     if not isfinite(low):
         return Estimate(mean, mean - half_width, mean + half_width, n)
@@ -60,6 +60,16 @@ def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
     return Estimate(mean, next(ends), next(ends), n)
 
 
+def t_test_p_value(differences: ArrayLike) -> float:
+    """Return the two-sided p-value of Student's paired t test that the mean difference is 0.
+
+    Args:
+        differences: paired differences, at least two that are not all equal.
+    """
+    t = np.mean(differences) / _standard_error(differences)
+    return float(2 * special.stdtr(np.size(differences) - 1, -abs(t)))
+
+
 def equivalence_p_value(differences: ArrayLike, margin: float) -> float:
     """Return the p-value of two one-sided paired t tests (TOST; Schuirmann, 1987).
 
@@ -71,9 +81,13 @@ def equivalence_p_value(differences: ArrayLike, margin: float) -> float:
         differences: paired differences, at least two that are not all equal.
         margin: largest difference that counts as equivalent, above 0.
     """
-    above = stats.ttest_1samp(differences, -margin, alternative="greater").pvalue
-    below = stats.ttest_1samp(differences, margin, alternative="less").pvalue
-    return float(max(above, below))
+    mean, scale = abs(np.mean(differences)), _standard_error(differences)
+    return float(special.stdtr(np.size(differences) - 1, (mean - margin) / scale))  # at the nearer end
+
+
+def _standard_error(values: ArrayLike) -> float:
+    """Return the standard error of the mean, s / √n."""
+    return float(np.std(values, ddof=1) / sqrt(np.size(values)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -31,11 +31,16 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
 
 
+def fix_layout(figure: Figure) -> None:
+    """Lay out the figure now and not again: with a layout engine, a figure is drawn twice for each file."""
+    if layout := figure.get_layout_engine():
+        layout.execute(figure)
+        figure.set_layout_engine(None)  # "none" would be an engine that does nothing
+
+
 def save_png_and_svg(figure: Figure, stem: Path) -> Path:
     """Write `stem`.png and `stem`.svg; return the path of the PNG."""
-    if layout := figure.get_layout_engine():  # once, instead of twice for each file
-        layout.execute(figure)
-        figure.set_layout_engine("none")
+    fix_layout(figure)
     for suffix in (".svg", ".png"):
         save(figure, path := stem.with_name(stem.name + suffix))
     return path

@@ -74,7 +74,7 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
 def _mean(scores: Scores, metric: str) -> Cell:
     """Format the interquartile mean and its interval."""
     low, high = stratified_bootstrap(interquartile_mean, scores)
-    result = Estimate(interquartile_mean(scores), float(low), float(high), len(scores))
+    result = Estimate(float(interquartile_mean(scores)), float(low), float(high), len(scores))
     return estimate_cell(result, digits=registry.digits(metric), scale=registry.scale(metric))
 
 
@@ -82,5 +82,5 @@ def _improvement(sign: int, ours: Scores, theirs: Scores) -> Cell:
     """Format the probability of improvement and its interval; `sign` is -1 if lower scores are better."""
     ours, theirs = sign * ours, sign * theirs
     low, high = stratified_bootstrap(probability_of_improvement, ours, theirs)
-    probability = probability_of_improvement(ours, theirs)
+    probability = float(probability_of_improvement(ours, theirs))
     return estimate_cell(Estimate(probability, float(low), float(high), len(ours)), digits=2)

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
-from attnlab.plotting.files import save
+from attnlab.plotting.files import fix_layout, save
 from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle, variant_styles
 from attnlab.plotting.text import truncate
 from attnlab.report.figure_parts import (
@@ -39,7 +39,7 @@ Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""
 
 # Inches
-LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.19, 0.075, 0.5
+LEGEND_GAP, LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.12, 0.19, 0.075, 0.5
 
 MAX_BINS = 10  # ranges of source lengths
 
@@ -48,11 +48,14 @@ def draw(study: Study, styles: Styles) -> list[StudyFigure]:
     """Draw every figure for which the finished runs have data."""
     groups = study.by_variant()
     with mpl.rc_context(fname=STYLE_SHEET):
-        return [
+        drawn = [
             figure
             for draw_kind in (scores, performance_profiles, _scores_by_length, _training_curves, _costs)
             for figure in draw_kind(study, groups, styles)
         ]
+        for study_figure in drawn:
+            fix_layout(study_figure.figure)
+    return drawn
 
 
 def write(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
@@ -76,11 +79,16 @@ def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
     width, height = figure.get_size_inches()
     names = [truncate(name, MAX_NAME) for name in styles]
     columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names)))))
-    figure.set_size_inches(width, height + LEGEND_LINE * ceil(len(styles) / columns))
+    legend = LEGEND_GAP + LEGEND_LINE * ceil(len(styles) / columns)
+    figure.set_size_inches(width, height + legend)
+    for axes in figure.axes:  # keep their size, above the legend
+        left, bottom, right, top = axes.get_position().extents
+        low, high = ((legend + height * end) / (height + legend) for end in (bottom, top))
+        axes.set_position((left, low, right - left, high - low))
     figure.legend(
         [_legend_handle(style, dashed=dashed) for style in styles.values()],
         names,
-        loc="outside lower center",
+        loc="lower center",
         ncols=columns,
         handlelength=2.4 if dashed else 1,
         columnspacing=1.2,
