@@ -25,6 +25,7 @@ ORDER = (
     {"training"},
     {"config"},
     {"sweeps", "analysis"},
+    {"explanations"},
     {"benchmark", "report", "api", "export"},
     {"serving"},
     {"cli"},
@@ -42,7 +43,8 @@ NOT_IMPORTED = {
         "nn",
         "data",
     },  # reads run directories, loads no models
-    "report": {"config", "training", "decoding", "nn", "data", "sweeps"},
+    "explanations": {"config", "training", "plotting", "sweeps"},
+    "report": {"config", "training", "decoding", "nn", "data", "sweeps", "explanations"},
 }
 """Earlier packages that a package must nevertheless not import."""
 

@@ -12,6 +12,7 @@ RANGES = {
     "share": "0 to 1, shown in %",
     "points": "0 to 100",
     "fraction": "0 to 1",
+    "signed": "-1 to 1",
     "nats": "nats",
     "positive": "≥ 0",
     "number": "",
@@ -20,6 +21,7 @@ KINDS = {
     "text": "decoded text",
     "token": "predicted distribution",
     "attention": "attention weights",
+    "explanation": "[explanations](../explanation/faithfulness.md)",
     "training": "training",
 }
 

@@ -66,6 +66,13 @@ def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tup
     return float(low), float(high)
 
 
+def ratio_interval(numerators: Counts, denominators: Counts) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of Σ numerators / Σ denominators over N ≥ 2 sentences, [N] each."""
+    resamples = _resamples(len(numerators)).astype(float)  # [R, N]
+    low, high = np.percentile((resamples @ numerators) / (resamples @ denominators), [2.5, 97.5])
+    return float(low), float(high)
+
+
 @lru_cache(maxsize=8)
 def _resamples(sentences: int) -> NDArray[np.uint16]:
     """Return how often each of N sentences is in each resample with replacement [R, N]."""

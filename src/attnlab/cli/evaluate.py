@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 from rich.table import Column, Table
 
+from attnlab.cli import explain
 from attnlab.cli.logs import quieten_lightning
 from attnlab.cli.terminal import print_line, print_table
 from attnlab.config import build, build_training, evaluation_data
@@ -36,7 +37,10 @@ from attnlab.training.callbacks import Predictions
 from attnlab.training.checkpoints import read_data_record
 from attnlab.training.module import Seq2SeqModule
 
-CHANGEABLE = ("attention_override", "batching", "data", "paths", "reranking", "search", "seed", "trainer")
+CHANGEABLE = (
+    *("attention_override", "batching", "data", "explain"),
+    *("paths", "reranking", "search", "seed", "trainer"),
+)
 """Settings and groups that can be changed after training, except `FIXED`."""
 FIXED = ("batching.source_eos",)
 """Settings of these groups that determine the inputs of the network, and so cannot change."""
@@ -72,6 +76,7 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError("This corpus has no test split: evaluate the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
     module = build.build_module(config, network, vocabularies, corpus)
+    explain.check(config, network)
     interventions = build.build_interventions(config, network)
     if config.attention_override in interventions:
         assert isinstance(network, Seq2Seq)  # checked by build_interventions
@@ -90,6 +95,11 @@ def main(options: argparse.Namespace) -> int:
         seen = _seen_in_training(records, data.pairs(split))
         scores = _evaluate(config, module, data, split, folder)
         lengths = _by_length(module, split)
+        explained = {}
+        if config.get("explain") is not None:
+            assert isinstance(network, Seq2Seq)  # checked by explain.check
+            explained = explain.explain(config, network, vocabularies, data.pairs(split), trust=options.trust)
+            explain.write(explained, config.explain, split, overrides, folder)
         changed = {}
         for name, attention in interventions.items():
             assert isinstance(network, Seq2Seq)
@@ -122,6 +132,8 @@ def main(options: argparse.Namespace) -> int:
         save_png_and_svg(_curves(lengths), folder / "by_length")
         print_table(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
         print_table(_lengths_table(lengths))
+        if explained:
+            print_table(explain.table(explained, split))
         for metric, signature in registry.signatures(module.text_metrics).items():
             print_line(f"{registry.label(f'test/{metric}')}  {signature}")
         if result["references"] == "normalised":

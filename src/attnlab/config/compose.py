@@ -17,7 +17,7 @@ from attnlab.config.renamed_settings import explain_renamed
 from attnlab.config.validation import check_settings
 from attnlab.errors import UsageError
 
-REPLACEABLE = ("reranking",)
+REPLACEABLE = ("reranking", "explain")
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
 
 OmegaConf.register_new_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
@@ -74,15 +74,15 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
         parsed = OverridesParser.create().parse_overrides(overrides)
     except HydraException as error:
         raise UsageError(explain(error)) from error
-    keys = all_keys(changed)
     for override in sorted(parsed, key=lambda override: override.key_or_group not in REPLACEABLE):
         key = override.key_or_group
         if key in REPLACEABLE:  # before single settings, as in Hydra
             try:
-                changed[key] = compose_run([str(override.input_line)])[key]
+                changed[key] = compose_run([str(override.input_line)]).get(key)
             except HydraException as error:
                 raise UsageError(explain(error)) from error
             continue
+        keys = all_keys(changed)
         if key not in keys:
             if outdated := explain_renamed(key, str(override.input_line).partition("=")[2]):
                 raise UsageError(outdated)

@@ -21,7 +21,7 @@ CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1
 PRESETS = ("experiment", "study", "debug", "data")
 """Groups whose options set keys of other groups."""
 
-OPTIONAL = ("experiment", "study", "debug", "tokenizer@target_tokenizer")
+OPTIONAL = ("experiment", "study", "debug", "explain", "tokenizer@target_tokenizer")
 """Groups of which no option has to be chosen."""
 
 

@@ -49,7 +49,7 @@ def plain_pair(source: str, target: str = "") -> Pair:
     return Pair(source, target)
 
 
-TEST_SET_NAME = re.compile(r"(?!attention$)[A-Za-z0-9][A-Za-z0-9_.-]*")
+TEST_SET_NAME = re.compile(r"(?!(?:attention|explanation)$)[A-Za-z0-9][A-Za-z0-9_.-]*")
 """Names of test sets, which are part of metric names (`test/NAME/bleu`) and of file names."""
 
 
@@ -82,7 +82,7 @@ class Corpus:
             if not TEST_SET_NAME.fullmatch(str(name)):
                 raise UserError(
                     f"data.test: {name!r} is not a valid name of a test set. Use letters, digits, '_', '-' "
-                    "and '.', and not the name 'attention'"
+                    "and '.', and not the names 'attention' and 'explanation'"
                 )
         for name, pairs in (("training", self.train), ("validation", self.val)):
             if not pairs and not self.evaluation_only:

@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from attnlab.metrics.sentence_counts import SentenceCounts
     from attnlab.metrics.text import TextMetric
 
-Kind = Literal["text", "token", "attention", "training"]
+Kind = Literal["text", "token", "attention", "explanation", "training"]
 Direction = Literal["higher", "lower"]
-Format = Literal["share", "points", "fraction", "nats", "positive", "number"]
-"""share: 0 to 1, shown in percent · points: 0 to 100 · fraction: 0 to 1 · nats, positive: at least 0 ·
-number: any other."""
+Format = Literal["share", "points", "fraction", "signed", "nats", "positive", "number"]
+"""share: 0 to 1, shown in percent · points: 0 to 100 · fraction: 0 to 1 · signed: -1 to 1 · nats, positive:
+at least 0 · number: any other."""
 
 BOUNDS: dict[Format, tuple[float, float]] = {
     "share": (0, 1),
     "points": (0, 100),
     "fraction": (0, 1),
+    "signed": (-1, 1),
     "nats": (0, inf),
     "positive": (0, inf),
     "number": (-inf, inf),
@@ -47,7 +48,7 @@ class MetricInfo:
     Attributes:
         label: name in tables and figures.
         kind: source of the values: decoded "text", the "token" distribution given the reference, "attention"
-            weights, or the "training" loop.
+            weights, an "explanation" (see `attnlab.explanations`), or the "training" loop.
         format: range and unit of the values.
         direction: whether higher or lower is better; None if neither is.
         function: import path "module:name" of a text metric, a function of predictions.
@@ -98,6 +99,10 @@ def _attention(label: str, format: Format = "number", direction: Direction | Non
     return MetricInfo(label=label, kind="attention", format=format, direction=direction)
 
 
+def _explanation(label: str, format: Format, direction: Direction | None = None) -> MetricInfo:
+    return MetricInfo(label=label, kind="explanation", format=format, direction=direction)
+
+
 METRICS: dict[str, MetricInfo] = {
     "loss": MetricInfo(label="loss", kind="token", format="nats", direction="lower"),
     "perplexity": MetricInfo(label="perplexity", kind="token", format="positive", direction="lower"),
@@ -138,6 +143,28 @@ METRICS: dict[str, MetricInfo] = {
     "attention/coverage": _attention("attention coverage", "fraction"),
     "attention/alignment_accuracy": _attention("alignment accuracy", "share", "higher"),
     "attention/alignment_error": _attention("alignment error", "share", "lower"),
+    "explanation/gradient_tau": _explanation("τ with gradients", "signed", "higher"),
+    "explanation/gradient_top": _explanation("same top token as gradients", "share", "higher"),
+    "explanation/integrated_gradients_tau": _explanation("τ with integrated gradients", "signed", "higher"),
+    "explanation/integrated_gradients_top": _explanation(
+        "same top token as integrated gradients", "share", "higher"
+    ),
+    "explanation/integrated_gradients_error": _explanation("error of completeness", "nats", "lower"),
+    "explanation/erasure_tau": _explanation("τ with erasure", "signed", "higher"),
+    "explanation/erasure_top": _explanation("same top token as erasure", "share", "higher"),
+    "explanation/comprehensiveness": _explanation("comprehensiveness", "signed", "higher"),
+    "explanation/comprehensiveness_random": _explanation("comprehensiveness of random tokens", "signed"),
+    "explanation/sufficiency": _explanation("sufficiency", "signed", "lower"),
+    "explanation/sufficiency_random": _explanation("sufficiency of random tokens", "signed"),
+    "explanation/adversarial_divergence": _explanation("adversarial divergence", "fraction", "lower"),
+    "explanation/uniform_distance": _explanation("change of the output by uniform weights", "fraction"),
+    "explanation/distractor_weight": _explanation("weight on the distractor", "share", "lower"),
+    "explanation/distractor_crossing": _explanation("largest weight on the distractor", "share", "lower"),
+    "explanation/distractor_drop": _explanation("drop of p by the distractor", "signed"),
+    "explanation/alignment_error_rate": _explanation("alignment error rate", "share", "lower"),
+    "explanation/symmetrised_alignment_error_rate": _explanation(
+        "alignment error rate of both directions", "share", "lower"
+    ),
     "train/loss_epoch": MetricInfo(label="training loss", kind="training", format="nats"),
 }
 """Every metric by its name without the split."""
@@ -189,7 +216,7 @@ def split(metric: str) -> str:
         return "val"
     rest = metric.removeprefix("test/")
     test_set, _, base = rest.partition("/")
-    return "test" if not base or test_set == "attention" else f"test/{test_set}"
+    return "test" if not base or test_set in ("attention", "explanation") else f"test/{test_set}"
 
 
 def name(metric: str) -> str:

@@ -131,8 +131,11 @@ class Seq2Seq(TranslationModel):
 
     def encode(self, batch: Batch) -> tuple[Encoded, Any]:
         """Encode the sources of a batch; return them, and the decoder state before the first token."""
+        return self.encode_embedded(self.source_embedding(batch.source), batch)
+
+    def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, Any]:
+        """Encode the sources of a batch, embedded as [B, S, E]: see `encode`."""
         with Kernels(fused=self.fused).active():
-            embedded = self.source_embedding(batch.source)  # [B, S, E]
             memory = dispatch.encode(self.encoder, embedded, batch.source_lengths, batch.source_mask)
             keys = self.decoder.attention.project(memory)  # [B, S, …]
             state = self.decoder.begin(self.bridge(memory), memory)

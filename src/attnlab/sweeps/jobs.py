@@ -219,6 +219,8 @@ def _check(config: DictConfig) -> None:
             "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
             f"attention_override={config.attention_override}"
         )
+    if config.get("explain") is not None:
+        raise UsageError("explain is a setting of attnlab evaluate: attnlab evaluate RUN explain=all")
 
 
 def _same_run(run: Run, first: DictConfig, second: DictConfig) -> str:

@@ -119,6 +119,12 @@ class Tokenizer:
             return self.pieces(text)
         return [self._spelling(id) for id in self.encode(text)]
 
+    def words(self, text: str) -> list[int]:
+        """Return for each token of a text the number of its word, from 0; white space separates words."""
+        last = max(len(text.split()) - 1, 0)
+        numbers = [len(text[: i + 1].split()) - 1 + text[i].isspace() for i in range(len(text))]
+        return [min(numbers[end - 1], last) for _, end in self._pipeline.encode(text).offsets]
+
     def to_json(self) -> str:
         """Return the complete tokenizer as JSON."""
         return self._pipeline.to_str()
@@ -194,6 +200,10 @@ class PythonTokenizer(Tokenizer):
     def pieces(self, text: str) -> list[str]:
         """Split code into its pieces, before the vocabulary is applied."""
         return list(python_code.cut(text))
+
+    def words(self, text: str) -> list[int]:
+        """Return for each token of some code the number of its piece, from 0."""
+        return list(self._pipeline.encode(self.pieces(text), is_pretokenized=True).word_ids)
 
     def to_json(self) -> str:
         """Return the complete tokenizer as JSON."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -25,10 +26,6 @@ MULTIPLIER, MODULUS = 48271, 2**31 - 1
 def intervene(attention: Attention, intervention: Intervention, *, seed: int = 0) -> Attention:
     """Return `attention` with its weights replaced by an intervention.
 
-    In multi-head attention the weights of each head are replaced, so that each head still reads its own
-    values; in a decoder with attention in every layer, those of each layer. The original module is not
-    modified; parameters may be shared with it.
-
     Args:
         attention: a trained mechanism.
         intervention: see `InterventionWrapper`.
@@ -37,14 +34,34 @@ def intervene(attention: Attention, intervention: Intervention, *, seed: int = 0
     Raises:
         ValueError: if the attention has no weights to replace.
     """
+    return wrap_weights(attention, lambda inner: InterventionWrapper(inner, intervention, seed=seed))
+
+
+def wrap_weights(attention: Attention, wrap: Callable[[Attention], Attention]) -> Attention:
+    """Return `attention` with each of its distributions of weights wrapped in another mechanism.
+
+    In multi-head attention each head is wrapped, so that each head still reads its own values; in a decoder
+    with attention in every layer, each layer. The original module is not modified; parameters may be shared
+    with it.
+
+    Args:
+        attention: a trained mechanism.
+        wrap: returns the wrapper of a mechanism.
+    """
     if isinstance(attention, PerLayer):
-        return PerLayer(intervene(layer, intervention, seed=seed) for layer in attention.mechanisms)
+        return PerLayer(wrap_weights(layer, wrap) for layer in attention.mechanisms)
     if not isinstance(attention, MultiHead):
-        return InterventionWrapper(attention, intervention, seed=seed)
+        return wrap(attention)
     attention = copy.deepcopy(attention)
-    heads = [InterventionWrapper(head, intervention, seed=seed) for head in attention.heads]
-    attention.heads = nn.ModuleList(heads)  # type: ignore[assignment]
+    attention.heads = nn.ModuleList(map(wrap, attention.heads))  # type: ignore[assignment]
     return attention
+
+
+def has_weights(attention: Attention) -> bool:
+    """Return whether a mechanism computes weights from scores, unlike the baselines without attention."""
+    if isinstance(attention, PerLayer):
+        return all(map(has_weights, attention.mechanisms))
+    return isinstance(attention, MultiHead) or type(attention).score is not Attention.score
 
 
 class InterventionState(NamedTuple):

@@ -1,0 +1,128 @@
+"""The part of `attnlab evaluate` that `explain=all` adds: the scorecard of the attention weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.table import Column, Table
+
+from attnlab.config import build
+from attnlab.config.options import suggest
+from attnlab.config.restore import restore_networks
+from attnlab.data.corpus import Pair
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UsageError, UserError
+from attnlab.explanations import alignment, scorecard
+from attnlab.explanations.scorecard import MEASURES, Model, Score
+from attnlab.metrics import registry
+from attnlab.nn.attention.interventions import has_weights
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.runs.directory import locate
+from attnlab.runs.files import write_json
+
+FILE = "explanations.json"
+"""Name of the file in the folder of an evaluation."""
+
+
+def check(config: DictConfig, network: TranslationModel) -> None:
+    """Check the settings of `explain` and the network.
+
+    Raises:
+        UsageError: if a measure is unknown, or the network is an ensemble.
+        UserError: if the network has no attention weights.
+    """
+    if config.get("explain") is None:
+        return
+    measures = config.explain.measures
+    for measure in [measures] if isinstance(measures, str) else measures:
+        if measure not in MEASURES:
+            near = suggest(str(measure), MEASURES)
+            raise UsageError(
+                f"Unknown measure {measure!r} in explain.measures.{near} Options: {', '.join(MEASURES)}"
+            )
+    if not isinstance(network, Seq2Seq):
+        raise UsageError("explain needs a single network: give one run")
+    if not has_weights(network.decoder.attention):
+        raise UserError(
+            f"{type(network.decoder.attention).__name__} has no attention weights to explain: choose a run "
+            "with another mechanism, such as attention=additive"
+        )
+
+
+def explain(
+    config: DictConfig,
+    network: Seq2Seq,
+    vocabularies: Vocabularies,
+    pairs: Sequence[Pair],
+    *,
+    trust: Sequence[str],
+) -> dict[str, Score]:
+    """Compute the scorecard on evenly spread sentences of a split, given as pairs.
+
+    Raises:
+        UserError: if the run of the other direction or the gold alignments cannot be read.
+    """
+    settings = config.explain
+    step = max(1, len(pairs) // settings.sentences)
+    chosen = range(0, len(pairs), step)[: settings.sentences]
+    gold = None
+    if settings.alignments is not None:
+        gold_of_split = alignment.read_gold(settings.alignments, len(pairs))
+        gold = [gold_of_split[i] for i in chosen]
+    reverse = None
+    if settings.reverse is not None:
+        other, other_vocabularies, other_network = restore_networks([locate(settings.reverse)[1]], trust)
+        check(config, other_network)
+        assert isinstance(other_network, Seq2Seq)  # checked
+        reverse = _model(other, other_network, other_vocabularies)
+    measures = settings.measures
+    return scorecard.explain(
+        _model(config, network, vocabularies),
+        [pairs[i] for i in chosen],
+        measures=[measures] if isinstance(measures, str) else list(measures),
+        steps=settings.steps,
+        epsilon=settings.epsilon,
+        seed=config.seed,
+        gold=gold,
+        reverse=reverse,
+    )
+
+
+def write(
+    scores: dict[str, Score], settings: DictConfig, split: str, overrides: list[str], folder: Path
+) -> None:
+    """Write the scorecard into the folder of an evaluation."""
+    record: dict[str, Any] = {
+        "split": split,
+        "overrides": [text for text in overrides if text.partition("=")[0].partition(".")[0] != "explain"],
+        "settings": {key: settings[key] for key in ("sentences", "steps", "epsilon")},
+        "scores": scorecard.to_json(scores),
+    }
+    write_json(folder / FILE, record)
+
+
+def table(scores: dict[str, Score], split: str) -> Table:
+    """Build a table with one row per measure."""
+    columns = [Column("attention weights as explanations", overflow="fold")]
+    columns += [Column(name, justify="right") for name in ("value", "95 % interval", "units")]
+    result = Table(*columns, title=f"{split} · intervals by bootstrap over sentences")
+    for name in registry.names("explanation"):
+        score = scores.get(name.removeprefix("explanation/"))
+        if score is not None:
+            low, high = (
+                "–" if end is None else registry.number(name, end) for end in (score.low, score.high)
+            )
+            unit = registry.unit(name)
+            label = f"{registry.label(f'test/{name}')}{f' [{unit}]' if unit else ''}"
+            interval = f"[{low}, {high}]"
+            result.add_row(label, registry.number(name, score.value), interval, f"{score.units:,}")
+    return result
+
+
+def _model(config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies) -> Model:
+    encode = partial(build.encode_pairs, config, vocabularies)
+    return Model(network=network, vocabularies=vocabularies, encode=encode)

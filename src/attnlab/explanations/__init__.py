@@ -1,0 +1,1 @@
+"""Faithfulness of attention weights: attributions, erasure, adversarial weights, distractors, alignment."""
