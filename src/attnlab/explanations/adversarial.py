@@ -114,5 +114,5 @@ def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
     """
     first, second = (weights / weights.sum(dim=-1, keepdim=True) for weights in (first, second))
     entropies = [torch.special.entr(p).sum(dim=-1) for p in ((first + second) / 2, first, second)]
-    nats = entropies[0] - (entropies[1] + entropies[2]) / 2  # [...]
+    nats: Tensor = entropies[0] - (entropies[1] + entropies[2]) / 2  # [...]
     return nats.clamp(min=0) / math.log(2)

@@ -44,7 +44,7 @@ def completeness_error(network: Seq2Seq, units: Units, attributions: Tensor) -> 
     """Return |Σ_j a_j - (f(x) - f(0))| [N] of integrated gradients [N, S]: the error of the quadrature."""
     nothing = torch.zeros_like(units.mask)[:, None]  # [N, 1, S]
     baseline = erased(network, units, nothing)[:, 0].log()  # [N]
-    return (attributions.sum(dim=-1) - (units.log_p - baseline)).abs()
+    return torch.abs(attributions.sum(dim=-1) - (units.log_p - baseline))
 
 
 def gradient_norms(network: Seq2Seq, units: Units) -> Tensor:
@@ -53,7 +53,7 @@ def gradient_norms(network: Seq2Seq, units: Units) -> Tensor:
     Simonyan et al. 2014 (arXiv 1312.6034) and Li et al. 2016 (arXiv 1506.01066).
     """
     embedded = network.source_embedding(units.batch.source)  # [N, S, E]
-    norms = torch.linalg.vector_norm(gradient(network, units, embedded), dim=-1)  # [N, S]
+    norms: Tensor = torch.linalg.vector_norm(gradient(network, units, embedded), dim=-1)  # [N, S]
     return norms.masked_fill(~units.mask, 0)
 
 

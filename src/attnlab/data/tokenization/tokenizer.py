@@ -203,7 +203,8 @@ class PythonTokenizer(Tokenizer):
 
     def words(self, text: str) -> list[int]:
         """Return for each token of some code the number of its piece, from 0."""
-        return list(self._pipeline.encode(self.pieces(text), is_pretokenized=True).word_ids)
+        numbers = self._pipeline.encode(self.pieces(text), is_pretokenized=True).word_ids
+        return [number for number in numbers if number is not None]
 
     def to_json(self) -> str:
         """Return the complete tokenizer as JSON."""
