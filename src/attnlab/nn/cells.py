@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.fused import active_kernels, cell_step, linear, unroll_layer
+from attnlab.nn.fused import StateParameters, active_kernels, cell_step, linear, unroll_layer
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]
@@ -62,6 +62,11 @@ class Norms(nn.Module):
         self.state = nn.LayerNorm(gates)
         self.cell = nn.LayerNorm(size) if kind == "lstm" else nn.Identity()
 
+    @property
+    def of_state(self) -> list[Tensor]:
+        """Gain and bias of LN(U h + b), each [gates], and in an LSTM of LN(c'), each [H]."""
+        return [*self.state.parameters(), *self.cell.parameters()]
+
 
 def _lstm(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms | None) -> CellState:
     """LSTM (Hochreiter & Schmidhuber 1997): i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c')."""
@@ -96,18 +101,20 @@ class Recurrence(NamedTuple):
     dropout: Tensor | None = None  # factors of the state where the cell reads it, [B, …, H]
 
     @property
-    def is_fused(self) -> bool:
-        """True if fused kernels are active and support this recurrence."""
-        return self.norms is None and self.dropout is None and active_kernels().fused
+    def parameters(self) -> StateParameters:
+        """Parameters for the fused loops."""
+        norms = () if self.norms is None else self.norms.of_state
+        return StateParameters(self.weight, self.bias, *norms)._replace(dropout=self.dropout)
 
     def step(self, gates: Tensor, state: CellState) -> CellState:
         """Compute one step, given W x + b as `gates` [B, Q, gates]; return the new state."""
         hidden = state[0] if self.dropout is None else state[0] * self.dropout  # [B, Q, H]
         from_state = linear(hidden, self.weight, self.bias)  # [B, Q, gates]
-        if self.is_fused and not torch.is_grad_enabled():
-            return cell_step(self.kind, gates, from_state, state)
         if self.norms is not None:
             gates, from_state = self.norms.input(gates), self.norms.state(from_state)
+        if active_kernels().fused and not torch.is_grad_enabled():
+            norm = None if self.norms is None else self.norms.cell
+            return cell_step(self.kind, gates, from_state, state, norm)
         return STEPS[self.kind](gates, from_state, state, self.norms)
 
     def unroll(
@@ -124,8 +131,13 @@ class Recurrence(NamedTuple):
         Returns:
             h of every step [N, H], and the last state, each [B, H].
         """
-        if self.is_fused:
-            return unroll_layer(self.kind, gates, self.weight, self.bias, state, counts, reverse=reverse)
+        if active_kernels().fused:
+            dtype = gates.dtype
+            if self.norms is not None:
+                gates = self.norms.input(gates)
+            return unroll_layer(
+                self.kind, gates, self.parameters, state, counts, reverse=reverse, dtype=dtype
+            )
         steps = torch.split(gates, list(counts))  # each [n, gates]
         outputs = []
         for gates in reversed(steps) if reverse else steps:
@@ -160,7 +172,6 @@ class Cells(nn.ModuleList):
     ) -> None:
         super().__init__(TORCH_CELLS[cell](width, size) for width in widths)
         self.kind: Kind = cell
-        self.layer_norm = layer_norm
         self.recurrent_dropout = recurrent_dropout
         for part in self:
             part.add_module("norms", Norms(cell, size) if layer_norm else None)
@@ -169,11 +180,6 @@ class Cells(nn.ModuleList):
     def states_per_layer(self) -> int:
         """Tensors in the state of a layer: 2 for LSTM (h and c), 1 for GRU."""
         return 2 if self.kind == "lstm" else 1
-
-    @property
-    def is_plain(self) -> bool:
-        """True if no layer normalisation and, in the current mode, no recurrent dropout is applied."""
-        return not self.layer_norm and not (self.training and self.recurrent_dropout > 0)
 
     def draw_dropout(self, layers: tuple[CellState, ...]) -> tuple[Tensor, ...]:
         """Draw each layer's recurrent dropout factors [B, 1, H], used at every step; () for none."""
@@ -242,11 +248,6 @@ class CellStack(nn.Module):
     def state_shape(self) -> StateShape:
         """Shape of the states, for the bridge."""
         return StateShape(self.size, len(self.cells), self.cells.states_per_layer)
-
-    @property
-    def is_plain(self) -> bool:
-        """True if `Cells.is_plain` is true for the cells of the stack."""
-        return self.cells.is_plain
 
     def project_input(self, x: Tensor) -> Tensor:
         """Compute the first layer's W x + b of all steps: [B, T, E] to [B, T, gates]."""

@@ -44,11 +44,11 @@ def unroll(
         labels: [B, T] int64, PAD where there is nothing to predict.
     """
     if active_kernels().fused:
-        if type(decoder) is BahdanauDecoder and decoder.cells.is_plain:
+        if type(decoder) is BahdanauDecoder:
             scores = fused_scores(decoder.attention)
             if scores is not None:
                 return FusedUnroll(decoder.cells, scores, state, memory, keys, labels)
-        if type(decoder) is LuongDecoder and decoder.input_feeding and decoder.cells.is_plain:
+        if type(decoder) is LuongDecoder and decoder.input_feeding:
             scores = fused_scores(decoder.attention)
             if scores is not None:
                 return FusedUnroll(decoder.cells, scores, state, memory, keys, labels, decoder.combine.weight)

@@ -6,8 +6,9 @@ that end earlier come last in the batch, so that a step updates the first n rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,16 +16,37 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.nn.fused.kernels import active_kernels
 from attnlab.nn.fused.linear import outer, prepack
+from attnlab.nn.fused.norm import NormBackward, NormForward
 from attnlab.nn.fused.rows import Rows
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
+Map = Callable[[Tensor], Tensor]
+"""Layer normalisation of the rows of one step [n, H], or its backward pass."""
+
+
+def _identity(x: Tensor) -> Tensor:
+    """Return the tensor itself, in place of layer normalisation."""
+    return x
+
+
+class StateParameters(NamedTuple):
+    """Parameters with which a layer reads its own state, layer normalisation and dropout included."""
+
+    weight: Tensor  # U [gates, H]
+    bias: Tensor  # [gates]
+    gain: Tensor | None = None  # γ of LN(U h + b), [gates]; None without layer normalisation
+    shift: Tensor | None = None  # its β
+    cell_gain: Tensor | None = None  # γ of LN(c') in an LSTM, [H]
+    cell_shift: Tensor | None = None  # its β
+    dropout: Tensor | None = None  # factors of h where the product reads it, [B, H]
+
 
 class LSTM:
     """LSTM step: i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c').
 
-    Backward pass::
+    With layer normalisation, tanh(c') is tanh(LN(c')), and its gradient passes through LN. Backward pass::
 
         dc' += dh' o (1 - tanh²c')
         di = dc' g i (1 - i)        df = dc' c f (1 - f)      gradients of the inputs of σ and tanh
@@ -35,7 +57,13 @@ class LSTM:
     saved = 6  # [i, f, g, o, tanh c', c]: saved for the backward pass, in columns of width H
 
     @staticmethod
-    def forward(saved: Tensor, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor]) -> None:
+    def forward(
+        saved: Tensor,
+        from_input: Tensor,
+        from_state: Tensor,
+        state: Sequence[Tensor],
+        norm: Map,
+    ) -> None:
         """Add the gates' two parts [n, 4H], fill `saved` [n, 6H] and update the state [n, H] in place."""
         hidden, cell = state
         i, f, g, o, tanh, before = saved.chunk(6, dim=1)  # each [n, H]
@@ -47,16 +75,22 @@ class LSTM:
         g.mul_(2).sub_(1)
         before.copy_(cell)
         cell.mul_(f).addcmul_(i, g)
-        torch.mul(o, tanh_(tanh.copy_(cell)), out=hidden)
+        torch.mul(o, tanh_(tanh.copy_(norm(cell))), out=hidden)
 
     @staticmethod
-    def backward(saved: Tensor, before: Tensor, d_state: Sequence[Tensor], d_gates: Sequence[Tensor]) -> None:
+    def backward(
+        saved: Tensor,
+        before: Tensor,
+        d_state: Sequence[Tensor],
+        d_gates: Sequence[Tensor],
+        norm: Map,
+    ) -> None:
         """Fill gradients of the gates [n, 4H] and update those of the state [n, H], but not the product."""
         d_hidden, d_cell = d_state
         i, f, g, o, tanh, cell = saved.chunk(6, dim=1)  # each [n, H]
         di, df, dg, do = d_gates[0].chunk(4, dim=1)  # each [n, H]
         sigmoid_backward(d_hidden * tanh, o, grad_input=do)
-        d_cell += torch.ops.aten.tanh_backward(d_hidden * o, tanh)
+        d_cell += norm(torch.ops.aten.tanh_backward(d_hidden * o, tanh))
         sigmoid_backward(d_cell * g, i, grad_input=di)
         sigmoid_backward(d_cell * cell, f, grad_input=df)
         tanh_backward(d_cell * i, g, grad_input=dg)
@@ -77,8 +111,17 @@ class GRU:
     saved = 4  # [r, z, n, U_n h + b]
 
     @staticmethod
-    def forward(saved: Tensor, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor]) -> None:
-        """Combine the gates' two parts [n, 3H], fill `saved` [n, 4H] and update the state [n, H] in place."""
+    def forward(
+        saved: Tensor,
+        from_input: Tensor,
+        from_state: Tensor,
+        state: Sequence[Tensor],
+        norm: Map,
+    ) -> None:
+        """Combine the gates' two parts [n, 3H], fill `saved` [n, 4H] and update the state [n, H] in place.
+
+        A GRU has no cell to normalise.
+        """
         (hidden,) = state
         r, z, n, candidate = saved.chunk(4, dim=1)  # each [n, H]
         size = 2 * hidden.size(1)
@@ -91,7 +134,13 @@ class GRU:
         hidden.sub_(n).mul_(z).add_(n)
 
     @staticmethod
-    def backward(saved: Tensor, before: Tensor, d_state: Sequence[Tensor], d_gates: Sequence[Tensor]) -> None:
+    def backward(
+        saved: Tensor,
+        before: Tensor,
+        d_state: Sequence[Tensor],
+        d_gates: Sequence[Tensor],
+        norm: Map,
+    ) -> None:
         """Fill gradients of the gates [n, 3H] and update that of the state [n, H], but not the product."""
         (d_hidden,) = d_state
         r, z, n, candidate = saved.chunk(4, dim=1)  # each [n, H]
@@ -115,8 +164,7 @@ class LayerForward:
 
     Args:
         kind: "lstm" or "gru".
-        weight: U [gates, H].
-        bias: [gates].
+        parameters: parameters with which it reads its state.
         state: h (and c) before the first step, each [B, H].
         rows: N, of all steps together.
         dtype: data type of matrix products and outputs. Gates and states are in fp32 or wider.
@@ -126,33 +174,47 @@ class LayerForward:
     def __init__(
         self,
         kind: str,
-        weight: Tensor,
-        bias: Tensor,
+        parameters: StateParameters,
         state: Sequence[Tensor],
         rows: int,
         dtype: torch.dtype,
         *,
         save: bool,
     ) -> None:
+        weight, bias, gain, shift, cell_gain, cell_shift, self.dropout = parameters
         self.cell = CELLS[kind]
         self.save = save
         self.product = prepack(weight, bias, dtype)
         wide = widest(dtype)
+        self.norm = NormForward.of(gain, shift, rows if save else 0, wide)
+        self.cell_norm = NormForward.of(cell_gain, cell_shift, rows if save else 0, wide)
         self.state = [part.to(wide, copy=True) for part in state]  # each [B, H]
         size = weight.size(1)
         saved = rows if save else len(state[0])
-        self.saved = weight.new_empty(saved, self.cell.saved * size, dtype=wide)  # [N, saved H]
+        self.gates = weight.new_empty(saved, self.cell.saved * size, dtype=wide)  # [N, saved H]
         self.before = weight.new_empty(saved, size, dtype=dtype)  # h before each step, [N, H]
+        self.read = self.before if self.dropout is None else torch.empty_like(self.before)  # with dropout
         self.outputs = weight.new_empty(rows, size, dtype=dtype)  # h after each step, [N, H]
+
+    @property
+    def saved(self) -> list[Tensor | None]:
+        """Buffers that `LayerBackward` needs."""
+        norms = [[None] * 3 if norm is None else norm.saved for norm in (self.norm, self.cell_norm)]
+        return [self.gates, self.before, self.read, *norms[0], *norms[1]]
 
     def step(self, rows: slice, from_input: Tensor) -> Tensor:
         """Process the rows of one step, given W x + b [n, gates]; return h [n, H]."""
         count = rows.stop - rows.start
         saved = rows if self.save else slice(count)
         state = [part[:count] for part in self.state]  # each [n, H]
-        before = self.before[saved]  # [n, H]
-        before.copy_(state[0])
-        self.cell.forward(self.saved[saved], from_input, self.product(before), state)
+        before = self.before[saved].copy_(state[0])  # [n, H]
+        if self.dropout is not None:
+            before = torch.mul(state[0], self.dropout[:count], out=self.read[saved])  # [n, H]
+        from_state = self.product(before)  # [n, gates]
+        if self.norm is not None:
+            from_state = self.norm.step(rows, from_state)
+        norm = _identity if self.cell_norm is None else partial(self.cell_norm.step, rows)
+        self.cell.forward(self.gates[saved], from_input, from_state, state, norm)
         outputs = self.outputs[rows]  # [n, H]
         outputs.copy_(state[0])
         return outputs
@@ -163,9 +225,8 @@ class LayerBackward:
 
     Args:
         kind: "lstm" or "gru".
-        weight: U [gates, H].
+        parameters: see `LayerForward`.
         saved: see `LayerForward`.
-        before: see `LayerForward`.
         d_state: gradients of the last state, each [B, H] or None for zeros.
         shape: shape of a state, (B, H).
     """
@@ -173,38 +234,64 @@ class LayerBackward:
     def __init__(
         self,
         kind: str,
-        weight: Tensor,
-        saved: Tensor,
-        before: Tensor,
+        parameters: StateParameters,
+        saved: Sequence[Tensor],
         d_state: Sequence[Tensor | None],
         shape: tuple[int, int],
     ) -> None:
+        weight, _, gain, shift, cell_gain, cell_shift, self.dropout = parameters
         self.cell = CELLS[kind]
-        self.saved, self.before = saved, before
-        self.product = prepack(weight.T, None, before.dtype)
+        self.gates, self.before, self.read, *norms = saved
+        self.norm = NormBackward.of(gain, shift, norms[:3])
+        self.cell_norm = NormBackward.of(cell_gain, cell_shift, norms[3:])
+        self.product = prepack(weight.T, None, self.before.dtype)
         self.d_state = [
-            saved.new_zeros(shape) if part is None else part.to(saved.dtype, copy=True) for part in d_state
+            self.gates.new_zeros(shape) if part is None else part.to(self.gates.dtype, copy=True)
+            for part in d_state
         ]  # each [B, H]
-        gates = [before.new_empty(len(saved), len(weight)) for _ in range(2 if self.cell is GRU else 1)]
+        N, dtype = len(self.gates), self.before.dtype if self.norm is None else self.gates.dtype
+        parts = 2 if self.cell is GRU else 1
+        gates = [self.before.new_empty(N, len(weight), dtype=dtype) for _ in range(parts)]
         self.d_gates = gates
-        self.d_input, self.d_product = gates[0], gates[-1]  # [N, gates]: of W x + b, and of U h + b
+        self.d_input = gates[0]  # of W x + b, or of LN(W x + b), [N, gates]
+        # of U h + b, [N, gates]
+        self.d_product = gates[-1] if self.norm is None else self.before.new_empty(N, len(weight))
+        normalised = 0 if self.cell_norm is None else N
+        self.d_normal = self.gates.new_empty(normalised, shape[1])  # of LN(c'), [N, H]
 
     def step(self, rows: slice) -> Tensor:
         """Go back one step, from the gradient of h in `d_state[0]`; return d(W x + b) [n, gates]."""
-        d_state = [part[: rows.stop - rows.start] for part in self.d_state]  # each [n, H]
-        self.cell.backward(
-            self.saved[rows], self.before[rows], d_state, [gates[rows] for gates in self.d_gates]
-        )
-        d_state[0].add_(self.product(self.d_product[rows]))
-        return self.d_input[rows]
+        count = rows.stop - rows.start
+        d_state = [part[:count] for part in self.d_state]  # each [n, H]
+        d_gates = [gates[rows] for gates in self.d_gates]  # each [n, gates]
+        norm = partial(self._through_cell_norm, rows)
+        self.cell.backward(self.gates[rows], self.before[rows], d_state, d_gates, norm)
+        d_product = self.d_product[rows]  # [n, gates]
+        if self.norm is not None:
+            d_product.copy_(self.norm.step(rows, d_gates[-1]))
+        d_read = self.product(d_product)  # [n, H]
+        if self.dropout is None:
+            d_state[0].add_(d_read)
+        else:
+            d_state[0].addcmul_(d_read, self.dropout[:count])
+        return d_gates[0]
 
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """Return the gradients of U [gates, H] and its bias [gates]: one product for all steps."""
-        return outer(self.d_product, self.before), self.d_product.sum(dim=0, dtype=self.saved.dtype)
+    def parameters(self) -> list[Tensor | None]:
+        """Return the gradients of all `StateParameters`: one product for all steps."""
+        d_bias = self.d_product.sum(dim=0, dtype=self.gates.dtype)  # [gates]
+        d_norm = (None, None) if self.norm is None else self.norm.parameters(self.d_gates[-1])
+        d_cell_norm = (None, None) if self.cell_norm is None else self.cell_norm.parameters(self.d_normal)
+        return [outer(self.d_product, self.read), d_bias, *d_norm, *d_cell_norm, None]
+
+    def _through_cell_norm(self, rows: slice, d_normal: Tensor) -> Tensor:
+        """Return the gradient of c' [n, H], given that of LN(c')."""
+        if self.cell_norm is None:
+            return d_normal
+        return self.cell_norm.step(rows, self.d_normal[rows].copy_(d_normal))
 
 
 def cell_step(
-    kind: str, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor]
+    kind: str, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor], norm: Map | None = None
 ) -> tuple[Tensor, ...]:
     """Compute a single step without gradients.
 
@@ -213,6 +300,7 @@ def cell_step(
         from_input: W x + b [..., gates].
         from_state: U h + b [..., gates].
         state: h (and c) before the step, each [..., H].
+        norm: layer normalisation of c' in an LSTM, or None.
 
     Returns:
         The state after the step, each [..., H], in fp32 or wider.
@@ -222,82 +310,91 @@ def cell_step(
     new = [part.to(wide, copy=True).reshape(-1, shape[-1]) for part in state]  # each [n, H]
     saved = from_input.new_empty(len(new[0]), CELLS[kind].saved * shape[-1], dtype=wide)
     gates = from_input.expand(from_state.shape).reshape(len(saved), -1)  # [n, gates]
-    CELLS[kind].forward(saved, gates, from_state.reshape(len(saved), -1), new)
+    CELLS[kind].forward(saved, gates, from_state.reshape(len(saved), -1), new, norm or _identity)
     return tuple(part.view(shape) for part in new)
 
 
 def unroll_layer(
     kind: str,
     gates: Tensor,
-    weight: Tensor,
-    bias: Tensor,
+    parameters: StateParameters,
     state: Sequence[Tensor],
     counts: Sequence[int],
     *,
     reverse: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, ...]:
     """Compute all steps of a layer whose inputs are known.
 
     Args:
         kind: "lstm" or "gru".
-        gates: W x + b [N, gates], step after step.
-        weight: U [gates, H].
-        bias: [gates].
+        gates: W x + b, or LN(W x + b), [N, gates], step after step.
+        parameters: parameters with which the layer reads its state.
         state: initial h (and c), each [B, H].
         counts: active sentences of each step, never increasing; N = Σ counts.
         reverse: go through the steps from last to first.
+        dtype: data type of matrix products and outputs; that of `gates` by default.
 
     Returns:
         h of every step [N, H], and the last state, each [B, H].
     """
     steps = Rows(counts, len(state[0])).slices
-    outputs: tuple[Tensor, ...] = _UnrollLayer.apply(  # type: ignore[no-untyped-call]
-        (kind, steps[::-1] if reverse else steps, torch.is_grad_enabled()), gates, weight, bias, *state
-    )
+    options = _Options(kind, steps[::-1] if reverse else steps, torch.is_grad_enabled(), dtype or gates.dtype)
+    outputs: tuple[Tensor, ...] = _UnrollLayer.apply(options, gates, *parameters, *state)  # type: ignore[no-untyped-call]
     return outputs
+
+
+class _Options(NamedTuple):
+    """Non-tensor arguments of `_UnrollLayer`."""
+
+    kind: str
+    steps: list[slice]  # rows of each step, first step first
+    save: bool  # save what the backward pass needs
+    dtype: torch.dtype
 
 
 class _UnrollLayer(torch.autograd.Function):
     """`unroll_layer` with its backward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        options: tuple[str, list[slice], bool],
-        gates: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        *state: Tensor,
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, options: _Options, gates: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Compute the outputs [N, H] and the last state."""
-        kind, steps, save = options
+        parameters, state = _parameters(tensors), tensors[len(StateParameters._fields) :]
         with torch.autocast(gates.device.type, enabled=False):
-            layer = LayerForward(kind, weight, bias, state, len(gates), gates.dtype, save=save)
-            wide = gates.to(layer.saved.dtype)  # [N, gates]
-            for rows in steps:
+            layer = LayerForward(
+                options.kind, parameters, state, len(gates), options.dtype, save=options.save
+            )
+            wide = gates.to(layer.gates.dtype)  # [N, gates]
+            for rows in options.steps:
                 layer.step(rows, wide[rows])
         ctx.options = options
         ctx.dtypes = [part.dtype for part in state]
         ctx.set_materialize_grads(False)
-        if save:
-            ctx.save_for_backward(weight, layer.saved, layer.before)
-        return (layer.outputs, *(part.to(gates.dtype) for part in layer.state))
+        if options.save:
+            ctx.save_for_backward(*parameters, *layer.saved)
+        return (layer.outputs, *(part.to(options.dtype) for part in layer.state))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> tuple[Tensor | None, ...]:
         """Compute the gradients of all inputs."""
-        kind, steps, _ = ctx.options
-        weight, saved, before = ctx.saved_tensors
+        options: _Options = ctx.options
+        parameters = _parameters(ctx.saved_tensors)
+        weight, saved = parameters.weight, ctx.saved_tensors[len(parameters) :]
         with torch.autocast(weight.device.type, enabled=False):
-            batch = max(rows.stop - rows.start for rows in steps)
-            layer = LayerBackward(kind, weight, saved, before, d_last, (batch, weight.size(1)))
-            for rows in reversed(steps):
+            batch = max(rows.stop - rows.start for rows in options.steps)
+            layer = LayerBackward(options.kind, parameters, saved, d_last, (batch, weight.size(1)))
+            for rows in reversed(options.steps):
                 if d_outputs is not None:
                     layer.d_state[0][: rows.stop - rows.start] += d_outputs[rows]
                 layer.step(rows)
             d_state = [part.to(dtype) for part, dtype in zip(layer.d_state, ctx.dtypes, strict=True)]
-            return (None, layer.d_input, *layer.weights(), *d_state)
+            return (None, layer.d_input, *layer.parameters(), *d_state)
+
+
+def _parameters(tensors: Sequence[Any]) -> StateParameters:
+    """Name the tensors of `StateParameters`, which come first in a list."""
+    return StateParameters(*tensors[: len(StateParameters._fields)])
 
 
 def widest(dtype: torch.dtype) -> torch.dtype:

@@ -15,9 +15,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.nn.fused.attend import AttentionBackward, AttentionForward, Scores
-from attnlab.nn.fused.layer import LayerBackward, LayerForward, tanh_, widest
+from attnlab.nn.fused.layer import LayerBackward, LayerForward, StateParameters, tanh_, widest
 from attnlab.nn.fused.linear import outer, prepack
+from attnlab.nn.fused.norm import NormBackward, NormForward
 from attnlab.nn.fused.rows import Rows
+
+SAVED = 13
+"""Buffers that the backward pass of a layer needs: the outputs, 3 of LN(W x + b), and 9 of `LayerForward`."""
 
 
 class Weights(NamedTuple):
@@ -25,8 +29,9 @@ class Weights(NamedTuple):
 
     input: Tensor  # W [gates, …]; of the first layer, the columns of its feed u
     input_bias: Tensor | None  # b [gates]; None for the first layer, whose input gates include it
-    state: Tensor  # U [gates, H]
-    state_bias: Tensor  # [gates]
+    gain: Tensor | None  # γ of LN(W x + b), [gates]; None without layer normalisation
+    shift: Tensor | None  # its β
+    state: StateParameters
 
 
 class _Options(NamedTuple):
@@ -100,7 +105,7 @@ class DecoderLoop:
         save = torch.is_grad_enabled()
         self._options = _Options(kind, len(layers), len(state[0]), scores.temperature, rows, save)
         self._tensors = [memory, keys, mask, scores.energy, scores.weight, scores.bias, combine]
-        self._tensors += [part for layer in layers for part in layer]
+        self._tensors += [part for *own, state in layers for part in (*own, *state)]
         self._tensors += [part for layer in state for part in layer]
         self._tensors += dropout
         self._forward: _Forward | None = None
@@ -138,8 +143,11 @@ class DecoderLoop:
 def _inputs(options: _Options, tensors: Sequence[Any]) -> _Inputs:
     """Name the tensors that `DecoderLoop` puts into one list."""
     memory, keys, mask, energy, query, query_bias, combine, *rest = tensors
-    layers = [Weights(*rest[4 * layer : 4 * layer + 4]) for layer in range(options.layers)]
-    rest = rest[4 * options.layers :]
+    layers = []
+    for _ in range(options.layers):
+        weight, bias, gain, shift, *rest = rest
+        layers.append(Weights(weight, bias, gain, shift, StateParameters(*rest[:7])))
+        rest = rest[7:]
     state = [tuple(rest[options.states * layer :][: options.states]) for layer in range(options.layers)]
     dropout = rest[options.states * options.layers :]
     return _Inputs(memory, keys, mask, energy, query, query_bias, combine, layers, state, dropout)
@@ -156,7 +164,6 @@ class _StackForward:
             LayerForward(
                 options.kind,
                 layer.state,
-                layer.state_bias,
                 state,
                 options.rows.total,
                 dtype,
@@ -164,16 +171,31 @@ class _StackForward:
             )
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
         ]
+        rows = options.rows.total if options.save else 0
+        self.norms = [NormForward.of(layer.gain, layer.shift, rows, widest(dtype)) for layer in inputs.layers]
+
+    @property
+    def saved(self) -> list[Tensor | None]:
+        """Buffers that `_StackBackward` needs, `SAVED` of each layer."""
+        saved: list[Tensor | None] = []
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            saved += [layer.outputs, *(norm.saved if norm else [None] * 3), *layer.saved]
+        return saved
 
     def step(self, i: int, gates: Tensor, feed: Tensor) -> Tensor:
         """Return the top layer's h [n, H], given the input gates [n, gates] and the feed u [n, …]."""
         rows = self.rows.slices[i]
         gates = torch.add(self.products[0](feed), gates)  # in fp32 or wider, as the input gates are
-        output = self.layers[0].step(rows, gates)  # [n, H]
-        for number, layer in enumerate(self.layers[1:]):
-            below = output * self.dropout[number][rows] if self.dropout else output  # [n, H]
-            output = layer.step(rows, self.products[number + 1](below))
+        output = self._update(0, rows, gates)  # [n, H]
+        for number in range(1, len(self.layers)):
+            below = output * self.dropout[number - 1][rows] if self.dropout else output  # [n, H]
+            output = self._update(number, rows, self.products[number](below))
         return output
+
+    def _update(self, number: int, rows: slice, gates: Tensor) -> Tensor:
+        """Return the new h [n, H] of one layer, given its W x + b [n, gates]."""
+        norm = self.norms[number]
+        return self.layers[number].step(rows, gates if norm is None else norm.step(rows, gates))
 
 
 class _StackBackward:
@@ -182,24 +204,37 @@ class _StackBackward:
     def __init__(self, options: _Options, inputs: _Inputs, saved: Sequence[Tensor]) -> None:
         self.rows = options.rows
         self.dropout = inputs.dropout
-        self.outputs = saved[2::3]
-        zeros = [None] * options.states
-        shape = (options.rows.batch, saved[1].size(1))
-        self.layers = [
-            LayerBackward(options.kind, layer.state, gates, before, zeros, shape)
-            for layer, gates, before in zip(inputs.layers, saved[::3], saved[1::3], strict=True)
+        parts = [saved[start : start + SAVED] for start in range(0, len(saved), SAVED)]
+        self.outputs = [part[0] for part in parts]
+        self.norms = [
+            NormBackward.of(layer.gain, layer.shift, part[1:4])
+            for layer, part in zip(inputs.layers, parts, strict=True)
         ]
-        self.products = [prepack(layer.input.T, None, saved[1].dtype) for layer in inputs.layers]
+        zeros = [None] * options.states
+        shape = (options.rows.batch, self.outputs[0].size(1))
+        self.layers = [
+            LayerBackward(options.kind, layer.state, part[4:], zeros, shape)
+            for layer, part in zip(inputs.layers, parts, strict=True)
+        ]
+        dtype = self.outputs[0].dtype
+        self.products = [prepack(layer.input.T, None, dtype) for layer in inputs.layers]
+        self.d_inputs = [  # of W x + b, [N, gates]
+            layer.d_input if norm is None else torch.empty_like(layer.d_input, dtype=dtype)
+            for layer, norm in zip(self.layers, self.norms, strict=True)
+        ]
 
     def step(self, i: int, d_top: Tensor | None) -> Tensor:
         """Go back one step, from the gradient of the top layer's h [n, H] to that of the feed u [n, …]."""
         rows = self.rows.slices[i]
         d_output = d_top
         for number in range(len(self.layers) - 1, -1, -1):
-            layer = self.layers[number]
+            layer, norm = self.layers[number], self.norms[number]
             if d_output is not None:
                 layer.d_state[0][: len(d_output)] += d_output
-            d_output = self.products[number](layer.step(rows))  # [n, H], or [n, …] of the feed
+            d_input = layer.step(rows)  # [n, gates]
+            if norm is not None:
+                d_input = self.d_inputs[number][rows].copy_(norm.step(rows, d_input))
+            d_output = self.products[number](d_input)  # [n, H], or [n, …] of the feed
             if number > 0 and self.dropout:
                 d_output = d_output * self.dropout[number - 1][rows]
         assert d_output is not None
@@ -210,8 +245,10 @@ class _StackBackward:
         gradients: list[Tensor | None] = []
         below = feed
         for number, (layer, weights) in enumerate(zip(self.layers, inputs.layers, strict=True)):
-            bias = None if weights.input_bias is None else layer.d_input.sum(dim=0, dtype=layer.saved.dtype)
-            gradients += [outer(layer.d_input, below), bias, *layer.weights()]
+            d_input, norm = self.d_inputs[number], self.norms[number]
+            bias = None if weights.input_bias is None else d_input.sum(dim=0, dtype=layer.gates.dtype)
+            d_norm = (None, None) if norm is None else norm.parameters(layer.d_input)
+            gradients += [outer(d_input, below), bias, *d_norm, *layer.parameters()]
             below = self.outputs[number]  # [N, H]
             if self.dropout and number < len(self.dropout):
                 below = below * self.dropout[number]
@@ -275,11 +312,13 @@ class _Loop(torch.autograd.Function):
             forward.step(gates[rows])
         attention, states = forward.attention, forward.states
         if options.save:
-            layers = [
-                part for layer in forward.stack.layers for part in (layer.saved, layer.before, layer.outputs)
-            ]
             ctx.save_for_backward(
-                *tensors, attention.queries, attention.weights, attention.contexts, states, *layers
+                *tensors,
+                attention.queries,
+                attention.weights,
+                attention.contexts,
+                states,
+                *forward.stack.saved,
             )
         ctx.options, ctx.count = options, len(tensors)
         ctx.set_materialize_grads(False)
@@ -307,7 +346,7 @@ class _Loop(torch.autograd.Function):
             d_memory, d_keys = attention.memories()
             d_layers = stack.weights(inputs, feed)
             d_scores = attention.parameters(options.rows, queried)
-        d_gates = stack.layers[0].d_input
+        d_gates = stack.d_inputs[0]
         d_state = [part for layer in stack.layers for part in layer.d_state]
         no_dropout = [None] * len(inputs.dropout)
         gradients = (d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout)

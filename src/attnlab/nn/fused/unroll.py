@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlab.nn.cells import CellStack
+from attnlab.nn.cells import Cells, CellStack
 from attnlab.nn.decoders.base import DecoderOutput, DecoderState
 from attnlab.nn.fused.attend import Scores
 from attnlab.nn.fused.linear import linear
@@ -18,7 +18,7 @@ class FusedUnroll:
     """`attnlab.nn.decoders.Unroll` by the fused loop: no step is computed twice, and padding is skipped.
 
     Args:
-        cells: cells of the decoder, without layer normalisation and recurrent dropout.
+        cells: cells of the decoder.
         scores: parameters of the attention's scores.
         state: decoder state before the first token.
         memory: encoder outputs.
@@ -37,7 +37,7 @@ class FusedUnroll:
         labels: Tensor,
         combine: Tensor | None = None,
     ) -> None:
-        layers = [Weights(c.weight_ih, c.bias_ih, c.weight_hh, c.bias_hh) for c in cells.cells]  # type: ignore[arg-type]
+        layers = [_weights(cells.cells, layer, state.dropout) for layer in range(len(cells.cells))]
         first = layers[0]
         widths = [cells.input_size, first.input.size(1) - cells.input_size]
         self.weight, feed_weight = torch.split(
@@ -73,3 +73,13 @@ class FusedUnroll:
         """Process the whole target [B, T, E], whose first tokens are those given to `step`."""
         gates = linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
         return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(gates)))
+
+
+def _weights(cells: Cells, layer: int, dropout: tuple[Tensor, ...]) -> Weights:
+    """Return the parameters of one layer, given the recurrent dropout of all layers, [B, 1, H]."""
+    recurrence = cells.recurrence(layer, dropout)
+    state, cell, norms = recurrence.parameters, cells[layer], recurrence.norms
+    if state.dropout is not None:
+        state = state._replace(dropout=state.dropout[:, 0])  # [B, H]
+    gain, shift = (None, None) if norms is None else (norms.input.weight, norms.input.bias)
+    return Weights(cell.weight_ih, cell.bias_ih, gain, shift, state)  # type: ignore[arg-type]
