@@ -11,8 +11,9 @@ from torch.autograd import gradcheck
 
 from attnlab.nn.fused import Kernels, StateParameters, additive_scores, unroll_layer
 from attnlab.nn.fused.attend import Scores
-from attnlab.nn.fused.loop import DecoderLoop, Weights
+from attnlab.nn.fused.loop import DecoderLoop
 from attnlab.nn.fused.rows import Rows
+from attnlab.nn.fused.stack import Weights
 
 B, T, S, D, A, H = 2, 3, 5, 7, 2, 3
 GATES = {"lstm": 4, "gru": 3}

@@ -11,8 +11,9 @@ that layers use, which are exported here. Both are off outside `Kernels(fused=Tr
 """
 
 from attnlab.nn.fused.attend import additive_scores
+from attnlab.nn.fused.cells import tanh
 from attnlab.nn.fused.kernels import Kernels, active_kernels
-from attnlab.nn.fused.layer import StateParameters, cell_step, tanh, unroll_layer
+from attnlab.nn.fused.layer import StateParameters, cell_step, unroll_layer
 from attnlab.nn.fused.linear import Linear, linear
 
 __all__ = [

@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attnlab.nn.fused.cells import sigmoid_backward, widest
 from attnlab.nn.fused.kernels import active_kernels
-from attnlab.nn.fused.layer import sigmoid_backward, widest
 from attnlab.nn.fused.linear import outer, prepack
 from attnlab.nn.fused.rows import Rows
 

@@ -9,8 +9,9 @@ from attnlab.nn.cells import Cells, CellStack
 from attnlab.nn.decoders.base import DecoderOutput, DecoderState
 from attnlab.nn.fused.attend import Scores
 from attnlab.nn.fused.linear import linear
-from attnlab.nn.fused.loop import DecoderLoop, Weights
+from attnlab.nn.fused.loop import DecoderLoop
 from attnlab.nn.fused.rows import Rows, active_counts
+from attnlab.nn.fused.stack import Weights
 from attnlab.types import Memory
 
 
