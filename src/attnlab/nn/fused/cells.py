@@ -17,7 +17,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return the tensor itself, in place of layer normalisation."""
+    """Return a tensor of any shape itself, in place of layer normalisation."""
     return x
 
 

@@ -71,7 +71,7 @@ class LayerForward:
 
     @property
     def saved(self) -> list[Tensor | None]:
-        """Buffers that `LayerBackward` needs."""
+        """Buffers [N, …] that `LayerBackward` needs."""
         norms = [[None] * 3 if norm is None else norm.saved for norm in (self.norm, self.cell_norm)]
         return [self.gates, self.before, self.read, *norms[0], *norms[1]]
 
@@ -150,7 +150,7 @@ class LayerBackward:
         return d_gates[0]
 
     def parameters(self) -> list[Tensor | None]:
-        """Return the gradients of all `StateParameters`: one product for all steps."""
+        """Return the gradients of all `StateParameters`, in their shapes: U [gates, H] by one product."""
         d_bias = self.d_product.sum(dim=0, dtype=self.gates.dtype)  # [gates]
         d_norm = (None, None) if self.norm is None else self.norm.parameters(self.d_gates[-1])
         d_cell_norm = (None, None) if self.cell_norm is None else self.cell_norm.parameters(self.d_normal)

@@ -33,7 +33,7 @@ class NormForward:
     def of(
         cls, gain: Tensor | None, bias: Tensor | None, rows: int, dtype: torch.dtype
     ) -> NormForward | None:
-        """Return the normalisation with these parameters, or None without them."""
+        """Return the normalisation with gain and bias [W], or None without them."""
         return None if gain is None or bias is None else cls(gain, bias, rows, dtype)
 
     @property
@@ -69,7 +69,7 @@ class NormBackward:
 
     @classmethod
     def of(cls, gain: Tensor | None, bias: Tensor | None, saved: Sequence[Tensor]) -> NormBackward | None:
-        """Return the backward pass with these parameters, or None without them."""
+        """Return the backward pass with gain and bias [W], or None without them."""
         return None if gain is None or bias is None else cls(gain, bias, saved)
 
     def step(self, rows: slice, d_y: Tensor) -> Tensor:

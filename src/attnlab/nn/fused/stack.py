@@ -95,7 +95,7 @@ class StackForward:
 
     @property
     def saved(self) -> list[Tensor | None]:
-        """Buffers that `StackBackward` needs, `SAVED` of each layer."""
+        """Buffers [N, …] that `StackBackward` needs, `SAVED` of each layer."""
         saved: list[Tensor | None] = []
         for layer, norm in zip(self.layers, self.norms, strict=True):
             saved += [layer.outputs, *(norm.saved if norm else [None] * 3), *layer.saved]
