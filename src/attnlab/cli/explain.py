@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.table import Column, Table
 
+from attnlab.analysis.scorecards import FILE
 from attnlab.config import build
 from attnlab.config.options import suggest
 from attnlab.config.restore import restore_networks
@@ -23,9 +24,6 @@ from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.runs.directory import locate
 from attnlab.runs.files import write_json
-
-FILE = "explanations.json"
-"""Name of the file in the folder of an evaluation."""
 
 
 def check(config: DictConfig, network: TranslationModel) -> None:

@@ -19,7 +19,7 @@ from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import UsageError, UserError
 from attnlab.metrics import registry
 from attnlab.plotting.style import variant_styles
-from attnlab.report import figures, page, tables
+from attnlab.report import figures, page, scorecards, tables
 from attnlab.report.aggregates import aggregates_table
 from attnlab.report.table import Table
 from attnlab.runs.files import check_writable
@@ -50,10 +50,12 @@ def main(options: argparse.Namespace) -> int:
         progress=_with_progress_bar,
     )
     with Console(stderr=True).status("drawing figures"):
+        evaluations = scorecards.gather(study)
         built = [*tables.build(study, comparisons), *aggregates_table(study, comparisons)]
+        built += scorecards.build(evaluations)
         tables.write(built, study, folder)
         looks = variant_styles(study.variants)
-        drawings = figures.draw(study, looks)
+        drawings = [*figures.draw(study, looks), *scorecards.draw(evaluations, looks)]
         page.write(study, comparisons, built, drawings, output)
         figures.write(drawings, looks, folder / "figures")
     _print(study, built, comparisons)

@@ -77,7 +77,8 @@ def integrated_gradients(network: Seq2Seq, units: Units, *, steps: int = STEPS) 
     total = torch.zeros_like(embedded)
     for node, share in zip(nodes.tolist(), shares.tolist(), strict=True):
         total += share / 2 * gradient(network, units, (1 + node) / 2 * embedded)
-    return (embedded * total).sum(dim=-1).masked_fill(~units.mask, 0)
+    values: Tensor = (embedded * total).sum(dim=-1)  # [N, S]
+    return values.masked_fill(~units.mask, 0)
 
 
 def gradient(network: Seq2Seq, units: Units, embedded: Tensor) -> Tensor:
