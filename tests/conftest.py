@@ -1,11 +1,15 @@
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import settings
 from omegaconf import DictConfig, open_dict, read_write
 
@@ -14,6 +18,7 @@ from attnlab.config.options import CONF
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
 settings.register_profile("attnlab", deadline=None, derandomize=True)
 settings.load_profile("attnlab")
+yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]  # Hydra reads some 20 files per composition
 
 
 @pytest.fixture(autouse=True)
@@ -21,19 +26,38 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
+@cache
+def compose_options(*overrides: str) -> DictConfig:
+    """Compose the configuration with these options of groups; do not change the result."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("train", overrides=[*overrides], return_hydra_config=True)
+
+
+def chooses_option(override: str) -> bool:
+    """Return whether an override chooses an option of a group rather than giving a value."""
+    key = override.partition("=")[0].lstrip("+~").partition("@")[0]
+    return "@" in override.partition("=")[0] or (CONF / key).is_dir()
+
+
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Callable[..., DictConfig]]:
-    """Compose a configuration as `attnlab train` does; its runs and cache are in the test's folder."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    """Compose a configuration as `attnlab train` does; its runs and cache are in the test's folder.
 
-        def compose_with(*overrides: str) -> DictConfig:
-            overrides = [*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache"]
-            config = compose("train", overrides=overrides, return_hydra_config=True)
-            HydraConfig.instance().set_config(config)
-            composed = config.copy()
-            with read_write(composed), open_dict(composed):
-                del composed["hydra"]
-            return composed
+    Compositions of the same options are shared; values are assigned by the function that Hydra calls last.
+    """
 
-        yield compose_with
+    def compose_with(*overrides: str) -> DictConfig:
+        overrides = (*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache")
+        config = compose_options(*filter(chooses_option, overrides)).copy()
+        values = [override for override in overrides if not chooses_option(override)]
+        ConfigLoaderImpl._apply_overrides_to_config(
+            OverridesParser.create().parse_overrides(overrides=values), config
+        )
+        HydraConfig.instance().set_config(config)
+        composed = config.copy()
+        with read_write(composed), open_dict(composed):
+            del composed["hydra"]
+        return composed
+
+    yield compose_with
     GlobalHydra.instance().clear()

@@ -123,13 +123,14 @@ def import_everything() -> None:
     """Import in this process what commands and workers import later."""
     if "attnlab.cli.recipe" not in sys.modules:
         import matplotlib as mpl
-
+        import pandas
+        import wandb.sdk.launch
         import attnlab.cli.bench
         import attnlab.cli.evaluate
         import attnlab.cli.predict
         import attnlab.cli.recipe
         import attnlab.cli.report
-        import attnlab.cli.train  # noqa: F401
+        import attnlab.cli.train
 
         mpl.use("agg")
         gc.freeze()  # forks share the memory of imported modules

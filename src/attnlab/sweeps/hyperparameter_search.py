@@ -244,7 +244,16 @@ def remaining_trials(study: Study, plan: Plan) -> Iterator[Trial]:
             with locked(folder / "next"):
                 running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
                 number = len(study.get_trials(deepcopy=False))
-                free = next((t for t in running if claim.enter_context(tried(folder / str(t.number)))), None)
+                free = next(
+                    (
+                        t
+                        for t in running
+                        if claim.enter_context(tried(folder / str(t.number)))
+                        # Its process may have told its result since `running` was read
+                        and study.get_trials(deepcopy=False)[t.number].state is TrialState.RUNNING
+                    ),
+                    None,
+                )
                 trial = None
                 if free is not None or number < plan.tune.trials:
                     number = number if free is None else free.number
