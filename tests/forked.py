@@ -28,7 +28,7 @@ ATTNLAB = str(Path(sys.executable).parent / "attnlab")
 
 
 class ForkedProcess(subprocess.Popen[Any]):
-    """A `Popen` that forks this process for `attnlab …` and `python -m attnlab.…`, and starts all else."""
+    """A `Popen` that forks this process for `attnlab …` and programs of attnlab and its tests, and starts all else."""
 
     def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
         names = EXECUTE_CHILD.__code__.co_varnames[2 : EXECUTE_CHILD.__code__.co_argcount]
@@ -73,6 +73,13 @@ def entry_point(command: Sequence[str]) -> Callable[[], object] | None:
             return main()
 
         return run
+    if command[0] == sys.executable and command[1].startswith(TESTS):
+
+        def run_file() -> object:
+            sys.argv = [*command[1:]]
+            return runpy.run_path(command[1], run_name="__main__")
+
+        return run_file
     if command[0] == sys.executable and command[1] == "-m" and command[2].startswith("attnlab."):
 
         def run_module() -> object:

@@ -82,15 +82,11 @@ def make_run(composed: Callable[..., DictConfig], tmp_path: Path) -> Callable[..
 
 def run_killed(*words: object) -> list[str]:
     """Run `killed.py` and return its line for each worker."""
-    done = subprocess.run(
-        [sys.executable, str(KILLED), *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=True,
-        env=clean_environment(),
-    )
-    return re.findall(r"^(?:killed|ended with) .*", done.stdout, re.MULTILINE)
+    command = [sys.executable, str(KILLED), *map(str, words)]
+    with ForkedProcess(command, stdout=subprocess.PIPE, text=True, env=clean_environment()) as process:
+        output, _ = process.communicate(timeout=500)
+    assert process.returncode == 0
+    return re.findall(r"^(?:killed|ended with) .*", output, re.MULTILINE)
 
 
 def outputs_of(run: Run) -> dict[str, Any]:
