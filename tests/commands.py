@@ -25,6 +25,8 @@ TINY_REVERSE = (
     "search.max_length=8",
     "optimizer.lr=0.01",
     "trainer.accelerator=cpu",
+    "logger=none",
+    "callbacks.attention_figures.count=1",
 )
 """A task that is learned in a few seconds."""
 

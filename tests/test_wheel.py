@@ -75,7 +75,7 @@ def test_installed_wheel_trains_from_an_empty_folder(wheel: Path, tmp_path: Path
         )
         assert done.returncode == 0, done.stderr
 
-    attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", "logger=none")
+    attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1")
     (result,) = folder.glob("outputs/reverse/additive-seed0-*/result.json")
     recorded = json.loads(result.read_text())
     assert recorded["status"] == "finished"

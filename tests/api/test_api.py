@@ -15,7 +15,7 @@ from attnlab.runs.directory import Run
 from attnlab.runs.predictions import read_predictions
 from commands import TINY_REVERSE, clean_environment
 
-SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2", "logger=none"]
+SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2"]
 SOURCES = ["3 4 5", "6", "7 3 4 6", "5 5"]
 
 

@@ -18,6 +18,8 @@ def trained(folder: Path) -> Run:
     completed = attnlab(
         "train",
         *TINY_REVERSE,
+        "logger=wandb",
+        "callbacks.attention_figures.count=4",
         "trainer.max_epochs=12",
         "checkpoint.keep=3",
         tags,

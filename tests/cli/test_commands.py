@@ -123,7 +123,7 @@ def test_checkpoint_loads_with_weights_only(trained: Run) -> None:
 
 def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
     before = trained.result.stat().st_mtime_ns
-    completed = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=12", folder=folder)
+    completed = attnlab("train", *TINY_REVERSE, "logger=wandb", "trainer.max_epochs=12", folder=folder)
     assert completed.returncode == 0
     assert "already finished" in completed.stdout
     assert "force=true" in completed.stdout
@@ -268,7 +268,7 @@ def test_sources_seen_in_training_are_counted(trained: Run, capsys: pytest.Captu
 @pytest.mark.slow
 def test_zero_attention_weights_have_no_metric_drops(tmp_path: Path) -> None:
     completed = attnlab(
-        "train", *TINY_REVERSE, "attention=monotonic", "attention.offset=-90", "logger=none",
+        "train", *TINY_REVERSE, "attention=monotonic", "attention.offset=-90",
         "trainer.max_epochs=1", folder=tmp_path,
     )  # fmt: skip
     assert completed.returncode == 0, completed.stderr
@@ -388,7 +388,7 @@ def test_truncated_checkpoint_is_named(trained: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd"]
+    arguments = [*TINY_REVERSE, "logger=wandb", "trainer.max_epochs=3", "optimizer.lr=1e38", "optimizer=sgd"]
     completed = attnlab(
         "train", *arguments, "trainer.gradient_clip_val=null", "scheduler=constant", folder=tmp_path
     )
@@ -406,7 +406,7 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=8", "data.train_size=400", "logger=none"]
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=8", "data.train_size=400"]
     process = ForkedProcess([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
@@ -454,7 +454,7 @@ def test_two_processes_give_the_metrics_of_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sweep_trains_every_combination(tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "attention=none,dot", "seed=0,1"]
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "attention=none,dot", "seed=0,1"]
     arguments += ["data.train_size=20"]
     completed = attnlab("train", "-m", *arguments, folder=tmp_path)
     assert completed.returncode == 0, completed.stderr

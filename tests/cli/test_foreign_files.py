@@ -163,7 +163,7 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
     for name in ("omegaconf", "torch", "hydra", "numpy", "yaml", "hydra_plugins/evil/__init__"):
         (folder / f"{name}.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
     (folder / "cosine.py").write_text(COSINE)
-    overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "logger=none"]
+    overrides = [*TINY_REVERSE, "trainer.max_epochs=1"]
 
     def program(*arguments: str) -> subprocess.CompletedProcess[str]:
         return attnlab(*arguments, folder=folder, stdin="3 4\n", process=subprocess.Popen)

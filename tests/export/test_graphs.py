@@ -26,9 +26,7 @@ NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
     ("MoChA", {"order": "gnmt", "layer_norm": True}),
     ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
-    ("NoAttention", {"order": "bahdanau"}),
-    ("Hard", {"order": "gnmt", "cell": "gru"}),
-    ("Forward", {"order": "bahdanau"}),
+    ("Hard", {"order": "bahdanau"}),
 ]
 
 

@@ -24,7 +24,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.mark.clusters
 def test_two_launchers_of_torchrun_train_with_the_digest_of_one_process(tmp_path: Path) -> None:
-    settings = (*TINY_REVERSE, "trainer.max_epochs=1", "logger=none", "batching.shards=2")
+    settings = (*TINY_REVERSE, "trainer.max_epochs=1", "batching.shards=2")
     alone = attnlab("train", *settings, "name=alone", folder=tmp_path)
     assert alone.returncode == 0, alone.stderr
     nodes = ("trainer.num_nodes=2", "trainer.strategy=ddp")

@@ -32,7 +32,7 @@ LOCAL = "http://127.0.0.1"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("serving")
-    done = command("train", *TINY_REVERSE, "trainer.max_epochs=2", "logger=none", folder=folder)
+    done = command("train", *TINY_REVERSE, "trainer.max_epochs=2", folder=folder)
     assert done.returncode == 0, done.stderr
     (directory,) = folder.glob("outputs/reverse/*")
     return Run(directory)

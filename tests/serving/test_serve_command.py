@@ -17,7 +17,7 @@ from forked import ATTNLAB, ForkedProcess
 
 @pytest.mark.slow
 def test_server_starts_answers_and_stops(tmp_path: Path) -> None:
-    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", "logger=none", folder=tmp_path)
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = map(str, tmp_path.glob("outputs/reverse/*"))
     command = [ATTNLAB, "serve", run, run, "--port", "0"]
@@ -43,7 +43,7 @@ def test_server_starts_answers_and_stops(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_addresses_print_a_random_token(tmp_path: Path) -> None:
-    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", "logger=none", folder=tmp_path)
+    done = attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = map(str, tmp_path.glob("outputs/reverse/*"))
     command = [ATTNLAB, "serve", run, "--port", "0", "--host", "0.0.0.0"]

@@ -361,7 +361,7 @@ def wait_for(condition: Any, seconds: float = 240) -> None:
 
 @pytest.mark.slow
 def test_search_fails_if_all_trials_fail(tmp_path: Path) -> None:
-    overrides = [*TINY_REVERSE, "logger=none", "optimizer=sgd", "optimizer.lr=1e38,2e38"]
+    overrides = [*TINY_REVERSE, "optimizer=sgd", "optimizer.lr=1e38,2e38"]
     completed = attnlab("tune", *overrides, "tune.trials=1", folder=tmp_path)
     assert completed.returncode == 1
     assert "1 trials: 0 finished, 0 pruned, 1 failed" in completed.stderr

@@ -15,6 +15,7 @@ from torch import nn
 
 from attnlab.runs.directory import prepare
 from attnlab.sweeps.preflight import find_error
+from forked import ForkedProcess
 
 Composed = Callable[..., DictConfig]
 
@@ -63,7 +64,8 @@ def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.O
 def test_preflight_command_prints_errors_by_directory(composed: Composed) -> None:
     good, bad = prepare(composed()), prepare(composed("attention=dot", "decoder.size=9"))
     command = [sys.executable, "-m", "attnlab.sweeps.preflight", str(good.directory), str(bad.directory)]
-    message = subprocess.run(command, capture_output=True, text=True, check=True)
-    (reason,) = json.loads(message.stdout).items()
+    with ForkedProcess(command, stdout=subprocess.PIPE, text=True) as process:
+        (reason,) = json.loads(process.communicate()[0]).items()
+    assert process.returncode == 0
     assert reason[0] == str(bad.directory)
     assert "query of size 9" in reason[1]

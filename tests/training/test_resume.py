@@ -252,7 +252,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.slow
 def test_second_process_is_told_which_process_uses_the_run(tmp_path: Path) -> None:
-    words = [*TINY_REVERSE, "trainer.max_epochs=1000", "logger=none"]
+    words = [*TINY_REVERSE, "trainer.max_epochs=1000"]
     with ForkedProcess([ATTNLAB, "train", *words], cwd=tmp_path, env=clean_environment()) as first:
         while not list(tmp_path.glob("outputs/reverse/*/metrics.csv")):
             time.sleep(0.1)

@@ -173,7 +173,7 @@ def test_gradients_of_two_processes_equal_those_of_one_large_batch(tmp_path: Pat
 
     With guided alignment, from the weights of another run, and with a frozen part.
     """
-    common = ("train", *TINY_REVERSE, "data.train_lengths=[1,4]", "logger=none", "trainer.max_epochs=1")
+    common = ("train", *TINY_REVERSE, "data.train_lengths=[1,4]", "trainer.max_epochs=1")
     done = attnlab(*common, "name=source", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (source,) = (tmp_path / "outputs" / "source").iterdir()

@@ -115,7 +115,7 @@ def serving(answers: dict[str, Any]) -> Iterator[str]:
 def train_online(folder: Path, address: str) -> tuple[Run, str]:
     overrides = ["logger.wandb.mode=online", "logger.wandb.timeout=6", "trainer.max_epochs=1"]
     logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
-    done = attnlab("train", *TINY_REVERSE, *overrides, folder=folder, **logged_in)
+    done = attnlab("train", *TINY_REVERSE, "logger=wandb", *overrides, folder=folder, **logged_in)
     ended = time.time()
     assert done.returncode == 0, done.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
