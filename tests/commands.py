@@ -30,6 +30,14 @@ TINY_REVERSE = (
 )
 """A task that is learned in a few seconds."""
 
+LOGGED_REVERSE = (
+    *TINY_REVERSE,
+    "logger=wandb",
+    "callbacks.attention_figures.count=4",
+    "trainer.max_epochs=12",
+)
+"""The same with all outputs, trained until most test sentences are right."""
+
 
 def attnlab(
     *arguments: str,

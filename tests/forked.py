@@ -28,7 +28,7 @@ ATTNLAB = str(Path(sys.executable).parent / "attnlab")
 
 
 class ForkedProcess(subprocess.Popen[Any]):
-    """A `Popen` that forks this process for `attnlab …` and programs of attnlab and its tests, and starts all else."""
+    """A `Popen` that forks this process for programs of attnlab and its tests, and starts all else."""
 
     def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
         names = EXECUTE_CHILD.__code__.co_varnames[2 : EXECUTE_CHILD.__code__.co_argcount]
@@ -130,14 +130,15 @@ def import_everything() -> None:
     """Import in this process what commands and workers import later."""
     if "attnlab.cli.recipe" not in sys.modules:
         import matplotlib as mpl
-        import pandas
-        import wandb.sdk.launch
+        import pandas  # noqa: F401
+        import wandb.sdk.launch  # noqa: F401
+
         import attnlab.cli.bench
         import attnlab.cli.evaluate
         import attnlab.cli.predict
         import attnlab.cli.recipe
         import attnlab.cli.report
-        import attnlab.cli.train
+        import attnlab.cli.train  # noqa: F401
 
         mpl.use("agg")
         gc.freeze()  # forks share the memory of imported modules

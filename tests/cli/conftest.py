@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.runs.directory import Run
-from commands import TINY_REVERSE, attnlab
+from commands import LOGGED_REVERSE, attnlab
 
 
 @pytest.fixture(scope="session")
@@ -17,10 +17,7 @@ def trained(folder: Path) -> Run:
     tags = "logger.wandb.tags=[pilot,tiny]"
     completed = attnlab(
         "train",
-        *TINY_REVERSE,
-        "logger=wandb",
-        "callbacks.attention_figures.count=4",
-        "trainer.max_epochs=12",
+        *LOGGED_REVERSE,
         "checkpoint.keep=3",
         tags,
         folder=folder,

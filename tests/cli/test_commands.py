@@ -22,7 +22,7 @@ from attnlab.runs.metrics_file import read_metrics
 from attnlab.runs.predictions import read_predictions
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
-from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from commands import ATTNLAB, LOGGED_REVERSE, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
 from wandb_files import read_offline, shown
 
@@ -123,7 +123,7 @@ def test_checkpoint_loads_with_weights_only(trained: Run) -> None:
 
 def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
     before = trained.result.stat().st_mtime_ns
-    completed = attnlab("train", *TINY_REVERSE, "logger=wandb", "trainer.max_epochs=12", folder=folder)
+    completed = attnlab("train", *LOGGED_REVERSE, folder=folder)
     assert completed.returncode == 0
     assert "already finished" in completed.stdout
     assert "force=true" in completed.stdout
