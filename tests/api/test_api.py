@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import attnlab
+from attnlab.errors import UserError
 from attnlab.runs.directory import Run
 from attnlab.runs.predictions import read_predictions
 from commands import TINY_REVERSE, clean_environment
@@ -129,6 +130,20 @@ def test_attention_of_a_translation_equals_that_of_the_search(model: attnlab.Mod
         )
         assert forced.attention == pytest.approx(found.attention, abs=1e-5)
         assert forced.score == pytest.approx(found.score, abs=1e-5)
+
+
+def test_explanations_of_a_translation(trained: Run, model: attnlab.Model) -> None:
+    attended = model.attention("3 4 5", "5 4")
+    for method in ("gradient", "integrated_gradients", "erasure"):
+        explained = model.explain("3 4 5", "5 4", method)  # type: ignore[arg-type]
+        assert (explained.tokens, explained.score) == (attended.tokens, attended.score)
+        assert explained.attention is not None
+        assert explained.attention.shape == (3, 3)
+        assert method == "erasure" or explained.attention.sum(axis=1) == pytest.approx([1] * 3, abs=1e-5)
+    with pytest.raises(UserError, match="Unknown method 'saliency': choose from gradient"):
+        model.explain("3 4 5", "5 4", "saliency")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="An ensemble has no explanations"):
+        attnlab.load([trained, trained]).explain("3 4 5", "5 4")
 
 
 def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) -> None:

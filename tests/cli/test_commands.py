@@ -210,12 +210,44 @@ def test_evaluate_with_attention_interventions(trained: Run, folder: Path) -> No
     assert "attention_override" not in evaluation
 
 
-def overridden(run: Run, override: str) -> tuple[dict[str, Any], Path]:
-    """Return the result of the evaluation with this override, and its folder."""
+@pytest.mark.slow
+def test_evaluate_explains_predictions(
+    trained: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = folder / "gold.txt"
+    gold.write_text("".join(f"{i % 2}-0 1?1\n" for i in range(21)))
+    settings = ["explain=all", "explain.sentences=7", f"explain.alignments={gold}"]
+    settings += [f"explain.reverse={trained.directory}"]  # reversal is its own inverse
+    assert main.run(["evaluate", str(trained.directory), *settings]) == 0
+    assert re.search(r"alignment error rate of both directions \[%\] +│", capsys.readouterr().out)
+    _, evaluation = overridden(trained, *settings)
+    card = json.loads((evaluation / "explanations.json").read_text())
+    assert (card["split"], card["overrides"]) == ("test", [])
+    scores = card["scores"]
+    assert scores["comprehensiveness"]["sentences"] == 7
+    # the network has learned to reverse: the largest weight is at the token that it depends on
+    assert scores["erasure_top"]["value"] > 0.8
+    assert scores["comprehensiveness"]["value"] > scores["comprehensiveness_random"]["value"] + 0.1
+    assert scores["sufficiency"]["value"] < scores["sufficiency_random"]["value"] - 0.1
+
+    for setting, code, message in (
+        ("explain.measures=[gradients]", 2, "Unknown measure 'gradients' in explain.measures. Did you mean"),
+        ("explain.sentences=0", 2, "explain.sentences=0: must be a whole number ≥ 1"),
+        (f"explain.alignments={folder}/none", 1, "none does not exist"),
+    ):
+        assert main.run(["evaluate", str(trained.directory), "explain=all", setting]) == code
+        assert message in capsys.readouterr().err
+    assert main.run(["train", "explain=all"]) == 2
+    assert "explain is a setting of attnlab evaluate" in capsys.readouterr().err
+
+
+def overridden(run: Run, *overrides: str) -> tuple[dict[str, Any], Path]:
+    """Return the result of the evaluation with these overrides, and its folder."""
     results = [
-        (json.loads(path.read_text()), path.parent) for path in run.directory.glob("evaluations/*/*.json")
+        (json.loads(path.read_text()), path.parent)
+        for path in run.directory.glob("evaluations/*/result.json")
     ]
-    (result,) = (result for result in results if result[0]["overrides"] == [override])
+    (result,) = (result for result in results if result[0]["overrides"] == [*overrides])
     return result
 
 

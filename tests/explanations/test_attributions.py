@@ -16,6 +16,7 @@ from attnlab.explanations.attributions import (
     gradient_norms,
     integrated_gradients,
     leave_one_out,
+    relevance_map,
 )
 from attnlab.explanations.erasure import erase, largest
 from attnlab.explanations.units import Units, units_of
@@ -53,6 +54,22 @@ def test_attributions_of_a_linear_network_equal_hand_values() -> None:
     expected = [sigmoid(Z) - sigmoid(Z - share) for share in SHARES]
     assert leave_one_out(network, units).tolist() == [pytest.approx(expected, rel=1e-5)]  # type: ignore[arg-type]
     assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_map_of_a_target_has_shares_or_drops_of_the_given_tokens() -> None:
+    network, batch = Toy(), toy_batch()
+    for method in ("gradient", "integrated_gradients", "erasure"):
+        values = relevance_map(network, batch, method)  # type: ignore[arg-type]
+        assert values.shape == (2, 3)  # the token and EOS
+        if method == "erasure":
+            # without a token z falls, and p(EOS) = σ(-z) rises
+            assert values[0].tolist() == pytest.approx(
+                [sigmoid(Z) - sigmoid(Z - share) for share in SHARES], rel=1e-5
+            )
+            assert values[1].tolist() == [0.0] * 3
+        else:
+            shares = [0.5, 0.3, 0.2] if method == "gradient" else [share / Z for share in SHARES]
+            assert values.tolist() == [pytest.approx(shares, rel=1e-4)] * 2
 
 
 def test_erasure_equals_hand_values() -> None:

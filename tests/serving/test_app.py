@@ -77,6 +77,25 @@ def test_translations_equal_those_of_the_python_interface(client: TestClient, ru
             assert best["attention"] == pytest.approx(prediction.attention, abs=1e-4)
 
 
+def test_maps_of_explanations(client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "additive-seed0"
+    assert client.get("/api/models").json()[0]["maps"] == [
+        *("weights", "gradient", "integrated_gradients", "erasure")
+    ]
+    model = attnlab.load(run)
+    ((best,),) = translate(client, "3 4 5", models=[name])[0]["predictions"]
+    for method in ("gradient", "integrated_gradients", "erasure"):
+        ((shown,),) = translate(client, "3 4 5", models=[name], map=method)[0]["predictions"]
+        assert (shown["text"], shown["tokens"]) == (best["text"], best["tokens"])
+        expected = model.explain("3 4 5", best["text"], method)
+        assert shown["attention"] == pytest.approx(expected.attention, abs=1e-4)
+        assert shown["attention"] != best["attention"]
+    monkeypatch.setattr("attnlab.serving.models.MAX_EXPLAINED", 2)
+    refused = client.post("/api/translate", json={"sentences": ["3 4 5"], "models": [name], "map": "erasure"})
+    assert refused.status_code == 400
+    assert "A map of erasure has at most 2 cells" in refused.text
+
+
 def test_options_change_the_translation(client: TestClient) -> None:
     name = "additive-seed0"
     (own,) = translate(client, "3 4 5", models=[name])

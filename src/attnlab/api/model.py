@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.scoring import score
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
-from attnlab.nn.seq2seq import TranslationModel
+from attnlab.explanations.attributions import METHODS, Method, relevance_map
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.runs.directory import Run, locate
 from attnlab.runs.launcher import import_from_current_folder
 from attnlab.types import EOS, Batch
@@ -217,6 +218,30 @@ class Model:
         )
         tokens = batch.labels[0, :-1].tolist()
         return Prediction.of(self.translator().describe(batch, 0, pair, tokens, log_p, weights))
+
+    def explain(self, source: str, target: str, method: Method = "integrated_gradients") -> Prediction:
+        """Attribute each token of a given translation to the source tokens.
+
+        Args:
+            source: source sentence.
+            target: its translation.
+            method: "gradient" (shares of the norms of the gradients), "integrated_gradients" (shares of the
+                absolute values) or "erasure" (drop of the probability if a source token is erased).
+
+        Returns:
+            A prediction as of `attention`, with these values, 0 to 1, in place of the attention weights.
+
+        Raises:
+            UserError: if the source is empty, the method is unknown, or the model is an ensemble.
+        """
+        if method not in METHODS:
+            raise UserError(f"Unknown method {method!r}: choose from {', '.join(METHODS)}")
+        if not isinstance(self.network, Seq2Seq):
+            raise UserError("An ensemble has no explanations: load one run")
+        pair = self.prepare(_checked(source, "source"), target)
+        batch = encode_pairs(self.config, self.vocabularies, [pair])[[0]].to(self.device)
+        values = relevance_map(self.network, batch, method).float().cpu()  # [T, S]
+        return replace(self.attention(source, target), weights=values.numpy())
 
     def _batches(
         self, pairs: list[Pair], batch_size: int, progress: bool

@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.explanations.units import MAX_ROWS, Units, frozen, log_probability
+from attnlab.explanations.units import MAX_ROWS, Units, frozen, log_probability, units_of
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.types import Batch
 
 Method = Literal["gradient", "integrated_gradients", "erasure"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -38,6 +39,20 @@ def attribute(network: Seq2Seq, units: Units, method: Method, *, steps: int = ST
             parts.append(leave_one_out(network, part))
     width = units.mask.size(1)
     return torch.cat([F.pad(part, (0, width - part.size(1))) for part in parts])
+
+
+def relevance_map(network: Seq2Seq, batch: Batch, method: Method) -> Tensor:
+    """Return the relevance of the source tokens to each token of the target of one sentence, [T, S], 0 to 1.
+
+    For "gradient" and "integrated_gradients" the shares of a target token, which sum to 1; for "erasure" the
+    drops of p, or 0 where p rises. The batch holds a single sentence; EOS is explained as well.
+    """
+    units = units_of(network, batch, of_targets=True)
+    values = attribute(network, units, method)  # [T, S], last position first
+    values = values.clamp(min=0) if method == "erasure" else values.abs()
+    if method != "erasure":
+        values = values / values.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
+    return values.flip(0)
 
 
 def completeness_error(network: Seq2Seq, units: Units, attributions: Tensor) -> Tensor:

@@ -60,14 +60,25 @@ class Units(NamedTuple):
 
 
 @torch.no_grad()
-def units_of(network: Seq2Seq, batch: Batch) -> Units:
-    """Return the units of a batch: all target positions with a reference token, except EOS."""
+def units_of(network: Seq2Seq, batch: Batch, *, of_targets: bool = False) -> Units:
+    """Return the units of a batch.
+
+    Args:
+        network: in evaluation mode.
+        batch: B sentences.
+        of_targets: explain the tokens of the targets, EOS included; by default the most probable token of
+            each target position except EOS.
+    """
     decoded = network(batch)
-    rows, positions = batch.target_text.nonzero(as_tuple=True)
+    explained = batch.labels != PAD if of_targets else batch.target_text  # [B, T]
+    rows, positions = explained.nonzero(as_tuple=True)
     order = positions.argsort(descending=True, stable=True)
     rows, positions = rows[order], positions[order]
-    logits = network.logits(decoded, batch.copy_ids, batch.target_text)[order]  # [N, V]
+    logits = network.logits(decoded, batch.copy_ids, explained)[order]  # [N, V]
     log_p, tokens = logits.float().log_softmax(dim=-1).max(dim=-1)  # [N]
+    if of_targets:
+        tokens = batch.labels[rows, positions]
+        log_p = logits.float().log_softmax(dim=-1).gather(-1, tokens[:, None])[:, 0]
     columns = torch.arange(batch.target.size(1), device=batch.target.device)  # [T + 1]
     target = batch.target[rows].where(columns <= positions[:, None] + 1, PAD)  # [N, T + 1]
     expanded = Batch(

@@ -23,7 +23,7 @@ from attnlab.nn.attention.interventions import Intervention
 from attnlab.plotting import page
 from attnlab.runs import predictions
 from attnlab.serving.batching import Batcher, QueueFullError
-from attnlab.serving.models import Options, ServedModel, Source
+from attnlab.serving.models import Map, Options, ServedModel, Source
 
 FOLDER = Path(__file__).parent
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -69,6 +69,14 @@ class TranslationRequest(BaseModel):
     intervention: Annotated[
         Intervention | None, Field(description="replacement of the attention weights")
     ] = None
+    map: Annotated[
+        Map,
+        Field(
+            description="what `attention` holds: the attention weights; the share of each source token in "
+            "the gradients or integrated gradients; or the drop of a token's probability if a source token "
+            "is erased"
+        ),
+    ] = "weights"
 
 
 class Prediction(BaseModel):
@@ -80,7 +88,7 @@ class Prediction(BaseModel):
     source_tokens: list[str]
     attention: Annotated[
         list[list[float]] | None,
-        Field(description="weights: one row per target token, one column per source token"),
+        Field(description="values of the map: one row per target token, one column per source token"),
     ]
 
 
@@ -104,6 +112,7 @@ class ModelDescription(BaseModel):
     mechanism: Annotated[str, Field(description="class of its attention mechanism")]
     beam_size: Annotated[int, Field(description="beam size of the run")]
     interventions: list[str]
+    maps: Annotated[list[str], Field(description="what a map can show")]
 
 
 class Error(BaseModel):
@@ -182,6 +191,7 @@ def create_app(
                 mechanism=served.mechanism,
                 beam_size=served.model.config.search.beam_size,
                 interventions=list(served.interventions),
+                maps=list(served.maps),
             )
             for served in models
         ]
@@ -193,7 +203,7 @@ def create_app(
         _check(request, selected, batchers, limits)
         prefixes = request.prefixes or [""] * len(request.sentences)
         sources = [Source(*pair) for pair in zip(request.sentences, prefixes, strict=True)]
-        options = Options(request.beam_size, request.nbest, request.intervention)
+        options = Options(request.beam_size, request.nbest, request.intervention, request.map)
         try:
             results = await asyncio.gather(*(batchers[name].submit(options, sources) for name in selected))
         except QueueFullError:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from attnlab.api.model import Model, load
 from attnlab.errors import UserError
@@ -12,6 +13,11 @@ from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.runs.predictions import Prediction
+
+Map = Literal["weights", "gradient", "integrated_gradients", "erasure"]
+
+MAX_EXPLAINED = 2500
+"""Maximum number of cells of a map that is not of weights; erasure of each takes a pass of the network."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +28,13 @@ class Options:
         beam_size: beam size of the search; None for that of the run.
         nbest: number of hypotheses per sentence.
         intervention: replacement of the attention weights; None for those of the model.
+        map: what the maps show: the attention weights, or a method of `attnlab.Model.explain`.
     """
 
     beam_size: int | None = None
     nbest: int = 1
     intervention: str | None = None
+    map: Map = "weights"
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,14 @@ class ServedModel:
     Attributes:
         mechanism: class of the attention mechanism, or "ensemble".
         interventions: attention with replaced weights, by the kind of replacement.
+        maps: what its maps can show.
     """
 
     def __init__(self, name: str, model: Model) -> None:
         self.name = name
         self.model = model
         self.interventions: dict[str, Attention] = {}
+        self.maps: tuple[Map, ...] = get_args(Map) if isinstance(model.network, Seq2Seq) else ("weights",)
         network = model.network
         attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
         self.mechanism = "ensemble" if attention is None else type(attention).__name__
@@ -68,7 +78,8 @@ class ServedModel:
         """Return at most `options.nbest` predictions per source, best first.
 
         Raises:
-            UserError: if a source is refused, such as one with a symbol that the vocabulary lacks.
+            UserError: if a source is refused, such as one with a symbol that the vocabulary lacks, or if a
+                map cannot be computed.
         """
         beam_size = max(options.beam_size or self.model.config.search.beam_size, options.nbest)
         with self._intervention(options.intervention):
@@ -79,10 +90,25 @@ class ServedModel:
                 progress=False,
                 beam_size=beam_size,
             )
+            shown = [self._explained(prediction, sources, options.map) for prediction in predictions]
         results: list[list[Prediction]] = [[] for _ in sources]
-        for prediction in predictions:
+        for prediction in shown:
             results[prediction.index].append(prediction)
         return results
+
+    def _explained(self, prediction: Prediction, sources: Sequence[Source], map: Map) -> Prediction:
+        """Replace the weights of a prediction by the values of another map."""
+        if map == "weights":
+            return prediction
+        if map not in self.maps:
+            raise UserError(f"{self.name} has no map of {map}")
+        if len(prediction.tokens) * len(prediction.source_tokens) > MAX_EXPLAINED:
+            raise UserError(
+                f"A map of {map} has at most {MAX_EXPLAINED:,} cells: give a shorter sentence, or show the "
+                "weights"
+            )
+        explained = self.model.explain(sources[prediction.index].text, prediction.hypothesis, map)
+        return replace(prediction, tokens=explained.tokens, weights=explained.weights)
 
     @contextmanager
     def _intervention(self, kind: str | None) -> Iterator[None]:

@@ -7,8 +7,9 @@
   const DELAY_MS = 150; // pause in typing after which a request is sent
   const CELL = 26; // width and height of a cell of a saved map in pixels
   const LETTER = 8; // approximate width of a letter of a label in pixels
-  const [form, source, beam, intervention, models, status, cards] = [
-    "form", "source", "beam", "intervention", "models", "status", "cards",
+  const NAMES = { weights: "attention weights", gradient: "gradients", integrated_gradients: "integrated gradients", erasure: "erasure" };
+  const [form, source, beam, intervention, map, models, status, cards] = [
+    "form", "source", "beam", "intervention", "map", "models", "status", "cards",
   ].map((id) => document.getElementById(id));
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   const shown = new Map(); // card of each model, by its name
@@ -74,6 +75,7 @@
     const request = {
       sentences: [text], models: [card.model.name], prefixes: [card.prefix.value],
       beam_size: beam.valueAsNumber || null, intervention: intervention.value || null,
+      map: card.model.maps.includes(map.value) ? map.value : "weights",
     };
     try {
       const answer = await call("api/translate", request, card.controller.signal);
@@ -183,6 +185,9 @@
     }
     beam.value = descriptions[0].beam_size;
     models.hidden = descriptions.length < 2;
+    for (const kind of new Set(descriptions.flatMap((model) => model.maps))) {
+      map.append(element("option", { value: kind, textContent: NAMES[kind] }));
+    }
     for (const kind of new Set(descriptions.flatMap((model) => model.interventions))) {
       intervention.append(element("option", { value: kind, textContent: kind }));
     }
