@@ -170,7 +170,11 @@ VALUES = (
     ("callbacks.attention_figures.every_n_epochs=0", WHOLE),
     ("logger.wandb.mode=on", "must be auto, online or offline"),
     ("logger.wandb.timeout=0", f"{NUMBER} > 0"),
-    ("data.task=shuffle", "must be reverse, copy or sort"),
+    ("data.task=shuffle", "must be copy, reverse, sort, duplicate"),
+    (
+        "data.longer_lengths=13",
+        "two whole numbers, the shortest and the longest length, such as .3,12., or null",
+    ),
     ("data.symbols=0", WHOLE),
     ("data.train_lengths=[12,3]", "two whole numbers, the shortest"),
     ("data.train_lengths=5", "two whole numbers"),

@@ -13,7 +13,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.options import CONF
+from attnlab.errors import UsageError
 from attnlab.sweeps.preflight import find_error
+from hydra_plugins.attnlab_sweeper import expand
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
@@ -27,7 +29,13 @@ def jobs(study: str, *more: str) -> list[list[str]]:
     loader = GlobalHydra.instance().config_loader()
     overrides = OverridesParser.create(config_loader=loader).parse_overrides([*swept, *overrides])
     (batch,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return batch
+    return [expand(job, grid.hydra.sweeper.overrides) for job in batch]
+
+
+def covering(batch: list[list[str]]) -> list[list[str]]:
+    """Return jobs that together have every override of a batch."""
+    seen: set[str] = set()
+    return [job for job in batch if not seen.issuperset(job) and not seen.update(job)]
 
 
 def composed(overrides: list[str]) -> DictConfig:
@@ -67,12 +75,21 @@ def test_attention_variants_has_every_mechanism() -> None:
     assert swept == {path.stem for path in Path(CONF / "attention").glob("*.yaml")}
 
 
+def test_values_of_a_study_stand_for_overrides() -> None:
+    further = {"model": {"mingru": ["encoder=mingru", "encoder.size=48"], "dot": ["attention=dot"]}}
+    job = ["seed=1", "model=mingru", "encoder.size=8"]
+    assert expand(job, further) == ["encoder=mingru", *job]  # the job's own encoder.size is kept
+    assert expand(job, {}) == job
+    with pytest.raises(UsageError, match="model=gru: choose from mingru, dot"):
+        expand(["model=gru"], further)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("quick", ["true", "false"])
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_job_of_a_study_builds_under_a_unique_name(study: str, quick: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        configs = [run_config(overrides) for overrides in jobs(study, f"quick={quick}", "seed=0")]
+        configs = [run_config(overrides) for overrides in covering(jobs(study, f"quick={quick}", "seed=0"))]
         assert [find_error(config) for config in configs] == [None] * len(configs)
         assert len({config.variant for config in configs}) == len(configs)
         assert {config.name for config in configs} == {study + ("_quick" if quick == "true" else "")}

@@ -18,6 +18,8 @@ from attnlab.config.rules import (
     show,
     whole,
 )
+from attnlab.data.datasets.scan import SPLITS
+from attnlab.data.datasets.synthetic_tasks import TASKS
 from attnlab.errors import UsageError
 
 FLAG = choice(True, False)
@@ -36,6 +38,7 @@ ODD = Rule(lambda value: is_whole(value) and value > 0 and value % 2 == 1, "an o
 CELL = choice("lstm", "gru")
 POSITIONS = choice("none", "learned", "sinusoidal", "rotary", "alibi")
 LENGTHS = Rule(is_lengths, "two whole numbers, the shortest and the longest length, such as [3,12]")
+OPTIONAL_LENGTHS = Rule(lambda value: value is None or is_lengths(value), f"{LENGTHS.expected}, or null")
 
 PRECISIONS = (
     *("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true", "32", "16", "64", "bf16"),
@@ -206,14 +209,17 @@ RULES: dict[str, Rule] = {
     "callbacks.averaging.update_starting_at_epoch": whole(0),
     "logger.wandb.mode": choice("auto", "online", "offline"),
     "logger.wandb.timeout": POSITIVE,
-    "data.task": choice("reverse", "copy", "sort"),
+    "data.task": choice(*TASKS),
+    "data.split": choice(*SPLITS),
+    "data.vocabulary": whole(2),
     "data.symbols": SIZE,
     "data.train_lengths": LENGTHS,
     "data.val_lengths": LENGTHS,
     "data.test_lengths": LENGTHS,
-    "data.train_size": SIZE,
+    "data.longer_lengths": OPTIONAL_LENGTHS,
+    "data.train_size": OPTIONAL_SIZE,
     "data.val_size": SIZE,
-    "data.test_size": whole(0),
+    "data.test_size": whole(0, other=(None,)),
     "data.seed": whole(0),
     "data.val_fraction": DROPOUT,
     "data.held_out_fraction": DROPOUT,

@@ -3,7 +3,7 @@
 Hydra imports this module at every start, so it imports attnlab only when a sweep starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.types import HydraContext, TaskFunction
@@ -15,12 +15,31 @@ class GridSweeper(BasicSweeper):
 
     Launchers such as submitit and Ray run jobs in other processes. The sweep still ends with a table of all
     its jobs, whose states are read from the run directories.
+
+    Args:
+        max_batch_size: largest number of jobs that are started together; None for all.
+        params: values of each setting of the grid, in Hydra's syntax.
+        overrides: further overrides of the jobs that have a value of a setting, by setting and value:
+            `{model: {mingru: [encoder=mingru]}}`. The command line replaces them.
     """
+
+    def __init__(
+        self,
+        max_batch_size: int | None,
+        params: dict[str, str],
+        overrides: Mapping[str, Mapping[str, Sequence[str]]],
+    ) -> None:
+        super().__init__(max_batch_size, params)
+        self.overrides_of = overrides
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Store the list of jobs; called by Hydra."""
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.jobs = task_function
+
+    def get_job_batch(self) -> Sequence[Sequence[str]]:
+        """Return the overrides of each job of the next batch."""
+        return [expand(job, self.overrides_of) for job in super().get_job_batch()]
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose the jobs of a batch, which finds errors in them, and record their runs."""
@@ -31,3 +50,20 @@ class GridSweeper(BasicSweeper):
         assert self.config is not None
         loader = self.hydra_context.config_loader
         self.jobs.expect([self.jobs.compose(loader, self.config, job) for job in batch])
+
+
+def expand(job: Sequence[str], overrides: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
+    """Return the overrides of a job with those that its values stand for.
+
+    Raises:
+        UsageError: at a value that has no overrides.
+    """
+    from attnlab.errors import UsageError
+
+    given = dict(override.split("=", maxsplit=1) for override in job)
+    added = []
+    for key, by_value in overrides.items():
+        if given.get(key) not in by_value:
+            raise UsageError(f"{key}={given.get(key)}: choose from {', '.join(by_value)}")
+        added += [word for word in by_value[given[key]] if word.partition("=")[0] not in given]
+    return [*added, *job]

@@ -164,23 +164,21 @@ def characters(
 
 
 def symbols(texts: Iterable[str], *, count: int) -> Tokenizer:
-    """Return the closed vocabulary of a synthetic task: PAD, SOS, EOS and the `count` numbers from 3 on.
+    """Return the closed vocabulary of a synthetic task: PAD, SOS, EOS, `count` numbers from 3 on, and signs.
 
     Each symbol is its own id, and there is no UNK: encoding other tokens raises `UserError`.
 
     Args:
-        texts: training texts, which are only checked.
+        texts: training texts. Their tokens that are no symbols, such as "+", follow in sorted order.
         count: number of symbols.
 
     Raises:
-        UserError: if there are no texts, or one has tokens other than the symbols.
+        UserError: if there are no texts.
     """
-    vocabulary = {str(len(SPECIAL_TOKENS) + id): id for id in range(count)}
-    tokenizer = Tokenizer(
-        make_pipeline(models.WordLevel(vocabulary, UNKNOWN), pre_tokenizers.WhitespaceSplit())
-    )
-    tokenizer.encode_all(check_texts(texts))
-    return tokenizer
+    numbers = [str(len(SPECIAL_TOKENS) + id) for id in range(count)]
+    signs = {token for text in check_texts(texts) for token in text.split()} - {*numbers}
+    vocabulary = {token: id for id, token in enumerate([*numbers, *sorted(signs)])}
+    return Tokenizer(make_pipeline(models.WordLevel(vocabulary, UNKNOWN), pre_tokenizers.WhitespaceSplit()))
 
 
 def _word_pipeline(

@@ -1,0 +1,80 @@
+"""Multi-query associative recall (MQAR; Arora et al., 2023, arXiv 2312.04927) as a sequence-to-sequence task.
+
+The source lists pairs of a key and its value, and then asks for each key once, at random places among
+fillers: `k5 v9 k2 v7 _ k2 _ _ k5 _`. The target has the values in the order of the questions: `v7 v9`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datasets.disjoint_splits import DisjointSplits
+from attnlab.errors import UserError
+
+FILLER = "_"
+
+
+def load(
+    *,
+    vocabulary: int,
+    train_shape: Sequence[int],
+    test_shapes: Mapping[str, Sequence[int]],
+    train_size: int,
+    val_size: int,
+    test_size: int,
+    seed: int = 0,
+) -> Corpus:
+    """Generate examples of associative recall.
+
+    The splits are drawn as `DisjointSplits`: test, then validation, then training.
+
+    Args:
+        vocabulary: number of keys and values together; one half are keys.
+        train_shape: [length, pairs] of the sources of training and validation: S, and the number of pairs.
+        test_shapes: [length, pairs] of each test set by its name.
+        train_size: number of training sequences.
+        val_size: number of validation sequences.
+        test_size: number of sequences of each test set.
+        seed: seed of the generators.
+
+    Raises:
+        UserError: if a setting is invalid, or there are too few sources for disjoint splits.
+    """
+    half = vocabulary // 2
+    splits = DisjointSplits(seed)
+
+    def split(name: str, setting: str, shape: Sequence[int], size: int) -> list[Pair]:
+        match shape:
+            case [int(length), int(pairs)] if 1 <= pairs <= half and 3 * pairs <= length:
+                return splits.draw(
+                    name, size, lambda _: (length, pairs), lambda rng, shape: _draw(rng, half, *shape)
+                )
+        raise UserError(
+            f"data.{setting}={shape}: must be [length,pairs] with at most {half} pairs (half of "
+            "data.vocabulary) and a length of at least three times that"
+        )
+
+    test = {
+        name: split(f"test/{name}", f"test_shapes.{name}", shape, test_size)
+        for name, shape in test_shapes.items()
+    }
+    val = split("val", "train_shape", train_shape, val_size)
+    return Corpus(train=split("train", "train_shape", train_shape, train_size), val=val, test=test)
+
+
+def _draw(rng: random.Random, half: int, length: int, pairs: int) -> Pair:
+    """Draw an example; a target value is aligned to its place in the list of pairs."""
+    keys = rng.sample(range(half), pairs)
+    values = [rng.randrange(half) for _ in keys]
+    source = [token for key, value in zip(keys, values, strict=True) for token in (f"k{key}", f"v{value}")]
+    source += [FILLER] * (length - 2 * pairs)
+    order = rng.sample(range(pairs), pairs)
+    for asked, place in zip(order, sorted(rng.sample(range(2 * pairs, length), pairs)), strict=True):
+        source[place] = f"k{keys[asked]}"
+    return Pair(
+        source=" ".join(source),
+        target=" ".join(f"v{values[asked]}" for asked in order),
+        alignment=tuple((2 * asked + 1, number) for number, asked in enumerate(order)),
+    )

@@ -1,0 +1,128 @@
+"""SCAN (Lake & Baroni, 2018): navigation commands to actions, generated from the grammar of the paper.
+
+The grammar has 20,910 commands, each with one sequence of actions:
+
+- C → S and S | S after S | S
+- S → V twice | V thrice | V
+- V → D opposite D | D around D | D | U, where D is a turn or a primitive with a direction
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.errors import UserError
+
+PRIMITIVES = {"walk": ["I_WALK"], "look": ["I_LOOK"], "run": ["I_RUN"], "jump": ["I_JUMP"], "turn": []}
+"""Actions of the verbs. Only `turn` needs a direction."""
+TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
+REPETITIONS = {"": 1, " twice": 2, " thrice": 3}
+
+SPLITS = {"simple": "same", "length": "longer", "add_jump": "composition"}
+"""Name of the test set of each split of the paper."""
+TRAIN_SHARE = 0.8
+LONGEST_TRAINING = 22  # actions
+JUMP_SHARE = 0.1  # of the training pairs of add_jump
+
+
+def commands() -> list[Pair]:
+    """Return all commands with their actions, in the order of the grammar."""
+    phrases = [
+        (verb + times, actions * count) for verb, actions in _verbs() for times, count in REPETITIONS.items()
+    ]
+    pairs = [*phrases]
+    for (first, then), (second, now) in product(phrases, phrases):
+        pairs.append((f"{first} and {second}", then + now))
+        pairs.append((f"{first} after {second}", now + then))
+    return [Pair(command, " ".join(actions)) for command, actions in pairs]
+
+
+def _verbs() -> Iterator[tuple[str, list[str]]]:
+    """Generate the verbs with and without directions, and their actions."""
+    for verb, actions in PRIMITIVES.items():
+        if actions:
+            yield verb, actions
+        for direction, turn in TURNS.items():
+            yield f"{verb} {direction}", [turn, *actions]
+            yield f"{verb} opposite {direction}", [turn, turn, *actions]
+            yield f"{verb} around {direction}", [turn, *actions] * 4
+
+
+def load(
+    *,
+    split: str,
+    train_size: int | None = None,
+    val_size: int = 500,
+    test_size: int | None = None,
+    seed: int = 0,
+) -> Corpus:
+    """Return a split of SCAN with the sizes of the paper.
+
+    - simple: a random 80 % of the commands for training (16,728), the others are the test set `same` (4,182).
+    - length: commands of at most 22 actions for training (16,990), longer ones are the test set `longer`
+      (3,920).
+    - add_jump: all commands without "jump" for training, and the command "jump" itself repeated so that it is
+      a tenth of the 14,670 training pairs; the other commands with "jump" are the test set `composition`
+      (7,706).
+
+    The validation pairs are taken at random from the training pairs. For length and add_jump, as many again
+    are the test set `same` of commands like those in training. The command "jump" stays in training.
+
+    Args:
+        split: "simple", "length" or "add_jump".
+        train_size: number of training pairs, drawn at random; None for all.
+        val_size: number of validation pairs, and of pairs in the test set `same`.
+        test_size: number of test pairs, drawn at random; None for all.
+        seed: seed of the random draws.
+
+    Raises:
+        UserError: if a setting is invalid, or a split has too few pairs.
+    """
+    if split not in SPLITS:
+        raise UserError(f"Unknown data.split {split!r}. Choose from: {', '.join(SPLITS)}")
+    rng = random.Random(f"{seed} {split}")
+    train, test = partition(split, rng)
+    is_jump = [split == "add_jump" and pair.source == "jump" for pair in train]
+    others = [pair for pair, jump in zip(train, is_jump, strict=True) if not jump]
+    rng.shuffle(others)
+    if not 1 <= val_size < len(others) // 2:
+        raise UserError(f"data.val_size={val_size}: must be at least 1 and below {len(others) // 2}")
+    val, others = others[:val_size], others[val_size:]
+    tests = {SPLITS[split]: _draw(rng, "test_size", test, test_size)}
+    if split != "simple":
+        tests = {"same": others[:val_size], **tests}
+        others = others[val_size:]
+    jumps = [pair for pair, jump in zip(train, is_jump, strict=True) if jump]
+    return Corpus(train=_draw(rng, "train_size", [*others, *jumps], train_size), val=val, test=tests)
+
+
+def partition(split: str, rng: random.Random) -> tuple[list[Pair], list[Pair]]:
+    """Return the training and test pairs of a split of the paper."""
+    pairs = commands()
+    if split == "simple":
+        rng.shuffle(pairs)
+        size = round(TRAIN_SHARE * len(pairs))
+        return pairs[:size], pairs[size:]
+    if split == "length":
+        in_test = [len(pair.target.split()) > LONGEST_TRAINING for pair in pairs]
+    else:
+        in_test = ["jump" in pair.source.split() and pair.source != "jump" for pair in pairs]
+    train = [pair for pair, tested in zip(pairs, in_test, strict=True) if not tested]
+    test = [pair for pair, tested in zip(pairs, in_test, strict=True) if tested]
+    if split == "add_jump":
+        jump = next(pair for pair in train if pair.source == "jump")
+        others = len(train) - 1
+        train += [jump] * (round(others * JUMP_SHARE / (1 - JUMP_SHARE)) - 1)
+    return train, test
+
+
+def _draw(rng: random.Random, setting: str, pairs: list[Pair], size: int | None) -> list[Pair]:
+    """Return a number of the pairs in random order, or all of them."""
+    if size is None:
+        return pairs
+    if not 0 <= size <= len(pairs):
+        raise UserError(f"data.{setting}={size}: must be in [0, {len(pairs)}], or null for all")
+    return rng.sample(pairs, size)

@@ -1,0 +1,110 @@
+"""SCAN against the published counts and examples, and an interpreter of its commands."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datasets.scan import commands, load, partition
+from attnlab.errors import UserError
+
+COMMANDS = commands()
+
+
+def interpret(command: str) -> list[str]:
+    """Translate a command by the interpretation function of the paper's appendix."""
+    if " and " in command:
+        first, _, second = command.partition(" and ")
+        return interpret(first) + interpret(second)
+    if " after " in command:
+        first, _, second = command.partition(" after ")
+        return interpret(second) + interpret(first)
+    *words, last = command.split()
+    if last in ("twice", "thrice"):
+        return interpret(" ".join(words)) * (2 if last == "twice" else 3)
+    verb, *middle = [*words, last]
+    action = [] if verb == "turn" else [f"I_{verb.upper()}"]
+    if not middle:
+        return action
+    turn = [f"I_TURN_{last.upper()}"]
+    match middle[0]:
+        case "opposite":
+            return turn + turn + action
+        case "around":
+            return (turn + action) * 4
+        case _:
+            return turn + action
+
+
+def test_commands_of_the_grammar() -> None:
+    assert len(COMMANDS) == len({pair.source for pair in COMMANDS}) == 20_910
+    for pair in COMMANDS:
+        assert pair.target.split() == interpret(pair.source)
+    example = next(
+        pair for pair in COMMANDS if pair.source == "jump around left and walk opposite right twice"
+    )
+    assert example.target.split() == ["I_TURN_LEFT", "I_JUMP"] * 4 + [
+        *["I_TURN_RIGHT", "I_TURN_RIGHT", "I_WALK"] * 2
+    ]
+
+
+@pytest.mark.parametrize(
+    ("split", "train", "test"),
+    [("simple", 16_728, 4_182), ("length", 16_990, 3_920), ("add_jump", 14_670, 7_706)],
+)
+def test_splits_have_their_published_sizes(split: str, train: int, test: int) -> None:
+    training, tested = partition(split, random.Random(0))
+    assert (len(training), len(tested)) == (train, test)
+    assert not {pair.source for pair in training} & {pair.source for pair in tested}
+
+
+def test_length_and_jump_splits_are_those_of_the_paper() -> None:
+    short, long = partition("length", random.Random(0))
+    assert {len(pair.target.split()) for pair in long} == {24, 25, 26, 27, 28, 30, 32, 33, 36, 40, 48}
+    assert max(len(pair.target.split()) for pair in short) == 22
+    known, new = partition("add_jump", random.Random(0))
+    assert Counter("jump" in pair.source for pair in known) == {False: 13_203, True: 1_467}
+    assert {pair.source for pair in known if "jump" in pair.source} == {"jump"}
+    assert all("jump" in pair.source for pair in new)
+
+
+def sizes(corpus: Corpus) -> dict[str, int]:
+    return {name: len(pairs) for name, pairs in corpus.splits.items()}
+
+
+def test_loaded_splits_are_disjoint_and_depend_on_the_seed() -> None:
+    corpus = load(split="add_jump", train_size=1000, val_size=100, test_size=300)
+    assert sizes(corpus) == {"train": 1000, "val": 100, "test/same": 100, "test/composition": 300}
+    sources = [{pair.source for pair in pairs} for pairs in corpus.splits.values()]
+    assert len(set().union(*sources)) == sum(map(len, sources))
+    jumps = [pair for pair in corpus.train if pair.source == "jump"]
+    assert 60 < len(jumps) < 160  # a tenth
+    assert corpus == load(split="add_jump", train_size=1000, val_size=100, test_size=300)
+    assert corpus != load(split="add_jump", train_size=1000, val_size=100, test_size=300, seed=1)
+    assert sizes(load(split="simple")) == {"train": 16_228, "val": 500, "test/same": 4_182}
+    assert sizes(load(split="length")) == {
+        "train": 15_990,
+        "val": 500,
+        "test/same": 500,
+        "test/longer": 3_920,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "hard"}, "Unknown data.split 'hard'. Choose from: simple, length, add_jump"),
+        ({"split": "length", "val_size": 0}, "data.val_size=0"),
+        ({"split": "length", "test_size": 3_921}, r"data.test_size=3921: must be in \[0, 3920\]"),
+    ],
+)
+def test_invalid_settings_are_rejected(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(**options)  # type: ignore[arg-type]
+
+
+def test_pairs_have_no_alignment() -> None:
+    assert COMMANDS[0] == Pair("walk", "I_WALK")
