@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A synthetic task.
+    """A synthetic task, as two functions on tokens.
 
     Attributes:
         draw: draws a source from a generator, the length, and the number of different symbols.
