@@ -13,6 +13,7 @@ from attnlab.analysis.collect import collect
 from attnlab.analysis.results_file import format_results, read_results
 from attnlab.analysis.scorecards import read_scorecards
 from attnlab.analysis.study import RunRecord, Study
+from attnlab.metrics import registry
 from attnlab.report import tables
 
 RESULTS = Path(__file__).with_name("results.csv")
@@ -20,6 +21,7 @@ SCORES = {
     "reverse": ("Reversal", "test/exact_match"),
     "copy": ("Copying", "test/exact_match"),
     "sort": ("Sorting", "test/exact_match"),
+    "recall": ("Associative recall", "test/same/exact_match"),
     "conala": ("CoNaLa", "val/conala_bleu"),
     "eng_mar": ("English to Marathi", "test/bleu"),
 }
@@ -54,7 +56,7 @@ def main(outputs: str | None = None) -> None:
         if not runs:
             continue
         print(f"### {title}\n")
-        split = score.partition("/")[0]
+        split = registry.split(score)
         available = {name for run in runs for name in run.scores}
         for number, measures in enumerate(MEASURES):
             names = [score] * (number == 0) + [f"{split}/explanation/{measure}" for measure in measures]

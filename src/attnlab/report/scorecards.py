@@ -30,8 +30,11 @@ NOTE = (
 )
 CAPTION = (
     "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval; of a single run, the "
-    "interval over sentences."
+    "interval over sentences. Hollow markers: tokens drawn at random."
 )
+RANDOM = "_random"
+"""End of the names of measures that are drawn beside another one."""
+NOT_DRAWN = (RANDOM, "_error")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def draw(evaluations: Sequence[Evaluation], styles: Styles) -> list[StudyFigure]
 
 
 def _figure(evaluation: Evaluation, styles: Styles) -> Figure:
-    metrics, variants = evaluation.study.metrics, evaluation.study.variants
+    metrics = [metric for metric in evaluation.study.metrics if not metric.endswith(NOT_DRAWN)]
+    variants = evaluation.study.variants
     rows = ceil(len(metrics) / COLUMNS)
     height = rows * (PANEL[1] + ROW_HEIGHT * len(variants))
     figure = Figure(figsize=(COLUMNS * PANEL[0], height), layout="constrained")
@@ -146,6 +150,11 @@ def _draw_panel(
     axes: Axes, metric: str, evaluation: Evaluation, variants: Sequence[str], styles: Styles
 ) -> None:
     scale = registry.scale(metric)
+    for variant, (at_random, _) in evaluation.estimates(metric + RANDOM).items():
+        row, style = variants.index(variant), styles[variant]
+        axes.plot(
+            scale * at_random.mean, row, style.marker, color=style.colour, markersize=4, fillstyle="none"
+        )
     for variant, (mean, values) in evaluation.estimates(metric).items():
         row, style = variants.index(variant), styles[variant]
         points = [scale * value for value in values]
