@@ -95,7 +95,7 @@ def main(runs: str | None = None) -> None:
     seeds = "one seed" if len(atlas.seeds) == 1 else f"mean of {len(atlas.seeds)} seeds (lowest–highest)"
     print(f"### Exact match in %, {seeds}\n\n{scores_table(atlas).markdown()}")
     print(f"### Over all tasks\n\n{aggregates_table(atlas).markdown()}")
-    print(f"### What generalises where\n\n{generalising(atlas)}")
+    print(f"### Models that learned the task, best generalisation first\n\n{generalising(atlas)}")
     if runs is not None:
         save(draw(atlas), HERE / "profiles.svg")
 
@@ -164,8 +164,8 @@ def aggregates_table(atlas: Atlas) -> Table:
         rows.append(row)
     note = (
         "Definitions of rliable (Agarwal et al., 2021); in brackets: 95 % percentile interval of the "
-        "stratified bootstrap, which is too narrow for few seeds. Learned: mean exact match on `same` of at "
-        f"least {LEARNED:.0%}."
+        "stratified bootstrap, which is too narrow for few seeds. Learned: mean exact match on the test set "
+        f"same of at least {LEARNED:.0%}."
     )
     return Table("aggregates", "Aggregates", columns, rows, [note])
 
@@ -178,7 +178,7 @@ def generalising(atlas: Atlas) -> str:
         ranked = sorted(learned, key=lambda model: -atlas.mean(task, test_set, model))
         shown = [f"`{model}` {100 * atlas.mean(task, test_set, model):.0f}" for model in ranked]
         lines.append(f"- {task}, {test_set}: {', '.join(shown) or 'learned by no model'}\n")
-    return f"Exact match in %, of the models that learned the task:\n\n{''.join(lines)}"
+    return f"Exact match in %:\n\n{''.join(lines)}"
 
 
 def interval(statistic: object, *groups: Scores) -> str:
