@@ -50,6 +50,7 @@ def training_commands(text: str) -> list[list[str]]:
     return [[argument for argument in command if re.match(r"[\w@/.+~-]+=", argument)] for command in parsed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [*(CONF / "experiment").glob("*.yaml"), *(CONF / "study").glob("*.yaml")],

@@ -52,6 +52,7 @@ def test_import_loads_few_modules_and_lists_the_public_names() -> None:
         attnlab.lod  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 def test_train_returns_a_finished_run_and_trains_it_once(
     trained: Run, output: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

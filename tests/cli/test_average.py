@@ -13,6 +13,7 @@ from attnlab.training.averaging import average
 from commands import attnlab
 
 
+@pytest.mark.slow
 def test_average_is_the_mean_of_the_last_checkpoints(trained: Run, folder: Path) -> None:
     assert [path.name for path in trained.kept_checkpoints()] == [
         "epoch-10.ckpt",

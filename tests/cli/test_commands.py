@@ -382,6 +382,7 @@ def test_scores_are_not_cut_in_narrow_output(
     assert all(line == line.rstrip() for line in lines)
 
 
+@pytest.mark.slow
 def test_train_help_lists_the_groups(tmp_path: Path) -> None:
     completed = attnlab("train", "--help", folder=tmp_path)
     assert completed.returncode == 0, completed.stderr

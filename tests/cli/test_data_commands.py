@@ -38,6 +38,7 @@ def folder_of(run: Run) -> Path:
     return run.directory.parents[2]
 
 
+@pytest.mark.slow
 def test_every_test_set_has_its_own_scores_and_predictions(run: Run):
     scores = run.read_result()["metrics"]
     for name in ("bleu", "exact_match", "loss", "attention/entropy"):
@@ -51,6 +52,7 @@ def test_every_test_set_has_its_own_scores_and_predictions(run: Run):
     assert len(first) == SIZES["test_2016_flickr"]
 
 
+@pytest.mark.slow
 def test_report_compares_on_every_test_set(run: Run):
     folder = folder_of(run)
     done = attnlab("report", "outputs/multi30k", "-o", "page/report.html", folder=folder)
@@ -99,6 +101,7 @@ def test_digests_of_the_data_are_recorded(run: Run):
     assert torch.load(run.best, weights_only=True)["attnlab"]["data"] == data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "way"),
     [

@@ -100,6 +100,7 @@ def overrides_for(option: str, parallel: Path) -> list[str]:
     return [*SYNTHETIC, *option.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [*options(*NETWORK_GROUPS), *VARIANTS])
 def test_every_network_option_takes_a_training_step(option: str, composed: Composed, parallel: Path) -> None:
     module, data = build_all(composed(*TINY, *overrides_for(option, parallel)))
@@ -112,6 +113,7 @@ def test_every_network_option_takes_a_training_step(option: str, composed: Compo
     assert any(not torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", options("optimizer", "scheduler"))
 def test_every_optimizer_and_scheduler_trains(option: str, composed: Composed) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, option))
@@ -169,6 +171,7 @@ def test_every_data_option_trains(option: str, composed: Composed, parallel: Pat
     assert float(trainer.callback_metrics["val/loss"]) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option", [*options("experiment", "debug"), *(f"experiment=conala_steps step={step}" for step in STEPS)]
 )
@@ -243,6 +246,7 @@ def test_every_attention_can_be_swept_over_in_every_experiment() -> None:
         assert "attention" not in OmegaConf.load(path), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoder", "step", "attention"), [("bag", 1, "additive"), ("transformer", 8, "none_matched")]
 )
@@ -374,6 +378,7 @@ def test_english_german_reads_every_form_of_the_tatoeba_export(
     assert max(max(data.examples(split).target_lengths) for split in ("train", "val", "test")) == 21
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attention", "overrides"),
     [

@@ -351,6 +351,7 @@ def test_wrong_value_of_an_option_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "expected"), COMMANDS, ids=lambda text: text[:40])
 def test_command_ends_with_one_line_and_leaves_nothing(arguments: str, expected: str, tmp_path: Path) -> None:
     done = attnlab(*arguments.split(), folder=tmp_path)
@@ -369,6 +370,7 @@ CONSTRUCTED = (
 """Settings that are refused by the parts that are built from them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "expected"), CONSTRUCTED)
 def test_run_that_cannot_be_built_leaves_nothing(arguments: str, expected: str, tmp_path: Path) -> None:
     settings = TINY_REVERSE if "data=pairs" not in arguments else ()

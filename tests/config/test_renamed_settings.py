@@ -28,6 +28,7 @@ def test_outdated_override_is_refused_with_its_current_form(override: str) -> No
     assert current.get(override, current.get(key)) in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", RENAMED)
 def test_current_form_of_an_outdated_override_composes(old: str) -> None:
     values = {

@@ -83,6 +83,7 @@ def trainer(folder: Path, **settings: Any) -> Trainer:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "limits"),
     [(0, {}), (2, {}), (0, {"limit_train_batches": 3}), (0, {"limit_train_batches": 0.75})],

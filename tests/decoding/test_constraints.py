@@ -78,6 +78,7 @@ def test_eos_is_allowed_where_nothing_else_is() -> None:
     assert sorted(tokens) == [0, 1, 3, 4, 5]
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     groups=st.sampled_from([2, 3, 6]),
@@ -103,6 +104,7 @@ def test_strong_penalty_makes_first_tokens_differ() -> None:
     assert all(len({ids[0] for ids in tokens}) == 4 for tokens in hypotheses.tokens)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     temperature=st.sampled_from([0.5, 1.0, 3.0]),

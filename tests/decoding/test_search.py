@@ -68,6 +68,7 @@ def test_beam_size_one_equals_greedy(order: str, seed: int, lengths: list[int], 
     assert_equal(beam(network, batch, size=1, max_length=5), greedy(network, batch, max_length=5))
 
 
+@pytest.mark.slow
 @given(
     seed=SEEDS,
     lengths=LENGTHS,
@@ -88,6 +89,7 @@ def test_beam_equals_the_plain_loop(
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_time_of_removal_does_not_change_the_results(
@@ -173,6 +175,7 @@ def test_other_sentences_and_padding_change_nothing(
         assert_equal(Hypotheses(*([part[row]] for part in together)), alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("size", [1, 3])

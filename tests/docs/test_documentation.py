@@ -144,6 +144,7 @@ def composed() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "command"), composed())
 def test_configuration_of_the_command_composes(
     place: str, command: str, monkeypatch: pytest.MonkeyPatch

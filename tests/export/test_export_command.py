@@ -55,6 +55,7 @@ def tab(export: Export, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
         yield opened
 
 
+@pytest.mark.slow
 def test_translate_script_equals_predict_without_torch(export: Export) -> None:
     program = (
         "import runpy, sys; runpy.run_path('translate.py', run_name='__main__');"

@@ -64,6 +64,7 @@ class _Branching(Additive):
         return scores if float(scores.sum()) > 0 else scores * 2
 
 
+@pytest.mark.slow
 def test_error_names_the_parts_of_a_network_that_cannot_be_traced() -> None:
     network = make_network()
     attention = network.decoder.attention

@@ -132,6 +132,7 @@ def draw(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return weights.softmax(dim=-1), target_mask, source_mask, gold
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(BATCHES)
 def test_batch_equals_its_sentences_one_by_one(generator: torch.Generator) -> None:

@@ -140,6 +140,7 @@ def test_empty_target_is_an_error() -> None:
         plot_heatmap(np.zeros((0, 3)), list("abc"), [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["curves", "files", "heatmap", "style", "terminal", "text"])
 def test_plotting_imports_neither_pyplot_nor_torch(module: str) -> None:
     heavy = "{'torch', 'matplotlib.pyplot'}"

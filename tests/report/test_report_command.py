@@ -138,6 +138,7 @@ def test_control_characters_of_foreign_names_are_escaped(
     assert not {"\x1b", "\r", "\u202e"} & set(output)
 
 
+@pytest.mark.slow
 def test_narrow_terminal_shows_every_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

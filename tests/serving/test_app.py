@@ -56,6 +56,7 @@ def translate(client: TestClient | httpx.Client, *sentences: str, **options: Any
     return response.json()["results"]
 
 
+@pytest.mark.slow
 def test_models_are_listed_under_unique_names(client: TestClient) -> None:
     described = client.get("/api/models").json()
     assert [model["name"] for model in described] == ["additive-seed0", "additive-seed0 (2)"]

@@ -63,6 +63,7 @@ def test_sweep_that_cannot_be_searched_is_named(override: str) -> None:
         hyperparameter_search.suggest(optuna.create_study().ask(), *sweep(override))
 
 
+@pytest.mark.slow
 def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
     overrides = [
         "tune.trials=7",
@@ -165,6 +166,7 @@ def test_trial_killed_before_the_pruner_was_asked_is_pruned_at_the_same_step(tmp
     assert list(resumed.trials[0].intermediate_values) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("upper", [2.5, 99.0])
 def test_run_that_finished_before_it_was_read_is_pruned_all_the_same(upper: float, tmp_path: Path) -> None:
     """Pruning depends on the values of a trial only, not on the time at which they are read."""

@@ -43,6 +43,7 @@ def test_idle_devices_are_taken_first() -> None:
     assert [slots.take(1) for _ in range(5)] == [["a"], ["b"], ["a"], ["b"], None]
 
 
+@pytest.mark.slow
 @given(
     devices=st.integers(1, 4),
     jobs_per_device=st.integers(1, 3),

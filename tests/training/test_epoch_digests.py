@@ -37,6 +37,7 @@ def test_digest_of_other_types_and_layouts() -> None:
     assert digest([torch.empty(0), torch.tensor(3), None]) == digest((torch.empty(0), torch.tensor(3), None))
 
 
+@pytest.mark.slow
 def test_digests_are_chained_and_restored(composed: Any) -> None:
     chains = []
     for lr in ("0.01", "0.01", "0.02"):

@@ -83,6 +83,7 @@ def test_reference_is_not_read_without_teacher_forcing(composed: Composed) -> No
     torch.testing.assert_close(one.features, two.features)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

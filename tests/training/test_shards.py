@@ -144,6 +144,7 @@ def aligned_pairs(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_accumulated_guided_alignment_equals_that_of_one_large_batch(
     composed: Composed, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_accumulated_guided_alignment_equals_that_of_one_large_batch(
         torch.testing.assert_close(accumulated, large, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_accumulated_gradients_equal_those_of_one_large_batch(composed: Composed) -> None:
     """Three batches of unequal numbers of tokens, with and without shards."""
     common = (*TINY, *SYNTHETIC, "data.train_lengths=[1,9]", "optimizer=sgd", "optimizer.lr=1")

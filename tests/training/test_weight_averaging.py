@@ -44,6 +44,7 @@ def flat(module: torch.nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_epoch", [0, 1])
 def test_averaged_weights_are_validated_saved_and_kept(
     first_epoch: int, composed: Callable[..., DictConfig], tmp_path: Path

@@ -184,6 +184,7 @@ def test_state_is_returned_to_the_caller() -> None:
     torch.testing.assert_close(second, SOFTMAX(scores, memory.mask[:, None]))
 
 
+@pytest.mark.slow
 @all_mechanisms
 def test_gradients_pass_gradcheck(name: str) -> None:
     attention, query, memory = make(name, torch.float64)

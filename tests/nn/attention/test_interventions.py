@@ -156,6 +156,7 @@ def test_padding_and_batch_do_not_change_results(intervention: Intervention, ext
     assert not alone[0, :, length:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", ["Additive", "CoverageSee", "LocalM", "MultiHead"])
 @all_interventions

@@ -262,6 +262,7 @@ def test_gaps_in_the_mask_are_skipped(mechanism: type[Monotonic]) -> None:
         assert not with_gaps[..., ~real].any()
 
 
+@pytest.mark.slow
 @every
 def test_gradients_over_two_steps(mechanism: type[Monotonic]) -> None:
     """gradcheck perturbs the leaf tensors in place, so the function may ignore its arguments."""

@@ -35,6 +35,7 @@ def test_teacher_forcing_equals_steps(order: str, cell: str, layers: int, attent
     torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @every_decoder
 @torch.no_grad()
 def test_hypotheses_of_a_sentence_are_independent(order: str, cell: str, layers: int, attention: str) -> None:
