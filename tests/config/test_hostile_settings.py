@@ -42,6 +42,7 @@ VALUES = (
     ("force=yes_please", FLAG),
     ("quick=2", FLAG),
     ("fused=null", FLAG),
+    ("cuda_graphs=2", FLAG),
     ("oversubscribe=99", FLAG),
     ("shared_vocabulary=maybe", FLAG),
     ("overfit=0", f"{WHOLE} ≥ 1 or null"),

@@ -12,6 +12,7 @@ from attnlab.nn.decoders import Decoder, Unroll
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.fused import Kernels, dispatch
+from attnlab.nn.fused.graphs import LoopGraphs
 from attnlab.nn.fused.unroll import FusedUnroll
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import Batch, Memory
@@ -97,6 +98,7 @@ class Seq2Seq(TranslationModel):
         readout: computes the logits.
         fused: use the hand-written backward passes and oneDNN products of `attnlab.nn.fused` where they
             apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.
+        cuda_graphs: on a GPU, replay the fused loop of the decoder over whole targets from CUDA graphs.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Seq2Seq(TranslationModel):
         decoder: Decoder,
         readout: Readout | PointerGenerator,
         fused: bool = True,
+        cuda_graphs: bool = False,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
@@ -118,6 +121,7 @@ class Seq2Seq(TranslationModel):
         self.decoder = decoder
         self.readout = readout
         self.fused = fused
+        self.graphs = LoopGraphs() if cuda_graphs else None
 
     @property
     def parameter_count(self) -> int:
@@ -152,7 +156,7 @@ class Seq2Seq(TranslationModel):
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode whole targets with teacher forcing or scheduled sampling: see `TranslationModel`."""
-        with Kernels(fused=self.fused).active():
+        with Kernels(fused=self.fused, graphs=self.graphs).active():
             tokens = batch.inputs  # [B, T]
             dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
             unroll = dispatch.unroll(self.decoder, state, encoded.memory, encoded.keys, batch.labels)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.types import Memory
@@ -134,3 +135,20 @@ def test_recurrent_dropout_only_in_training() -> None:
     assert not torch.equal(one[:, 1, :UNITS], two[:, 1, :UNITS])
     encoder.eval()
     assert torch.equal(states(), states())
+
+
+class SameDevice(TorchDispatchMode):
+    """Refuses an index on another device than the tensor, as a GPU does."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket in (torch.ops.aten.index_select, torch.ops.aten.index_copy):
+            assert len({part.device for part in args if isinstance(part, torch.Tensor)}) == 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_layer_norm_with_lengths_on_the_cpu_and_states_on_another_device() -> None:
+    encoder = RecurrentEncoder(input_size=E, size=UNITS, layer_norm=True).to("meta")
+    mask = torch.ones(2, 4, dtype=torch.bool, device="meta")
+    with SameDevice():
+        memory = encoder(torch.zeros(2, 4, E, device="meta"), torch.tensor([4, 2]), mask)
+    assert memory.states.shape == (2, 4, 2 * UNITS)

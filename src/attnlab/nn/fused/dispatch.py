@@ -16,6 +16,7 @@ from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.unroll import Unroll
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
+from attnlab.nn.fused.graphs import GraphedUnroll
 from attnlab.nn.fused.kernels import active_kernels
 from attnlab.nn.fused.scores import fused_scores
 from attnlab.nn.fused.unroll import FusedUnroll
@@ -43,13 +44,15 @@ def unroll(
         keys: projected memory.
         labels: [B, T] int64, PAD where there is nothing to predict.
     """
-    if active_kernels().fused:
-        if type(decoder) is BahdanauDecoder:
-            scores = fused_scores(decoder.attention)
-            if scores is not None:
-                return FusedUnroll(decoder.cells, scores, state, memory, keys, labels)
-        if type(decoder) is LuongDecoder and decoder.input_feeding:
-            scores = fused_scores(decoder.attention)
-            if scores is not None:
-                return FusedUnroll(decoder.cells, scores, state, memory, keys, labels, decoder.combine.weight)
-    return Unroll(decoder, state, memory, keys)
+    kernels = active_kernels()
+    feeds = type(decoder) is LuongDecoder and decoder.input_feeding
+    if not kernels.fused or not (feeds or type(decoder) is BahdanauDecoder):
+        return Unroll(decoder, state, memory, keys)
+    scores = fused_scores(decoder.attention)
+    if scores is None:
+        return Unroll(decoder, state, memory, keys)
+    combine = decoder.combine.weight if isinstance(decoder, LuongDecoder) else None
+    arguments: Any = decoder.cells, scores, state, memory, keys, labels, combine
+    if kernels.graphs is not None and kernels.graphs.device == keys.device.type:
+        return GraphedUnroll(kernels.graphs, *arguments)
+    return FusedUnroll(*arguments)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from attnlab.nn.fused.graphs import LoopGraphs
 
 Product = Callable[[Tensor], Tensor]
 """The map x [N, K] → x Wᵀ + b [N, M] for a fixed weight and bias."""
@@ -23,10 +26,12 @@ class Kernels:
         prepack: store every weight in the layout of its matrix products when it is first used without
             gradients, and reuse it as long as this object exists. It pays off for many products of few rows,
             as in a search; a weight that changes is packed again.
+        graphs: captures the loop of the decoder; None to launch its kernels one by one.
     """
 
-    def __init__(self, *, fused: bool, prepack: bool = False) -> None:
+    def __init__(self, *, fused: bool, prepack: bool = False, graphs: LoopGraphs | None = None) -> None:
         self.fused = fused
+        self.graphs = graphs
         self.prepacked: dict[Any, tuple[Tensor, Product]] | None = {} if fused and prepack else None
 
     @contextmanager

@@ -60,12 +60,17 @@ class DecoderLoop:
         dropout: Sequence[Tensor] = (),
     ) -> None:
         save = torch.is_grad_enabled()
-        self._options = Options(kind, len(layers), len(state[0]), scores.temperature, rows, save)
-        self._tensors = [memory, keys, mask, scores.energy, scores.weight, scores.bias, combine]
-        self._tensors += [part for *own, state in layers for part in (*own, *state)]
-        self._tensors += [part for layer in state for part in layer]
-        self._tensors += dropout
+        self.options = Options(kind, len(layers), len(state[0]), scores.temperature, rows, save)
+        self.tensors = [memory, keys, mask, scores.energy, scores.weight, scores.bias, combine]
+        self.tensors += [part for *own, state in layers for part in (*own, *state)]
+        self.tensors += [part for layer in state for part in layer]
+        self.tensors += dropout
         self._forward: _Forward | None = None
+
+    @property
+    def started(self) -> bool:
+        """True after the first `step`."""
+        return self._forward is not None
 
     @torch.no_grad()
     def step(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,7 +83,7 @@ class DecoderLoop:
             State [n, H], context [n, D] and weights [n, S].
         """
         if self._forward is None:
-            self._forward = _Forward(self._options, name_inputs(self._options, self._tensors), gates.dtype)
+            self._forward = _Forward(self.options, name_inputs(self.options, self.tensors), gates.dtype)
         return self._forward.step(gates)
 
     def finish(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,7 +97,7 @@ class DecoderLoop:
             sentence has ended.
         """
         outputs: tuple[Tensor, Tensor, Tensor] = _Loop.apply(  # type: ignore[no-untyped-call]
-            self._options, self._forward, gates, *self._tensors
+            self.options, self._forward, gates, *self.tensors
         )
         return outputs
 
@@ -148,54 +153,70 @@ class _Loop(torch.autograd.Function):
         ctx: Any, options: Options, forward: _Forward | None, gates: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute states, contexts and weights."""
-        if forward is None:
-            forward = _Forward(options, name_inputs(options, tensors), gates.dtype)
-        for rows in options.rows.slices[forward.done :]:
-            forward.step(gates[rows])
-        attention, states = forward.attention, forward.states
+        outputs, saved = run_forward(options, gates, tensors, forward)
         if options.save:
-            ctx.save_for_backward(
-                *tensors,
-                attention.queries,
-                attention.weights,
-                attention.contexts,
-                states,
-                *forward.stack.saved,
-            )
+            ctx.save_for_backward(*tensors, *saved)
         ctx.options, ctx.count = options, len(tensors)
         ctx.set_materialize_grads(False)
-        return options.rows.pad(states), attention.contexts, attention.weights
+        return outputs
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, d_states: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
         """Compute the gradients of all inputs."""
-        options: Options = ctx.options
-        inputs = name_inputs(options, ctx.saved_tensors[: ctx.count])
-        queries, weights, contexts, states, *layers = ctx.saved_tensors[ctx.count :]
-        with torch.autocast(weights.device.type, enabled=False):
-            stack = StackBackward(options, inputs, layers)
-            scores = inputs.scores(options.temperature)
-            attention = AttentionBackward(
-                scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype
-            )
-            backward = _bahdanau_backward if inputs.combine is None else _luong_backward
-            feed, queried, d_combine = backward(
-                stack, attention, inputs, contexts, states, (d_states, d_contexts, d_weights)
-            )
-            d_memory, d_keys = attention.memories()
-            d_layers = stack.weights(inputs, feed)
-            d_scores = attention.parameters(options.rows, queried)
-        d_gates = stack.d_inputs[0]
-        d_state = [part for layer in stack.layers for part in layer.d_state]
-        no_dropout = [None] * len(inputs.dropout)
-        gradients = (d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout)
-        return None, None, *gradients
+        tensors, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        return None, None, *run_backward(ctx.options, tensors, saved, d_outputs)
 
 
-OutputGradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+def run_forward(
+    options: Options, gates: Tensor, tensors: Sequence[Tensor | None], forward: _Forward | None = None
+) -> tuple[tuple[Tensor, Tensor, Tensor], list[Tensor | None]]:
+    """Compute all steps, or those that remain of a `forward` pass that has begun.
+
+    Args:
+        options: the loop's.
+        gates: as of `DecoderLoop.finish`, [N, gates].
+        tensors: the loop's.
+        forward: pass that has begun.
+
+    Returns:
+        The outputs of `DecoderLoop.finish`, and the tensors that `run_backward` needs.
+    """
+    if forward is None:
+        forward = _Forward(options, name_inputs(options, tensors), gates.dtype)
+    for rows in options.rows.slices[forward.done :]:
+        forward.step(gates[rows])
+    attention, states = forward.attention, forward.states
+    outputs = options.rows.pad(states), attention.contexts, attention.weights
+    saved = [attention.queries, attention.weights, attention.contexts, states]
+    return outputs, [*saved, *forward.stack.saved]
+
+
+def run_backward(
+    options: Options,
+    tensors: Sequence[Tensor | None],
+    saved: Sequence[Any],
+    d_outputs: Sequence[Tensor | None],
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of the gates [N, gates] and of all tensors, in their shapes."""
+    inputs = name_inputs(options, tensors)
+    queries, weights, contexts, states, *layers = saved
+    with torch.autocast(weights.device.type, enabled=False):
+        stack = StackBackward(options, inputs, layers)
+        scores = inputs.scores(options.temperature)
+        attention = AttentionBackward(scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
+        backward = _bahdanau_backward if inputs.combine is None else _luong_backward
+        feed, queried, d_combine = backward(stack, attention, inputs, contexts, states, d_outputs)
+        d_memory, d_keys = attention.memories()
+        d_layers = stack.weights(inputs, feed)
+        d_scores = attention.parameters(options.rows, queried)
+    d_gates = stack.d_inputs[0]
+    d_state = [part for layer in stack.layers for part in layer.d_state]
+    no_dropout = [None] * len(inputs.dropout)
+    return d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout
+
+
+OutputGradients = Sequence[Tensor | None]
 """Gradients of the returned states, contexts and weights, each [T, B, …]."""
 
 
