@@ -329,10 +329,19 @@ USAGE_ERRORS = {
     "no such command": (["dance"], 2, "Unknown command 'dance': choose from train"),
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
     "a setting of only one option of a sweep": (
-        ["train", "-m", "experiment=conala,conala_steps", "data.path=x"],
+        ["train", "-m", "data=conala,synthetic", "data.path=x"],
         2,
         "is given as ++key=value",
     ),
+    "a wrong value beside a setting of all options of a sweep": (
+        ["train", "-m", "experiment=eng_deu,eng_mar", "data.path=x", "batching.workers=-1"],
+        2,
+        "batching.workers=-1: must be",
+    ),
+    "an empty sweep": (["train", "-m", "seed=range(0,0)"], 2, "seed=range(0,0): the sweep is empty"),
+    "a setting of nothing": (["train", "+widht=1"], 2, "+widht=1: no part of attnlab has a setting 'widht'"),
+    "a setting of nothing in a sweep": (["train", "-m", "+foo=1", "seed=1,2"], 2, "has a setting 'foo'"),
+    "a setting of nothing in a measurement": (["bench", "+foo=1"], 2, "has a setting 'foo'"),
     "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "remove one of them"),
     "a setting of another choice": (
         ["train", "data=conala", "data.train_size=3"],

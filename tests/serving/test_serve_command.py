@@ -65,7 +65,8 @@ def test_other_addresses_print_a_random_token(tmp_path: Path) -> None:
     [
         (["nowhere"], 1, "nowhere"),
         ([], 2, "RUN"),
-        (["nowhere", "--port", "99999"], 1, "Cannot listen"),
+        (["nowhere", "--port", "65536"], 2, "'65536' is not a whole number from 0 to 65535"),
+        (["nowhere", "--port", "-1"], 2, "'-1' is not a whole number from 0 to 65535"),
         (["nowhere", "--host", "no.such.host.invalid"], 1, "Cannot listen"),
         (["nowhere", "--queue", "0"], 2, "whole number"),
     ],

@@ -89,6 +89,13 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
 def test_command_without_a_sweep_searches_the_default_space(tmp_path: Path) -> None:
     plan = hyperparameter_search.make_plan(["data.task=sort", f"paths.output={tmp_path}"])
     assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size"]
+    assert plan.summary == (
+        "searching with 20 trials (tune.trials): optimizer.lr=tag(log, interval(1e-4, 1e-1)), "
+        "embedding.dropout=interval(0.0, 0.5), batching.batch_size=32,64,128 "
+        "(tune.space; a sweep such as attention=none,dot replaces it)"
+    )
+    given = hyperparameter_search.make_plan(["seed=1,2", "tune.trials=3", f"paths.output={tmp_path}"])
+    assert given.summary == "searching with 3 trials (tune.trials): seed=1,2"
 
 
 def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
@@ -100,8 +107,12 @@ def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "code", "message"),
     [
-        (["seed=1", "tune.space=null"], 1, "Nothing to search"),
-        (["-m", "seed=1,2"], 1, "has no option -m"),
+        (["seed=1", "tune.space=null"], 2, "Nothing to search"),
+        (["-m", "seed=1,2"], 2, "has no option -m"),
+        (["seed=1,2", "+tune.foo=3"], 2, "Unknown setting 'tune.foo'"),
+        (["seed=1,2", "+tune.trails=3"], 2, "Unknown setting 'tune.trails'. Did you mean 'trials'?"),
+        (["seed=range(0,0)"], 2, "seed=range(0,0): the sweep is empty"),
+        (["encoder.size=int(interval(8,4))"], 2, "encoder.size=int(interval(8,4))"),
         (["seed=1,2", "tune.trails=3"], 2, "Did you mean 'tune.trials'?"),
         (["seed=1,2", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
         (["seed=1,2", "tune=defalt"], 2, "Did you mean 'default'?"),

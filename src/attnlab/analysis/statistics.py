@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from math import exp, inf, isfinite, log, sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from scipy import special  # its import takes a third of the time of scipy.stats
 
 CONFIDENCE = 0.95
 
 Bounds = tuple[float, float]
 """Smallest and largest possible value; infinite without a limit."""
+
+Values = Sequence[float] | NDArray[np.float64]
 
 UNBOUNDED: Bounds = (-inf, inf)
 
@@ -60,7 +62,7 @@ def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
     return Estimate(mean, next(ends), next(ends), n)
 
 
-def t_test_p_value(differences: ArrayLike) -> float:
+def t_test_p_value(differences: Values) -> float:
     """Return the two-sided p-value of Student's paired t test that the mean difference is 0.
 
     Args:
@@ -70,7 +72,7 @@ def t_test_p_value(differences: ArrayLike) -> float:
     return float(2 * special.stdtr(np.size(differences) - 1, -abs(t)))
 
 
-def equivalence_p_value(differences: ArrayLike, margin: float) -> float:
+def equivalence_p_value(differences: Values, margin: float) -> float:
     """Return the p-value of two one-sided paired t tests (TOST; Schuirmann, 1987).
 
     A small p supports that the mean difference is between -margin and margin; it is the larger one of the
@@ -85,7 +87,7 @@ def equivalence_p_value(differences: ArrayLike, margin: float) -> float:
     return float(special.stdtr(np.size(differences) - 1, (mean - margin) / scale))  # at the nearer end
 
 
-def _standard_error(values: ArrayLike) -> float:
+def _standard_error(values: Values) -> float:
     """Return the standard error of the mean, s / √n."""
     return float(np.std(values, ddof=1) / sqrt(np.size(values)))
 

@@ -206,7 +206,7 @@ def serve() -> argparse.ArgumentParser:
         "serve", "Serve trained models: a page on which sentences are translated, and a JSON interface."
     )
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run directory or a checkpoint file")
-    parser.add_argument("--port", type=int, default=8000, help="port; 0 for any free one (default: 8000)")
+    parser.add_argument("--port", type=_port, default=8000, help="port; 0 for any free one (default: 8000)")
     parser.add_argument(
         "--host",
         default="127.0.0.1",
@@ -325,6 +325,12 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} ({self.prog} --help shows the options)")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 65535")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -41,7 +41,7 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UserError(f"Cannot listen on {host} port {port}: {error}; choose another --port") from error
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from attnlab.config.compose import explain
 from attnlab.config.options import CONF, check_overrides
+from attnlab.config.sweep_overrides import with_settings_of_swept_options
 from attnlab.errors import UsageError
 from attnlab.runs.launcher import INTERRUPTED
 from attnlab.sweeps.jobs import Jobs
@@ -27,10 +28,10 @@ PREPARE = "--prepare"
 """Option that creates the run directory and prints it, without training."""
 
 
-def main(options: argparse.Namespace) -> int:
+def main(parsed: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
-    arguments = [word for word in options.arguments if word != PREPARE]
-    jobs = Jobs(prepare_only=PREPARE in options.arguments)
+    arguments = [word for word in parsed.arguments if word != PREPARE]
+    jobs = Jobs(prepare_only=PREPARE in parsed.arguments)
     if jobs.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     # Hydra would print several lines and exit; with this variable it raises its errors instead.
@@ -41,8 +42,12 @@ def main(options: argparse.Namespace) -> int:
     sys.argv = ["attnlab train", *arguments]
     os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     try:
-        _check_options(arguments)
+        options = _check_options(arguments)
         check_overrides(arguments)
+        if options.multirun:
+            completed = with_settings_of_swept_options(options.overrides)
+            replaced = dict(zip(options.overrides, completed, strict=True))
+            sys.argv[1:] = [replaced.get(word, word) for word in arguments]
         with _unused_sweep_folder_removed(arguments):
             hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
     except (HydraException, OmegaConfBaseException) as error:
@@ -77,8 +82,8 @@ def main(options: argparse.Namespace) -> int:
     return 0 if jobs.prepare_only else jobs.exit_code()
 
 
-def _check_options(arguments: list[str]) -> None:
-    """Raise `UsageError` at a wrong option, for which Hydra would print its usage in several lines."""
+def _check_options(arguments: list[str]) -> argparse.Namespace:
+    """Parse Hydra's options; raise `UsageError` at a wrong one, for which Hydra would print several lines."""
 
     def fail(message: str) -> NoReturn:
         raise UsageError(f"{message} (attnlab train --help shows the options)")
@@ -88,6 +93,7 @@ def _check_options(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.resolve and not options.cfg and not options.help:
         fail("--resolve shows resolved values in the output of --cfg: add --cfg job")
+    return options
 
 
 @contextmanager

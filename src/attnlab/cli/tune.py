@@ -65,6 +65,7 @@ def main(options: argparse.Namespace) -> int:
             raise
         print(f"attnlab: {explain(error)}", file=sys.stderr)
         return 2
+    print(plan.summary, flush=True)
     study = open_study(plan)
     for trial in remaining_trials(study, plan):
         if run_trial(trial, plan) == INTERRUPTED:

@@ -12,7 +12,14 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.options import CONF, check_option_keys, check_overrides, options_of, suggest
+from attnlab.config.options import (
+    CONF,
+    check_added_settings,
+    check_option_keys,
+    check_overrides,
+    options_of,
+    suggest,
+)
 from attnlab.config.renamed_settings import explain_renamed
 from attnlab.config.validation import check_settings
 from attnlab.errors import UsageError
@@ -58,6 +65,7 @@ def resolve(config: DictConfig) -> DictConfig:
     with read_write(resolved), open_dict(resolved):
         del resolved["hydra"]
     OmegaConf.resolve(resolved)
+    check_added_settings()
     check_option_keys(resolved)
     check_settings(resolved)
     return resolved

@@ -48,6 +48,35 @@ def check_overrides(overrides: Iterable[str]) -> None:
             raise UsageError(f"{override}: choose an option of {group}: {', '.join(options_of(group))}")
 
 
+def check_added_settings() -> None:
+    """Refuse a setting that was added with + and that no part of attnlab reads.
+
+    A group of the user's is allowed, and a value that another override refers to: `+width=64
+    encoder.size='${width}'`. `HydraConfig` must be that of the configuration.
+
+    Raises:
+        UsageError: at an override such as `+foo=1`.
+    """
+    hydra = HydraConfig.get()
+    overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+    for override in overrides:
+        key = override.lstrip("+").partition("=")[0]
+        name = key.partition(".")[0].partition("@")[0]
+        allowed = key in hydra.runtime.choices or name.partition("/")[0] in _top_level_keys()
+        if override.startswith("+") and not allowed and "${" + name not in " ".join(overrides):
+            nearest = suggest(name, _top_level_keys())
+            raise UsageError(f"{override}: no part of attnlab has a setting {name!r}.{nearest}")
+
+
+@cache
+def _top_level_keys() -> frozenset[str]:
+    """Return the groups, and the settings outside of groups, of all shipped files."""
+    groups = ("experiment", "study", "debug")  # their files set keys of the whole configuration
+    files = [CONF / "train.yaml", *(path for group in groups for path in (CONF / group).glob("*.yaml"))]
+    settings = {str(key) for path in files for key in yaml.safe_load(path.read_text(encoding="utf-8")) or {}}
+    return frozenset(settings | {path.name for path in CONF.iterdir() if path.is_dir()})
+
+
 def check_option_keys(config: DictConfig) -> None:
     """Check that presets set only keys that the chosen options have.
 

@@ -29,8 +29,10 @@ from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
+from attnlab.config import options
 from attnlab.config.compose import compose_run
-from attnlab.errors import InUseError, UsageError, UserError
+from attnlab.config.sweep_overrides import check_sweeps
+from attnlab.errors import InUseError, UsageError
 from attnlab.runs import launcher
 from attnlab.runs.directory import Run, prepare, run_of
 from attnlab.runs.files import locked, tried
@@ -49,11 +51,19 @@ class Plan(NamedTuple):
     space: dict[str, Override]  # setting → sweep
     tune: DictConfig  # the tune group
     base: DictConfig  # the configuration without any trial's settings
+    default_space: bool  # whether the command has no sweep, so that tune.space is searched
 
     @property
     def database(self) -> Path:
         """Path of the search's database."""
         return run_of(self.base).directory.parent / "tune.db"
+
+    @property
+    def summary(self) -> str:
+        """One line about the number of trials and the search space, and how to change them."""
+        listed = ", ".join(f"{key}={sweep.get_value_string()}" for key, sweep in self.space.items())
+        origin = " (tune.space; a sweep such as attention=none,dot replaces it)" if self.default_space else ""
+        return f"searching with {self.tune.trials} trials (tune.trials): {listed}{origin}"
 
     @property
     def identity(self) -> str:
@@ -113,13 +123,13 @@ def make_plan(overrides: list[str]) -> Plan:
     Overrides without a sweep search `tune.space`.
 
     Raises:
-        UserError: at an option, at a sweep that cannot be searched, or if there is no sweep.
+        UsageError: at an option, at a sweep that cannot be searched, or if there is no sweep.
         HydraException: at a setting that does not exist.
     """
-    options = [word for word in overrides if word.startswith("-")]
-    if options:
-        raise UserError(
-            f"attnlab tune has no option {options[0]}: it takes settings only, see attnlab tune --help"
+    dashed = [word for word in overrides if word.startswith("-")]
+    if dashed:
+        raise UsageError(
+            f"attnlab tune has no option {dashed[0]}: it takes settings only, see attnlab tune --help"
         )
     tune_overrides, space, fixed = [], {}, []
     for word, override in zip(overrides, OverridesParser.create().parse_overrides(overrides), strict=True):
@@ -131,14 +141,21 @@ def make_plan(overrides: list[str]) -> Plan:
             fixed.append(word)
     group = next((word for word in tune_overrides if word.startswith("tune=")), "tune=default")
     tune = compose_run([f"+{group}", *(word for word in tune_overrides if word != group)]).tune
+    settings = options.keys_of("tune", "default")
+    if unknown := [key for key in tune if key not in settings]:
+        raise UsageError(f"Unknown setting 'tune.{unknown[0]}'.{options.suggest(unknown[0], settings)}")
+    check_sweeps([*space.values()])
     build_sampler(tune, tune.seed)  # checks the settings
     build_pruner(tune)
-    if not space:
+    default_space = not space
+    if default_space:
         listed = [f"{key}={sweep}" for key, sweep in (tune.space or {}).items()]
         parsed = OverridesParser.create().parse_overrides(listed)
         space = {override.get_key_element(): override for override in parsed}
     if not space:
-        raise UserError("Nothing to search: give a sweep such as attention=none,dot, see attnlab tune --help")
+        raise UsageError(
+            "Nothing to search: give a sweep such as attention=none,dot, see attnlab tune --help"
+        )
     trial = optuna.create_study().ask()  # in memory: checks that every sweep can be searched
     drawn = {key: suggest(trial, key, sweep) for key, sweep in space.items()}
     for key, sweep in space.items():  # before any trial: checks names and options
@@ -147,7 +164,7 @@ def make_plan(overrides: list[str]) -> Plan:
             compose_run([*fixed, *assignments({**drawn, key: value})])
     if not any(word.startswith("name=") for word in fixed):
         fixed.append(f"name={compose_run(fixed).name}-tune")
-    return Plan(fixed, space, tune, compose_run(fixed))
+    return Plan(fixed, space, tune, compose_run(fixed), default_space)
 
 
 def build_sampler(tune: DictConfig, seed: int) -> BaseSampler:
@@ -188,7 +205,7 @@ def suggest(trial: Trial, key: str, sweep: Override) -> str | int | float:
     """Return the trial's value of a setting.
 
     Raises:
-        UserError: if Optuna cannot search this sweep.
+        UsageError: if Optuna cannot search this sweep.
     """
     value = sweep.value()
     draw: Callable[..., float]
@@ -205,8 +222,8 @@ def suggest(trial: Trial, key: str, sweep: Override) -> str | int | float:
         if isinstance(value, ChoiceSweep):
             return trial.suggest_categorical(key, list(sweep.sweep_string_iterator()))
     except (ValueError, IndexError) as error:
-        raise UserError(f"{sweep.input_line}: {error}") from error
-    raise UserError(f"{sweep.input_line} cannot be searched: attnlab tune --help lists the sweeps that can")
+        raise UsageError(f"{sweep.input_line}: {error}") from error
+    raise UsageError(f"{sweep.input_line} cannot be searched: attnlab tune --help lists the sweeps that can")
 
 
 def open_study(plan: Plan) -> Study:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlab.config.compose import explain, resolve
-from attnlab.config.options import check_option_keys
+from attnlab.config.options import check_added_settings, check_option_keys
 from attnlab.config.validation import check_settings
 from attnlab.data.file_digests import changed_files
 from attnlab.errors import InUseError, UsageError, UserError
@@ -80,6 +80,7 @@ class Jobs:
             if not self.sweeping and not self.prepare_only:
                 check_devices(config)
             if not self.sweeping:
+                check_added_settings()
                 check_option_keys(config)
             run = self.prepare(config)
         except (UserError, OmegaConfBaseException) as error:
