@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from attnlab.benchmark import timing
+from attnlab.benchmark import gpu_report, timing
 from attnlab.config import build
 from attnlab.errors import UserError
 from attnlab.training.module import Seq2SeqModule
@@ -139,3 +139,30 @@ def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
     done = attnlab("bench", "attention=additve", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Unknown attention 'additve'. Did you mean 'additive'?" in done.stderr
+
+
+@pytest.mark.slow
+def test_gpu_report_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
+    """The same code at tiny sizes; graphs are not captured on a CPU."""
+    systems = gpu_report.SYSTEMS
+    tiny = [*SMALL, "encoder.layers=1", "decoder.layers=2", "trainer.accelerator=cpu"]
+    for name in ("gnmt", "luong"):
+        config = composed(*systems[name], *tiny, "search.max_length=4")
+        rows = gpu_report.measure_system(config, lengths=(3, 4), vocabulary=11, batches=1, rounds=1)
+        by_name = {row.work: row for row in rows}
+        assert len(by_name) == 9
+        fused, bound = by_name["train, fused"], by_name["train, torch's LSTMs, no attention"]
+        assert fused.tokens == bound.tokens == 4 * (3 + 5)
+        assert fused.flops == by_name["train, CUDA graphs"].flops
+        assert bound.flops is None
+        assert all(row.tokens > 0 for work, row in by_name.items() if work != "matrix product")
+        assert by_name["beam 5, fused"].tokens <= 4 * 5
+        assert all(row.peak_memory for work, row in by_name.items() if work != "matrix product")
+
+
+def test_gpu_report_without_a_gpu_is_one_line(tmp_path: Path) -> None:
+    done = attnlab("bench", "--gpu-report", "--json", str(tmp_path / "gpu.json"), folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "no CUDA device" in done.stderr
+    assert not (tmp_path / "gpu.json").exists()

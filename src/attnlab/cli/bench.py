@@ -8,11 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, median
 
+import torch
 from hydra.errors import HydraException
 from lightning import seed_everything
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
+from attnlab.benchmark import gpu_report
 from attnlab.benchmark.timing import (
     Loss,
     Row,
@@ -29,7 +32,7 @@ from attnlab.cli.logs import quieten_lightning
 from attnlab.cli.terminal import print_line, print_table
 from attnlab.config import build
 from attnlab.config.compose import compose_run, explain
-from attnlab.errors import UsageError
+from attnlab.errors import UsageError, UserError
 from attnlab.runs.environment import environment
 from attnlab.runs.files import check_writable, write_json
 from attnlab.runs.launcher import import_from_current_folder
@@ -42,10 +45,9 @@ def main(options: argparse.Namespace) -> int:
     import_from_current_folder()
     if options.json:
         check_writable(Path(options.json))
-    try:
-        config = compose_run(options.overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(explain(error)) from error
+    if options.gpu_report:
+        return _gpu_report(options)
+    config = _compose(options.overrides)
     settings = Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:
@@ -76,6 +78,35 @@ def main(options: argparse.Namespace) -> int:
             **environment(),
         }
         write_json(Path(options.json), measurements)
+    return 0
+
+
+def _compose(overrides: list[str]) -> DictConfig:
+    try:
+        return compose_run(overrides)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(explain(error)) from error
+
+
+def _gpu_report(options: argparse.Namespace) -> int:
+    """Measure all systems of the report on a GPU; returns the exit code."""
+    if not torch.cuda.is_available():
+        raise UserError("--gpu-report: torch finds no CUDA device on this machine. Run it on one with a GPU")
+    lengths = tuple(options.lengths or (32, 32))
+    systems = {}
+    for name, settings in gpu_report.SYSTEMS.items():
+        rows = gpu_report.measure_system(
+            _compose([*settings, f"search.max_length={lengths[1]}", *options.overrides]),
+            lengths=lengths,
+            vocabulary=options.vocabulary,
+            batches=options.batches,
+            rounds=options.rounds,
+        )
+        systems[name] = [asdict(row) for row in rows]
+        print_table(_table(rows, title=f"{name} · {torch.cuda.get_device_name()}"))
+        if options.json:  # after each system, so that an interrupted report keeps what it has
+            command = ["attnlab", "bench", *options.arguments]
+            write_json(Path(options.json), {"command": command, "systems": systems, **environment()})
     return 0
 
 

@@ -196,6 +196,13 @@ def bench() -> argparse.ArgumentParser:
         "--against", choices=("plain",), help="also time the plain loop over single decoder steps"
     )
     parser.add_argument("--no-search", action="store_true", help="time training only")
+    parser.add_argument(
+        "--gpu-report",
+        action="store_true",
+        help="measure a GPU: training and search at the sizes of GNMT with fused loops, CUDA graphs, the "
+        "published loop and torch's LSTMs; only OVERRIDE, --rounds, --batches, --lengths, --vocabulary and "
+        "--json apply",
+    )
     parser.add_argument("--json", metavar="FILE", help="write all measurements to this file")
     return parser
 

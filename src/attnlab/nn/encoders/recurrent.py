@@ -75,9 +75,8 @@ class RecurrentEncoder(Encoder):
         steps = torch.arange(S)[:, None]  # [S, 1]
         real = steps < lengths  # [S, B]
         counts = real.sum(dim=1)[: int(lengths[0])].tolist()  # sentences that have an i-th token
-        places = (order * S + steps)[real].to(
-            embedded.device
-        )  # position of each step's tokens in the flat batch, [N]
+        places = (order * S + steps)[real]  # position of each step's tokens in the flat batch, [N]
+        places = places.to(embedded.device)
         states = embedded.flatten(0, 1).index_select(0, places)  # [N, E]
         finals = []
         for layer in range(self.layers):
