@@ -52,7 +52,8 @@ class AttentionForward:
         keys: [B, S, A].
         mask: [B, S], True at real positions.
         steps: T.
-        dtype: data type of matrix products, contexts and scores. Weights are in fp32 or wider.
+        dtype: data type of products with weights, and of contexts. Products of memories and keys, which in
+            bf16 would take longer, are in fp32 or wider, and so are weights.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class AttentionForward:
         self.temperature = scores.temperature
         self.energy = None if scores.energy is None else _double(scores.energy)
         self.query = _identity if scores.weight is None else prepack(scores.weight, scores.bias, dtype)
-        self.memory = memory.to(dtype)  # [B, S, D]
-        self.keys = keys.to(dtype) if self.energy is None else _double(keys)  # [B, S, A]
+        self.memory = memory.to(wide)  # [B, S, D]
+        self.keys = keys.to(wide) if self.energy is None else _double(keys)  # [B, S, A]
         self.mask = mask
         self.offset = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -3.0e38)  # [B, S]
         self.sums = (
@@ -87,7 +88,7 @@ class AttentionForward:
         # in fp32 or wider, as the offset is
         scores = torch.add(self.offset[:n], scores, alpha=1 / self.temperature)  # [n, S]
         weights = torch.softmax(scores, dim=-1, out=self.weights[i, :n]).mul_(self.mask[:n])  # [n, S]
-        context = torch.bmm(weights[:, None].to(self.memory.dtype), self.memory[:n])  # [n, 1, D]
+        context = torch.bmm(weights[:, None], self.memory[:n])  # [n, 1, D]
         return self.contexts[i, :n].copy_(context[:, 0])
 
 
@@ -115,8 +116,8 @@ class AttentionBackward:
         self.scores = scores
         self.energy = None if scores.energy is None else _double(scores.energy)
         self.query = _identity if scores.weight is None else prepack(scores.weight.T, None, dtype)
-        self.memory = memory.to(dtype)  # [B, S, D]
-        self.keys = keys.to(dtype) if self.energy is None else _double(keys)  # [B, S, A]
+        self.memory = memory.to(weights.dtype)  # [B, S, D]
+        self.keys = keys.to(weights.dtype) if self.energy is None else _double(keys)  # [B, S, A]
         self.queries, self.weights = queries, weights
         self.d_queries = queries.new_zeros(queries.shape, dtype=dtype)
         self.d_contexts = queries.new_zeros(*weights.shape[:2], memory.size(2), dtype=dtype)
@@ -128,13 +129,14 @@ class AttentionBackward:
     def step(self, i: int, n: int, d_weights: Tensor | None) -> Tensor:
         """Return the gradient of s [n, H], given that of the context in `d_contexts[i, :n]`."""
         weights, keys = self.weights[i, :n], self.keys[:n]  # [n, S], [n, S, A]
-        d_alpha = torch.bmm(self.d_contexts[i, :n, None], self.memory[:n].transpose(1, 2))[:, 0]  # [n, S]
-        d_alpha = d_alpha.to(weights.dtype) if d_weights is None else d_alpha + d_weights[:n]
+        d_context = self.d_contexts[i, :n, None].to(weights.dtype)  # [n, 1, D]
+        d_alpha = torch.bmm(d_context, self.memory[:n].transpose(1, 2))[:, 0]  # [n, S]
+        d_alpha = d_alpha if d_weights is None else d_alpha + d_weights[:n]
         d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
         d_scores = torch.div(d_scores, self.scores.temperature, out=self.d_scores[i, :n])  # [n, S]
         d_query = self.d_queries[i, :n]  # [n, A]
         if self.energy is None:
-            d_query.copy_(torch.bmm(d_scores[:, None].to(keys.dtype), keys)[:, 0])
+            d_query.copy_(torch.bmm(d_scores[:, None], keys)[:, 0])
         else:
             sums, d_sums = self.sums[:n], self.d_sums[:n]  # [n, S, A]
             torch.add(self.queries[i, :n, None], keys, out=sums).sigmoid_()
@@ -163,7 +165,7 @@ class AttentionBackward:
 
 def over_steps(left: Tensor, right: Tensor) -> Tensor:
     """Sum outer products over the steps: [T, B, S] and [T, B, D] to [B, S, D]."""
-    return torch.bmm(left.to(right.dtype).permute(1, 2, 0), right.transpose(0, 1))
+    return torch.bmm(left.permute(1, 2, 0), right.to(left.dtype).transpose(0, 1))
 
 
 def additive_scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:

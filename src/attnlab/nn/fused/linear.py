@@ -1,14 +1,17 @@
 """Linear layers on the faster CPU backend.
 
-In fp32 on a CPU, PyTorch multiplies with MKL, which leaves AVX-512 unused on CPUs of other makers than Intel.
-On one core of an AMD EPYC, oneDNN computed a product of 600 x 512 by 512 x 8004 and both of its gradients in
-half the time. `linear` uses oneDNN where it applies, and `torch.nn.functional.linear` in bf16 and fp64, under
-autocast, on a GPU, and wherever fused kernels are not active (see `attnlab.nn.fused.kernels`).
+In fp32 on a CPU, PyTorch multiplies with MKL. On the CPUs that were measured, an AMD EPYC and an Intel Xeon,
+oneDNN is faster for large weights, and MKL is as fast or faster for small ones. `linear` chooses by the size
+of the weight alone, so that all CPUs make the same choice. It uses `torch.nn.functional.linear` in bf16 and
+fp64, under autocast, on a GPU, and wherever fused kernels are not active (see `attnlab.nn.fused.kernels`).
+
+oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
+process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
+which also computes those in bf16, are therefore padded to few different numbers: see `round_rows`.
 """
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import Any
 
@@ -19,10 +22,18 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.nn.fused.kernels import Product, active_kernels
 
-# oneDNN compiles one product per number of rows and keeps the last 1,024 by default. This must be set before
-# the first product. Batches whose sentences end at different steps need more: compiling again took a sixth of
-# a training step.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16384")
+MIN_WEIGHT = 2**18
+"""Products with fewer elements of the weight use MKL in fp32.
+
+With 64 rows and two threads, MKL and oneDNN reached 147 and 151 GFLOP/s for 256 x 512 and 108 and 146 for
+256 x 1024 on an AMD EPYC, and 101 and 79 for 256 x 768 and 100 and 127 for 512 x 2048 on an Intel Xeon.
+"""
+
+MIN_GRADIENT = 2**19
+"""The same limit for gradients of weights, whose rows are summed."""
+
+MIN_ROWS_TO_PAD = 64
+"""Up to this number, rows are not padded: copying them would take too long in the steps of a loop."""
 
 MIN_ROWS_TO_COPY = 32
 """With fewer rows, copying the columns of a wider weight takes longer than oneDNN saves."""
@@ -67,8 +78,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def outer(left: Tensor, right: Tensor) -> Tensor:
     """Sum the outer products of the rows [n, N] and [n, K] to [N, K], as in the gradient of a weight."""
-    fp32 = left.dtype == right.dtype == torch.float32
-    return _multiply(left.T, right.T, None) if fp32 and _onednn(left) else left.T @ right
+    if left.device.type != "cpu" or left.dtype != right.dtype:
+        return left.T @ right
+    if left.dtype == torch.bfloat16:
+        return _pad_rows(left).T @ _pad_rows(right)
+    if left.size(1) * right.size(1) < MIN_GRADIENT or not _onednn_supports(left.dtype):
+        return left.T @ right
+    return _onednn_product(_dense(_pad_rows(left).T), _dense(_pad_rows(right).T), None)
 
 
 def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
@@ -87,6 +103,9 @@ def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if weight.device.type == "cpu" and _is_bf16(x):
+        rows = x.reshape(x.shape[:-1].numel(), x.size(-1))  # [n, K]
+        return F.linear(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))
     if x.dtype != torch.float32 or not _onednn(weight) or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     if x.numel() < MIN_ROWS_TO_COPY * x.size(-1) and not _is_dense(weight):
@@ -151,12 +170,37 @@ def _is_dense(matrix: Tensor) -> bool:
 
 
 def _operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute x Wᵀ + b [n, N] for rows [n, K], some of which are added and dropped again."""
+    return _onednn_product(_pad_rows(x), weight, bias)[: len(x)]
+
+
+def _onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
 
 
+def round_rows(rows: int) -> int:
+    """Round a number of rows up to one of eight numbers between two powers of 2."""
+    step = 1 << max(0, (rows - 1).bit_length() - 4)
+    return -(-rows // step) * step
+
+
+def _pad_rows(x: Tensor) -> Tensor:
+    """Append rows of zeros to [n, K], so that few different numbers of rows occur."""
+    added = round_rows(len(x)) - len(x)
+    return x if added == 0 or len(x) <= MIN_ROWS_TO_PAD else F.pad(x, (0, 0, 0, added))
+
+
+def _is_bf16(x: Tensor) -> bool:
+    """Return whether a product with x, of any shape, is computed in bf16."""
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return x.dtype == torch.bfloat16
+
+
 def _onednn(weight: Tensor) -> bool:
-    """Return whether oneDNN can multiply by this weight, with the operators that torch.compile uses."""
-    return weight.device.type == "cpu" and weight.numel() > 0 and _onednn_supports(weight.dtype)
+    """Return whether oneDNN multiplies by this weight, with the operators that torch.compile uses."""
+    large = weight.dtype != torch.float32 or weight.numel() >= MIN_WEIGHT
+    return weight.device.type == "cpu" and weight.numel() > 0 and large and _onednn_supports(weight.dtype)
 
 
 @cache
