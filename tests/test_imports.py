@@ -126,3 +126,11 @@ def test_worker_imports_optional_packages_late() -> None:
         "attnlab.benchmark.timing",
     }
     assert not late & set(completed.stdout.split())
+
+
+@pytest.mark.parametrize("package", ["data", "nn", "training", "decoding"])
+def test_importing_a_library_module_sets_no_environment_variable(package: str) -> None:
+    for path in (SOURCE / package).rglob("*.py"):
+        for statement in ast.parse(path.read_text()).body:
+            if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                assert "environ" not in ast.unparse(statement), f"{path}: {ast.unparse(statement)}"

@@ -15,6 +15,7 @@ from importlib import import_module
 from attnlab import __version__
 from attnlab.cli import interruption
 from attnlab.errors import INTERRUPTED, UsageError, UserError
+from attnlab.runs.environment import tokenize_in_one_thread
 from attnlab.runs.text import printable
 
 HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequence-to-sequence models
@@ -60,6 +61,7 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--traceback"]
     if traceback:
         os.environ["ATTNLAB_TRACEBACK"] = "1"
+    tokenize_in_one_thread()
     try:
         return _dispatch(arguments)
     except BrokenPipeError:

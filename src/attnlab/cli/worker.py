@@ -24,7 +24,7 @@ from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import InterruptedRunError, InUseError, UserError
 from attnlab.metrics import registry
 from attnlab.runs.directory import Run
-from attnlab.runs.environment import environment
+from attnlab.runs.environment import environment, tokenize_in_one_thread
 from attnlab.runs.files import no_space_left
 from attnlab.runs.launcher import (
     IN_USE,
@@ -41,6 +41,7 @@ log = logging.getLogger("attnlab")
 def main(directory: str) -> int:
     """Train the run in `directory`, unless another process does; returns the exit code."""
     import_from_current_folder()
+    tokenize_in_one_thread()
     run = Run(Path(directory))
     if not run.config.is_file():
         print(f"attnlab: {directory} is not a run directory: it contains no config.yaml", file=sys.stderr)

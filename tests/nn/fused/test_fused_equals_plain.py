@@ -269,7 +269,7 @@ def test_mixed_precision_is_as_accurate_as_plain(order: str, cell: str, layer_no
         one, two = (torch.cat([part[name].flatten() for name in expected]) for part in (mixed, expected))
         assert one.isfinite().all()
         errors[fused] = float((one - two).norm() / two.norm())
-    assert errors[True] < 0.05
+    assert errors[True] < 0.07
     assert errors[True] < 2 * errors[False]
 
 

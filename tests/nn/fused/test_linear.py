@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.nn.fused import Kernels
-from attnlab.nn.fused.linear import MIN_ROWS_TO_PREPACK, Linear, linear, outer, prepack
+from attnlab.nn.fused.linear import MIN_ROWS_TO_PREPACK, Linear, linear, outer, prepack, round_rows
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +148,48 @@ def test_prepacking_does_not_change_gradients() -> None:
         with torch.no_grad():
             torch.testing.assert_close(layer(x), layer.bias.expand(len(x), 5))
     torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(5, 7))
+
+
+@pytest.mark.usefixtures("default_limits")
+def test_few_products_are_compiled_for_many_batch_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN keeps half a megabyte per compiled product: small weights use MKL, others few row counts."""
+    module, products = import_module("attnlab.nn.fused.linear"), set()
+    product = module._onednn_product
+
+    def record(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        products.add((x.shape, weight.shape))
+        result: Tensor = product(x, weight, bias)
+        return result
+
+    monkeypatch.setattr(module, "_onednn_product", record)
+    small, large = Linear(8, 16), Linear(512, 1024)
+    for rows in range(65, 512, 37):
+        small(torch.randn(rows, 8)).sum().backward()
+    assert not products
+    for rows in range(65, 512, 7):
+        large(torch.randn(rows, 512)).sum().backward()
+    assert len(products) <= 3 * 8 * 3
+
+
+@pytest.mark.usefixtures("default_limits")
+def test_bfloat16_products_have_few_numbers_of_rows() -> None:
+    layer, weight = Linear(16, 8), torch.randn(8, 16).bfloat16()
+    for rows in (65, 71):
+        x = torch.randn(rows, 1, 16)
+        with torch.autocast("cpu", torch.bfloat16):
+            output = layer(x)
+        assert output.shape == (rows, 1, 8)
+        torch.testing.assert_close(
+            output.float(), F.linear(x, layer.weight, layer.bias), rtol=0.02, atol=0.02
+        )
+        left = torch.randn(rows, 8).bfloat16()
+        expected = left.float().T @ x[:, 0].bfloat16().float()
+        torch.testing.assert_close(outer(left, x[:, 0].bfloat16()).float(), expected, rtol=0.02, atol=0.1)
+        assert prepack(weight, None, torch.bfloat16)(x[:, 0].bfloat16()).shape == (rows, 8)
+
+
+def test_rounded_rows_are_few_and_close() -> None:
+    rounded = [round_rows(rows) for rows in range(4097)]
+    assert all(rows <= after <= 1.125 * rows + 1 for rows, after in enumerate(rounded))
+    assert len({after for after in rounded if after > 64}) == 8 * 6
+    assert [round_rows(rows) for rows in (0, 1, 64, 65, 72, 73, 1000)] == [0, 1, 64, 72, 72, 80, 1024]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
@@ -13,10 +12,6 @@ from tokenizers import Tokenizer as Pipeline
 from attnlab.data.tokenization import python_code
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS
-
-# The threads of the library do not survive a fork (data loading workers), and it prints a warning in each
-# one. A single thread tokenizes 50,000 sentences per second.
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 SPECIAL_TOKENS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}
 """Labels of the special tokens, by id."""

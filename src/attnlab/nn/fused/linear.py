@@ -78,7 +78,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def outer(left: Tensor, right: Tensor) -> Tensor:
     """Sum the outer products of the rows [n, N] and [n, K] to [N, K], as in the gradient of a weight."""
-    if left.device.type != "cpu" or left.dtype != right.dtype:
+    if left.device.type != "cpu" or left.dtype != right.dtype or len(left) == 0:
         return left.T @ right
     if left.dtype == torch.bfloat16:
         return _pad_rows(left).T @ _pad_rows(right)
