@@ -144,6 +144,10 @@ def test_deleted_outputs_of_a_finished_run_are_listed(tmp_path: Path) -> None:
     run.best.touch()
     assert run.missing_outputs() == []
 
+    scores = {"test/same/bleu": 2.0, "test/same/attention/entropy": 1.0, "attention/entropy": 1.0}
+    named = write_run(tmp_path / "named", scores=scores, sentences=[])
+    assert named.missing_outputs() == ["checkpoints/best.ckpt", "predictions/test-same.jsonl"]
+
 
 def test_status_is_written_without_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path)

@@ -10,8 +10,9 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from attnlab.config.compose import resolve
 from attnlab.config.options import CONF
 from attnlab.errors import UsageError
 from attnlab.sweeps.preflight import find_error
@@ -46,10 +47,7 @@ def composed(overrides: list[str]) -> DictConfig:
 
 def run_config(overrides: list[str]) -> DictConfig:
     """Return the configuration of a job's run directory."""
-    config = composed(overrides)
-    settings = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    OmegaConf.resolve(settings)
-    return settings
+    return resolve(composed(overrides))
 
 
 @pytest.mark.parametrize("study", STUDIES)

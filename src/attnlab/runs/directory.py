@@ -201,8 +201,10 @@ class Run:
 
     def missing_outputs(self) -> list[str]:
         """Return the checkpoint and predictions of a finished run that were deleted, as relative paths."""
-        splits = {name.partition("/")[0] for name in self.read_result().get("metrics", {})} & {"val", "test"}
-        paths = [self.best, *(self.predictions / f"{split}.jsonl" for split in sorted(splits))]
+        names = self.read_result().get("metrics", {})
+        scored = {name.rpartition("/")[0].removesuffix("/attention") for name in names}  # test/mscoco/bleu
+        splits = sorted(split for split in scored if split.partition("/")[0] in ("val", "test"))
+        paths = [self.best, *(self.predictions / f"{split.replace('/', '-')}.jsonl" for split in splits)]
         return [str(path.relative_to(self.directory)) for path in paths if not path.is_file()]
 
     def lock(self) -> AbstractContextManager[None]:
