@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from attnlab.explanations.adversarial import MovedWeights, attack, jensen_shannon
+from attnlab.nn.attention.interventions import intervene
 from attnlab.types import Memory
-from networks import make_attention, make_network, random_batch
+from networks import forced_logits, make_attention, make_network, random_batch
 
 
 def test_divergence_by_hand() -> None:
@@ -37,6 +38,18 @@ def test_network_that_ignores_its_context_has_the_largest_divergence() -> None:
     # of a uniform distribution over S from one of its tokens: H of the mean - ½ ln S
     of_two, of_four = 0.311278, 0.548795
     assert result.divergence.tolist() == pytest.approx([of_two] * 2 + [of_four] * 3, abs=1e-6)
+
+
+def test_distance_with_uniform_weights_equals_that_of_the_intervention() -> None:
+    """Without input feeding, the weights of one position do not change the outputs of another."""
+    network = make_network(attention="Additive", order="luong")
+    batch = random_batch([5, 3], [3, 2])
+    own = forced_logits(network, batch).softmax(dim=-1)
+    result = attack(network, batch, epsilon=0.1)
+    network.decoder.attention = intervene(network.decoder.attention, "uniform")
+    uniform = forced_logits(network, batch).softmax(dim=-1)
+    expected = (own - uniform).abs().sum(dim=-1)[batch.target_text] / 2
+    torch.testing.assert_close(result.uniform_distance, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

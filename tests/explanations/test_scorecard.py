@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.data.corpus import Pair
+from attnlab.explanations import scorecard
 from attnlab.explanations.alignment import Gold
 from attnlab.explanations.distractors import distract, partners
 from attnlab.explanations.scorecard import Model, Sums, explain
@@ -87,6 +88,18 @@ def test_scorecard_has_every_measure(composed: Callable[..., DictConfig], overri
     assert scores["gradient_tau"].units == 10  # a single source token has no rank correlation
     # the network of the other direction links the same words: the pairs are read from both ends
     assert scores["symmetrised_alignment_error_rate"].sentences == 4
+
+
+def test_links_of_the_other_direction_are_turned_round(
+    composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, reverse = (model_of(composed) for _ in range(2))
+    found = {id(model): {(0, 0), (1, 1)}, id(reverse): {(0, 0), (1, 2)}}  # target word 1 to source word 2
+    monkeypatch.setattr(scorecard, "_links", lambda of, pairs: {0: frozenset(found[id(of)])})
+    gold = [Gold(*[frozenset({(0, 0), (1, 1), (2, 1)})] * 2)]
+    scores = explain(model, PAIRS[1:2], measures=["alignment"], gold=gold, reverse=reverse)
+    assert scores["alignment_error_rate"].value == pytest.approx(1 - 4 / 5)
+    assert scores["symmetrised_alignment_error_rate"].value == 0
 
 
 def test_scores_are_means_of_units_with_intervals_over_sentences() -> None:

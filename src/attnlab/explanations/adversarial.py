@@ -17,7 +17,7 @@ from attnlab.nn.attention.interventions import wrap_weights
 from attnlab.nn.seq2seq import Seq2Seq, select
 from attnlab.types import Batch, Memory
 
-SHARES = (0.25, 0.5, 0.75, 1.0)
+SHARES = (0.1, 0.25, 0.5, 1.0)
 """How far weights are moved towards a candidate."""
 
 
