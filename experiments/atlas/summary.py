@@ -95,6 +95,7 @@ def main(runs: str | None = None) -> None:
     seeds = "one seed" if len(atlas.seeds) == 1 else f"mean of {len(atlas.seeds)} seeds (lowest–highest)"
     print(f"### Exact match in %, {seeds}\n\n{scores_table(atlas).markdown()}")
     print(f"### Over all tasks\n\n{aggregates_table(atlas).markdown()}")
+    print("![Share of runs with an exact match above each threshold](profiles.svg)\n")
     print(f"### Models that learned the task, best generalisation first\n\n{generalising(atlas)}")
     if runs is not None:
         save(draw(atlas), HERE / "profiles.svg")
