@@ -24,7 +24,7 @@ def test_weights_are_moved_towards_candidates() -> None:
     memory = Memory(torch.randn(1, 3, 7), torch.ones(1, 3, dtype=torch.bool))
     query = torch.randn(1, 1, 7)
     _, own, _ = inner(query, memory, inner.project(memory))
-    moved = MovedWeights(inner, torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([0.25]))
+    moved = MovedWeights(inner, torch.tensor([[0.75]]), torch.tensor([[[0.0, 0.25, 0.0]]]))
     context, weights, _ = moved(query, memory, inner.project(memory))
     torch.testing.assert_close(weights, 0.75 * own + 0.25 * torch.tensor([0.0, 1.0, 0.0]))
     torch.testing.assert_close(context, weights @ memory.states)

@@ -1,12 +1,13 @@
 """Adversarial attention weights: other weights with nearly the same output.
 
-B, S, V as in `attnlab.types` · Q candidates · N target positions of the sentences of a batch, in the order of
+B, S as in `attnlab.types` · Q candidates · N target positions of the sentences of a batch, in the order of
 `Batch.target_text`
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,11 +15,13 @@ from torch import Tensor
 
 from attnlab.nn.attention.base import Attention, weighted_sum
 from attnlab.nn.attention.interventions import wrap_weights
-from attnlab.nn.seq2seq import Seq2Seq, select
+from attnlab.nn.seq2seq import Encoded, Seq2Seq, select
 from attnlab.types import Batch, Memory
 
-SHARES = (0.1, 0.25, 0.5, 1.0)
-"""How far weights are moved towards a candidate."""
+SHARES = (0.05, 0.2, 0.5, 1.0)
+"""How far weights are moved in one round."""
+ROUNDS = 8
+"""Number of moves, each from the best result of the one before."""
 
 
 class Adversary(NamedTuple):
@@ -29,30 +32,29 @@ class Adversary(NamedTuple):
 
 
 class MovedWeights(Attention):
-    """Mechanism whose weights α are moved towards others: α' = (1 - s) α + s β Σ_j α_j.
+    """Mechanism with other weights α' = k α + γ Σ_j α_j in place of its weights α, where k + Σ_j γ_j = 1.
 
     The context is the weighted sum of the memory with α'. The state depends on α.
 
     Args:
         inner: the mechanism.
-        candidates: β, [Q, S], each with sum 1 over the real tokens of a sentence; or [B, Q, S].
-        shares: s, [Q].
+        kept: k, [B, Q].
+        added: γ, [B, Q, S], at least 0 and 0 at padding.
     """
 
-    def __init__(self, inner: Attention, candidates: Tensor, shares: Tensor) -> None:
+    def __init__(self, inner: Attention, kept: Tensor, added: Tensor) -> None:
         super().__init__(
             query_size=inner.query_size, memory_size=inner.memory_size, normaliser=inner.normaliser
         )
         self.inner = inner
         self.stateful = inner.stateful
-        self.candidates = candidates
-        self.shares = shares
+        self.kept = kept
+        self.added = added
 
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return context [B, Q, D] and weights α' [B, Q, S], and the next state."""
         _, weights, state = self.inner(query, memory, keys, state)  # [B, Q, S]
-        moved = self.candidates * weights.sum(dim=-1, keepdim=True) - weights  # [B, Q, S]
-        weights = weights + self.shares[:, None] * moved
+        weights = self.kept[..., None] * weights + self.added * weights.sum(dim=-1, keepdim=True)
         return weighted_sum(weights, memory), weights, state
 
 
@@ -62,9 +64,10 @@ def attack(network: Seq2Seq, batch: Batch, *, epsilon: float) -> Adversary:
 
     Jain & Wallace 2019 (arXiv 1902.10186), section 4.2.2, maximise the Jensen-Shannon divergence of the
     weights by gradient ascent, subject to a total variation distance of at most ε of the output. Here the
-    search is over a fixed set, so that its result is a lower bound of theirs: at one target position, and
-    with everything before it unchanged, the weights are moved towards the uniform distribution and towards
-    each source token, by each of `SHARES`. The weights of all heads and layers are moved.
+    search is greedy, and its result is a lower bound: at one target position, and with everything before it
+    unchanged, the weights are moved towards the uniform distribution or towards a source token, by one of
+    `SHARES`; the best of these moves is the start of the next of `ROUNDS`. The weights of all heads and
+    layers are moved.
 
     The output with uniform weights is the control of Wiegreffe & Pinter 2019 (arXiv 1908.04626), section 3.2,
     without training again: where it hardly differs, the position does not need attention, and an adversary
@@ -75,36 +78,54 @@ def attack(network: Seq2Seq, batch: Batch, *, epsilon: float) -> Adversary:
         batch: B sentences.
         epsilon: ε.
     """
-    S, mask = batch.source.size(1), batch.source_mask
-    uniform = (mask / mask.sum(dim=-1, keepdim=True))[:, None]  # [B, 1, S]
-    one_hot = torch.eye(S, device=mask.device).expand(len(mask), -1, -1)  # [B, S, S]
-    directions = torch.cat([uniform, one_hot], dim=1)  # [B, S + 1, S]
-    count = S + 1
-    shares = torch.tensor([0.0, *(s for s in SHARES for _ in range(count))], device=mask.device)  # [Q]
-    candidates = torch.cat([uniform, directions.repeat(1, len(SHARES), 1)], dim=1)  # [B, Q, S]
-    real = torch.cat([mask.new_ones(len(mask), 1), mask], dim=1).repeat(1, len(SHARES))  # [B, Q - 1]
-    real = torch.cat([mask.new_ones(len(mask), 1), real], dim=1)  # [B, Q]; no weight is moved to padding
-    own = network.decoder.attention
-    other = wrap_weights(own, lambda inner: MovedWeights(inner, candidates, shares))
-    rows = torch.arange(len(mask), device=mask.device)[:, None].expand(-1, len(shares))  # [B, Q]
     encoded, state = network.encode(batch)
     divergences, distances = [], []
     for tokens in torch.split(batch.inputs, 1, dim=1):  # [B, 1]
-        network.decoder.attention = other
-        try:
-            repeated = select(state, rows, torch.zeros_like(rows))
-            logits, weights, _ = network.step(tokens.expand_as(rows), repeated, encoded)  # [B, Q, …]
-        finally:
-            network.decoder.attention = own
-        outputs = logits.float().softmax(dim=-1)  # [B, Q, V]
-        distance = (outputs - outputs[:, :1]).abs().sum(dim=-1) / 2  # [B, Q]
-        divergence = jensen_shannon(weights.float(), weights[:, :1].float())  # [B, Q]
-        similar = real & (distance <= epsilon)
-        divergences.append(divergence.where(similar, 0).amax(dim=-1))
-        distances.append(distance[:, -count])  # all weights moved to the uniform distribution
+        divergence, distance = _attack_position(network, encoded, state, tokens, batch.source_mask, epsilon)
+        divergences.append(divergence)
+        distances.append(distance)
         _, _, state = network.step(tokens, state, encoded)
     text = batch.target_text
     return Adversary(torch.stack(divergences, dim=1)[text], torch.stack(distances, dim=1)[text])
+
+
+def _attack_position(
+    network: Seq2Seq, encoded: Encoded, state: Any, tokens: Tensor, mask: Tensor, epsilon: float
+) -> Adversary:
+    """Attack one target position of B sentences, whose decoder reads the tokens [B, 1]; results are [B].
+
+    The source mask [B, S] is True at real tokens.
+    """
+    B, S = mask.shape
+    uniform = (mask / mask.sum(dim=-1, keepdim=True))[:, None]  # [B, 1, S]
+    targets = torch.cat([uniform, torch.eye(S, device=mask.device).expand(B, -1, -1)], dim=1)  # [B, S + 1, S]
+    real = torch.cat([mask.new_ones(B, 1), mask], dim=1)  # [B, S + 1]; no weight is moved to padding
+    # candidate 0 is no move; the last S + 1 move all weight
+    targets = torch.cat([uniform, targets.repeat(1, len(SHARES), 1)], dim=1)  # [B, Q, S]
+    real = torch.cat([mask.new_ones(B, 1), real.repeat(1, len(SHARES))], dim=1)  # [B, Q]
+    shares = torch.tensor(
+        [0.0, *(share for share in SHARES for _ in range(S + 1))], device=mask.device
+    )  # [Q]
+    rows = torch.arange(B, device=mask.device)[:, None].expand(-1, len(shares))  # [B, Q]
+    state, tokens = select(state, rows, torch.zeros_like(rows)), tokens.expand_as(rows)
+    kept, added = uniform.new_ones(B, 1), torch.zeros_like(uniform)  # [B, 1], [B, 1, S]
+    own, attention = None, network.decoder.attention
+    for _ in range(ROUNDS):
+        keep = kept * (1 - shares)  # [B, Q]
+        add = added * (1 - shares[:, None]) + shares[:, None] * targets  # [B, Q, S]
+        network.decoder.attention = wrap_weights(attention, partial(MovedWeights, kept=keep, added=add))
+        try:
+            logits, weights, _ = network.step(tokens, state, encoded)  # [B, Q, …]
+        finally:
+            network.decoder.attention = attention
+        outputs, weights = logits.float().softmax(dim=-1), weights.float()
+        if own is None:
+            own = outputs[:, :1], weights[:, :1]
+            uniform_distance = (outputs[:, -(S + 1)] - outputs[:, 0]).abs().sum(dim=-1) / 2  # [B]
+        similar = real & ((outputs - own[0]).abs().sum(dim=-1) / 2 <= epsilon)  # [B, Q]
+        divergence, best = jensen_shannon(weights, own[1]).where(similar, 0).max(dim=-1)  # [B]
+        kept, added = keep.gather(1, best[:, None]), add[rows[:, :1], best[:, None]]
+    return Adversary(divergence, uniform_distance)
 
 
 def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
