@@ -55,7 +55,9 @@ def test_distance_with_uniform_weights_equals_that_of_the_intervention() -> None
 @pytest.mark.parametrize(
     ("attention", "order"), [("Additive", "bahdanau"), ("MultiHead", "luong"), ("LocationSensitive", "gnmt")]
 )
-def test_larger_tolerance_gives_larger_divergence(attention: str, order: str) -> None:
+def test_larger_tolerance_gives_larger_divergence(
+    attention: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     network = make_network(attention=attention, order=order)
     batch = random_batch([5, 3], [3, 2])
     own = network.decoder.attention
@@ -64,6 +66,9 @@ def test_larger_tolerance_gives_larger_divergence(attention: str, order: str) ->
     assert (strict.divergence <= loose.divergence).all()
     assert (loose.divergence <= unlimited.divergence).all()
     assert (unlimited.divergence > 0).all()
+    monkeypatch.setattr("attnlab.explanations.adversarial.MAX_OUTPUTS", 1)  # one sentence at a time
+    split = attack(network, batch, epsilon=0.1)
+    torch.testing.assert_close(split.divergence, loose.divergence, rtol=1e-4, atol=1e-5)
     assert (unlimited.uniform_distance > 0).any()
     alone = attack(network, batch._replace(**{  # the second sentence without padding
         "source": batch.source[1:, :3], "source_lengths": batch.source_lengths[1:],

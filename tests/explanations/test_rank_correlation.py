@@ -10,7 +10,8 @@ from scipy.stats import kendalltau
 from attnlab.explanations.rank_correlation import kendall_tau, top_agreement
 
 
-def test_tau_of_rows_equals_scipy() -> None:
+def test_tau_of_rows_equals_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.explanations.rank_correlation.MAX_PAIRS", 7 * 64)  # 7 rows at a time
     generator = np.random.default_rng(0)
     lengths = generator.integers(2, 9, size=60)
     x = generator.integers(0, 5, size=(60, 8)) / 4  # with ties

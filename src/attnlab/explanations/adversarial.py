@@ -22,6 +22,8 @@ SHARES = (0.05, 0.2, 0.5, 1.0)
 """How far weights are moved in one round."""
 ROUNDS = 8
 """Number of moves, each from the best result of the one before."""
+MAX_OUTPUTS = 2**25
+"""Maximum number of probabilities that are computed together."""
 
 
 class Adversary(NamedTuple):
@@ -78,6 +80,13 @@ def attack(network: Seq2Seq, batch: Batch, *, epsilon: float) -> Adversary:
         batch: B sentences.
         epsilon: ε.
     """
+    B, S = batch.source.shape
+    outputs = B * (len(SHARES) * (S + 1) + 1) * network.target_embedding.table.num_embeddings  # B Q V
+    if outputs > MAX_OUTPUTS and B > 1:
+        halves = (slice(B // 2), slice(B // 2, None))
+        batches = [Batch(*(part if part is None else part[rows] for part in batch)) for rows in halves]  # type: ignore[arg-type]
+        parts = [attack(network, part, epsilon=epsilon) for part in batches]
+        return Adversary(*(torch.cat(column) for column in zip(*parts, strict=True)))
     encoded, state = network.encode(batch)
     divergences, distances = [], []
     for tokens in torch.split(batch.inputs, 1, dim=1):  # [B, 1]

@@ -5,7 +5,11 @@ N rows · S as in `attnlab.types`
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+MAX_PAIRS = 2**22
+"""Maximum number of pairs of tokens that are compared together."""
 
 
 def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
@@ -22,6 +26,13 @@ def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         y: [N, S].
         mask: [N, S], True at real tokens.
     """
+    rows = max(1, MAX_PAIRS // mask.size(1) ** 2)
+    parts = zip(*(torch.split(part, rows) for part in (x, y, mask)), strict=True)
+    return torch.cat([_tau(*part) for part in parts])
+
+
+def _tau(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Compute all pairs of the rows [N, S] at once; arguments and result of `kendall_tau`."""
     pairs = (mask[:, :, None] & mask[:, None]).double().triu(diagonal=1)  # [N, S, S]
     first = (x[:, :, None] - x[:, None]).sign().double() * pairs  # [N, S, S]
     second = (y[:, :, None] - y[:, None]).sign().double() * pairs
