@@ -32,7 +32,7 @@ GROUPING: dict[str, Any] = {
     "groupby_rangefunc": "stderr",
     "max_runs_to_show": 100,
 }
-"""Options of every panel: mean over the seeds of a variant, with its standard error."""
+"""Panel settings: mean over the seeds of a variant, with its standard error."""
 
 
 def workspace(
