@@ -28,6 +28,7 @@ from torch.profiler import ProfilerActivity, profile
 from attnlab.benchmark.flops import useful_flops
 from attnlab.benchmark.stepwise import stepwise
 from attnlab.config import build
+from attnlab.config.build_training import choose_precision
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -84,7 +85,7 @@ class Settings:
                 "attnlab bench only clips gradients by norm: set trainer.gradient_clip_algorithm=norm"
             )
         gpu = torch.cuda.is_available() and config.trainer.accelerator in ("auto", "gpu", "cuda")
-        precision = str(config.trainer.precision)
+        precision = choose_precision(config)
         if precision not in ("32-true", "bf16-mixed"):
             raise UserError(f"trainer.precision={precision}: attnlab bench measures 32-true and bf16-mixed")
         return cls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from lightning import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
@@ -23,6 +24,7 @@ from attnlab.training.callbacks import BestCheckpoint, EpochDigests, LastCheckpo
 from attnlab.training.checkpoints import describe, load, load_newest
 from attnlab.training.curves import save_training_curves
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.precision import cpu_flags, warn_of_slow_precision
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,12 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         `test/NAME/…` for each of several test sets.
     """
     seed_everything(config.seed, workers=True, verbose=False)
+    if config.trainer.precision == "auto":
+        precision = build_training.choose_precision(config, run.read_result().get("precision"))
+        log.info("trainer.precision=auto: %s", precision)
+        config = config.copy()
+        config.trainer.precision = precision
+    warn_of_slow_precision(str(config.trainer.precision), str(config.trainer.accelerator), cpu_flags())
     metrics = MetricsFile(run.metrics)
     # First, so that they record later failures
     loggers = [metrics, *build_training.build_loggers(config, run)]
@@ -76,12 +84,14 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
                 len(pairs),
                 digests.SPLIT_NAMES.get(split, split),
             )
-    checkpoint = _resume(run, metrics, contents["data"])
+    checkpoint = _resume(run, metrics, contents)
     callbacks = build_training.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
 
     def record_start(trainer: Trainer, _: LightningModule) -> None:
         if trainer.is_global_zero:
-            run.write_result("running", data=contents["data"], **initial)
+            run.write_result(
+                "running", precision=str(config.trainer.precision), data=contents["data"], **initial
+            )
 
     callbacks.append(LambdaCallback(on_train_start=record_start))
     trainer = build_training.build_trainer(config, run, loggers, callbacks)
@@ -120,11 +130,11 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     return scores
 
 
-def _resume(run: Run, metrics: MetricsFile, data: digests.Record) -> Path | None:
+def _resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | None:
     """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time.
 
     Raises:
-        UserError: if the data (a record of `digests.describe`) differs from that of the checkpoint.
+        UserError: if the data or the precision of `contents` (see `describe`) differs from the checkpoint's.
     """
     newest = load_newest(run.last, run.previous)
     if newest is None:
@@ -135,7 +145,13 @@ def _resume(run: Run, metrics: MetricsFile, data: digests.Record) -> Path | None
         raise UserError(
             f"{path} is from an earlier version and cannot be resumed: start again with force=true"
         )
-    recorded = checkpoint["attnlab"].get("data")
+    recorded, data = checkpoint["attnlab"].get("data"), contents["data"]
+    first, now = (part["config"]["trainer"]["precision"] for part in (checkpoint["attnlab"], contents))
+    if first != now:
+        raise UserError(
+            f"{path} was trained in {first}, and trainer.precision=auto is {now} on this machine: resume on "
+            "a machine like the first, or start again with force=true"
+        )
     digests.check_unchanged(recorded, data, data["splits"], fix="start again with force=true")
     if run.best.is_file():
         load(run.best)  # report a damaged file now rather than after the training

@@ -13,6 +13,7 @@ from attnlab.config.build import construct
 from attnlab.runs.directory import Run
 from attnlab.training import callbacks, checkpoints
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.precision import cpu_flags, resolve_precision
 
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
@@ -85,7 +86,14 @@ def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks
     )
 
 
+def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
+    """Return the precision that `trainer.precision` stands for on this machine: see `resolve_precision`."""
+    trainer = config.trainer
+    return resolve_precision(str(trainer.precision), str(trainer.accelerator), cpu_flags(), recorded=recorded)
+
+
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
-    trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **config.trainer}, **arguments)
+    settings = {**config.trainer, "precision": choose_precision(config)}
+    trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **settings}, **arguments)
     return trainer

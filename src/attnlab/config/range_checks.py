@@ -42,7 +42,7 @@ OPTIONAL_LENGTHS = Rule(lambda value: value is None or is_lengths(value), f"{LEN
 
 PRECISIONS = (
     *("32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true", "32", "16", "64", "bf16"),
-    *("transformer-engine", "transformer-engine-float16"),
+    *("transformer-engine", "transformer-engine-float16", "auto"),
 )
 
 RULES: dict[str, Rule] = {
