@@ -89,7 +89,10 @@ def test_run_without_a_result_is_running(tmp_path: Path) -> None:
         ("config.yaml", "name: [", "config.yaml is not a valid configuration"),
         ("config.yaml", "a: 1", "lacks name, variant, seed"),
         ("config.yaml", "- a", "it is not a mapping"),
-        ("metrics.csv", "epoch,step,metric,value\n0,x,loss,1\n", "ValueError"),
+        ("config.yaml", "{name: n, variant: dot, seed: [1]}", "seed=[1], which is not a whole number"),
+        ("metrics.csv", "epoch,step,metric,value\n0,x,loss,1\n", "metrics.csv cannot be read: invalid"),
+        ("metrics.csv", f"epoch,step,metric,value\n0,{10**20},loss,1\n", "is too large"),
+        ("metrics.csv", "epoch,step,metric\n0,1,loss\n", "metrics.csv cannot be read: 'value'"),
         ("predictions/test.jsonl", '{"index": 0}\n', "test.jsonl is not a valid file of predictions"),
         (
             "predictions/test.jsonl",

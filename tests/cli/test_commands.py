@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -338,6 +340,7 @@ USAGE_ERRORS = {
         2,
         "batching.workers=-1: must be",
     ),
+    "a word": (["train", "dot"], 2, "dot: not a setting; write KEY=VALUE"),
     "an empty sweep": (["train", "-m", "seed=range(0,0)"], 2, "seed=range(0,0): the sweep is empty"),
     "a setting of nothing": (["train", "+widht=1"], 2, "+widht=1: no part of attnlab has a setting 'widht'"),
     "a setting of nothing in a sweep": (["train", "-m", "+foo=1", "seed=1,2"], 2, "has a setting 'foo'"),
@@ -389,6 +392,15 @@ def test_scores_are_not_cut_in_narrow_output(
     assert any(re.search(r"token_accuracy +│ +0\.5000 +│ +0\.2500", line) for line in lines), lines
     assert any("attention/alignment_accuracy" in line for line in lines)
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_terminal_of_no_columns_prints_everything(
+    trained: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")  # some editors and CI systems set it; rich prints nothing then
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"3 4\n")))
+    assert main.run(["predict", str(trained.directory), "--attention", "-"]) == 0
+    assert "<eos>" in capsys.readouterr().out
 
 
 @pytest.mark.slow

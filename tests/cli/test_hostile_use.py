@@ -48,6 +48,8 @@ USAGE: list[Row] = [
     ("predict RUN --nbest 0", b"", 2, "--nbest: '0' is not a whole number ≥ 1"),
     ("predict RUN --nbest 3", b"", 2, "--nbest 3 needs a larger beam: add --beam 3"),
     ("predict RUN --max-length 0", b"", 2, "--max-length: '0' is not a whole number ≥ 1"),
+    (f"predict RUN --max-length {10**20}", b"", 2, f"--max-length: '{10**20}' exceeds 2147483647"),
+    ("predict RUN search.max_length=1000000000000", b"3\n", 1, "not enough memory: .*allocate"),
     ("predict RUN --strict=yes", b"", 2, "ignored explicit argument 'yes'"),
     ("predict RUN --bea 2", b"", 2, "unrecognized arguments: --bea"),
     ("predict RUN --import-from FILES/none", b"", 2, "FILES/none is not a folder"),
@@ -110,6 +112,52 @@ USAGE: list[Row] = [
     ("report RUN --metric", b"", 2, "expected at least one argument"),
     ("report RUN --metric test/blue", b"", 2, "No finished run has the metric 'test/blue': choose from"),
     ("report RUN --metric bleu test/bleu", b"", 2, "No finished run has the metric 'bleu'"),
+    *(
+        (f"report RUN --margin {value}", b"", 2, reason)
+        for value, reason in (
+            ("exact_match=inf", "the margin must be a finite number above 0"),
+            ("exact_match=nan", "the margin must be a finite number above 0"),
+            ("=1", "write METRIC=VALUE with one of"),
+            ("exact_match", "write METRIC=VALUE with one of"),
+        )
+    ),
+    *(
+        (f"score RUN{option}", text, 1, f"line 1 of standard input: {reason}")
+        for option in ("", " --json")
+        for text, reason in (
+            (b"a\n", "it has 1 columns instead of 2"),
+            (b"\t\n", "it is empty"),
+            (b"3\t4\t5\t6\n", "it has 4 columns instead of 2"),
+            (b"\xff\t3\n", r"byte 1 \(0xff\) is not valid UTF-8"),
+        )
+    ),
+    ("average RUN/none", b"", 1, "is not a run directory: it contains no config.yaml"),
+    ("average RUN --last 0", b"", 2, "--last: '0' is not a whole number ≥ 1"),
+    *(
+        (f"export RUN --page {path}", b"", 1, reason)
+        for path, reason in (
+            ("/proc/x.html", "/proc/x.html cannot be written"),
+            ("FILES/folder.html", "FILES/folder.html is not a file"),
+            ("FILES/text.txt/x.html", "cannot be written: Not a directory"),
+        )
+    ),
+    ("export RUN --onnx FILES", b"", 1, "--onnx FILES: the folder contains other files"),
+    ("completion x", b"", 2, "unrecognized arguments: x"),
+    ("completion --line", b"", 2, "expected one argument"),
+    *(
+        (f"serve RUN {option}", b"", 2, reason)
+        for option, reason in (
+            ("--host ''", "--host: it is empty: give an address"),
+            ("--host ' '", "--host: it is empty: give an address"),
+            ("--port 65536", "'65536' is not a whole number from 0 to 65535"),
+            ("--port=-1", "'-1' is not a whole number from 0 to 65535"),
+            ("--port 80.5", "'80.5' is not a whole number from 0 to 65535"),
+            ("--batch 0", "--batch: '0' is not a whole number ≥ 1"),
+            (f"--queue {2**31}", "--queue: '2147483648' exceeds 2147483647"),
+        )
+    ),
+    ("bench loose", b"", 2, "loose: not a setting; write KEY=VALUE"),
+    ("bench +foo=1", b"", 2, "no part of attnlab has a setting 'foo'"),
     ("report RUN --reference nobody", b"", 2, "'nobody' has no finished run. Choose the reference from"),
     *(
         (f"report RUN -o {path}", b"", 1, reason)
@@ -152,7 +200,6 @@ USAGE: list[Row] = [
             ("seed=[", "attnlab: "),
             ("experiment=none_such", "none_such"),
             ("trainer.accelerator=tpux", "trainer.accelerator=tpux"),
-            ("loose", "loose"),
         )
     ),
     ("bench attention._target_=nowhere.Dot --lengths 3 3", b"", 1, "nowhere.Dot cannot be imported"),

@@ -127,6 +127,8 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
     missing = [key for key in ("name", "variant", "seed") if config.get(key) is None]
     if missing:
         raise UserError(f"config.yaml lacks {', '.join(missing)}: it is not the configuration of a run")
+    if not str(config["seed"]).isdecimal():
+        raise UserError(f"config.yaml has seed={config['seed']}, which is not a whole number")
     record = replace(
         record,
         study=printable(str(config["name"])),
@@ -140,7 +142,10 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
     result = run.read_result()
     status = result.get("status", "running")
     error = "result.json does not exist yet" if not result else result.get("error") or UNFINISHED.get(status)
-    series = read_metrics(run.metrics) if run.metrics.is_file() else {}
+    try:
+        series = read_metrics(run.metrics) if run.metrics.is_file() else {}
+    except (KeyError, TypeError, ValueError) as damage:
+        raise UserError(f"metrics.csv cannot be read: {damage}") from damage
     steps_per_second = series.get("throughput/steps_per_second", [])
     return replace(
         record,

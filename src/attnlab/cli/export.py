@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attnlab.errors import UsageError, UserError
 from attnlab.runs.directory import locate
+from attnlab.runs.files import check_writable
 from attnlab.runs.launcher import import_from_current_folder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -25,6 +26,8 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError("attnlab export: --int8 needs --onnx DIR; pages have fp32 weights")
     if options.page is not None and options.page.suffix != ".html":
         raise UsageError(f"--page {options.page}: the name must end in .html")
+    if options.page is not None:
+        check_writable(options.page)
     from attnlab.config.restore import restore_network
     from attnlab.export import folder, graphs, page
 

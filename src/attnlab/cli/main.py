@@ -9,6 +9,7 @@ Exit codes: 0 done, 1 failed, 2 usage error, 75 interrupted.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 
@@ -59,6 +60,8 @@ def run(arguments: list[str]) -> int:
     """Run the command with these arguments; returns the exit code."""
     traceback = "--traceback" in arguments or os.environ.get("HYDRA_FULL_ERROR") == "1"
     arguments = [argument for argument in arguments if argument != "--traceback"]
+    if os.environ.get("COLUMNS") == "0":  # rich would print nothing
+        del os.environ["COLUMNS"]
     if traceback:
         os.environ["ATTNLAB_TRACEBACK"] = "1"
     tokenize_in_one_thread()
@@ -105,6 +108,8 @@ def _explain(error: Exception) -> str:
     """Describe an error in one line."""
     if isinstance(error, UserError):
         message = str(error)
+    elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        message = f"not enough memory: {re.split('. Error code', str(error))[0]}"
     elif isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:

@@ -9,6 +9,9 @@ from typing import NoReturn
 
 from attnlab.errors import UsageError
 
+MAX_NUMBER = 2**31 - 1
+"""Largest value of an option; larger ones overflow in PyTorch."""
+
 RUNS = "a run directory or a checkpoint file; several are ensembled: their probabilities are averaged"
 
 
@@ -216,6 +219,7 @@ def serve() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=_port, default=8000, help="port; 0 for any free one (default: 8000)")
     parser.add_argument(
         "--host",
+        type=_address,
         default="127.0.0.1",
         metavar="ADDRESS",
         help="address to listen on (default: 127.0.0.1, this machine only); others need a token",
@@ -334,6 +338,12 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} ({self.prog} --help shows the options)")
 
 
+def _address(text: str) -> str:
+    if not text.strip():  # an empty one would be every address of this machine
+        raise argparse.ArgumentTypeError("it is empty: give an address; 0.0.0.0 is every address")
+    return text
+
+
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 65535")
@@ -343,4 +353,6 @@ def _port(text: str) -> int:
 def _positive(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ 1")
+    if int(text) > MAX_NUMBER:
+        raise argparse.ArgumentTypeError(f"{text!r} exceeds {MAX_NUMBER}")
     return int(text)

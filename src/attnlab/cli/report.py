@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 from rich.console import Console
 from rich.progress import track
@@ -127,8 +128,8 @@ def _margins(study: Study, assignments: Sequence[str]) -> dict[str, float]:
             margin = float(value)
         except ValueError:
             margin = 0
-        if not margin > 0:
-            raise UsageError(f"--margin {assignment}: the margin must be a number above 0")
+        if not 0 < margin < inf:
+            raise UsageError(f"--margin {assignment}: the margin must be a finite number above 0")
         margins |= {metric: margin / registry.scale(metric) for metric in chosen}
     return margins
 

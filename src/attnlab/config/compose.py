@@ -136,6 +136,8 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         return invalid[1]
     if isinstance(error, OverrideParseException):
         override = str(error.override)
+        if "=" not in override:
+            return f"{override}: not a setting; write KEY=VALUE"
         quoted = "{}='\"{}\"'".format(*override.partition("=")[::2])
         return f"{override}: cannot be parsed; quote a value with special characters: {quoted}"
     unknown_key = re.search(r"Could not override '([^'@]+)'", text)

@@ -27,11 +27,17 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
     """Read the (step, value) pairs of each metric, in the order logged.
 
     An incomplete last line, as a run that is still writing leaves it, is ignored.
+
+    Raises:
+        ValueError, KeyError, TypeError: if a row is damaged.
     """
     series: dict[str, list[tuple[int, float]]] = {}
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     for row in csv.DictReader(line for line in lines if line.endswith("\n")):
-        series.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
+        step = int(row["step"])
+        if abs(step) >= 2**53:
+            raise ValueError(f"step {step} is too large")
+        series.setdefault(row["metric"], []).append((step, float(row["value"])))
     return series
 
 
