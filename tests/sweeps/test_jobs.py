@@ -24,8 +24,8 @@ def job(jobs: Jobs, folder: Path, name: str, monitor: str = "val/loss", **result
     return run
 
 
-def printed_lines(jobs: Jobs) -> list[str]:
-    console = Console(file=StringIO(), width=160, soft_wrap=True)
+def printed_lines(jobs: Jobs, width: int = 160) -> list[str]:
+    console = Console(file=StringIO(), width=width, soft_wrap=True)
     jobs.print_table(console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     return [" ".join(line.replace("│", " ").split()) for line in lines]
@@ -64,6 +64,7 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     deleted = "checkpoints/best.ckpt, predictions/val.jsonl deleted: force=true trains it again"
     assert f"finished {folder}/dot-seed0 val/loss 0.2500 1:02:05 {deleted}" in lines
     assert lines[-1] == f"wandb sync '{folder}'/*/wandb/offline-run-*"
+    assert not [line for line in printed_lines(jobs, width=40) if "…" in line]
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,8 @@ class Jobs:
         folder = Path(os.path.commonpath([run.directory.parent for run in ordered]))
         monitors = dict.fromkeys(_monitor(run) for run in ordered if run.config.is_file())
         table = Table("run", "state", *monitors, "time", title=Text(_relative(folder)))
-        table.columns[0].overflow = "fold"  # a truncated path cannot be opened
+        for column in table.columns:
+            column.overflow = "fold"  # a truncated path cannot be opened
         for column in table.columns[2:]:
             column.justify = "right"
         for run in ordered:
