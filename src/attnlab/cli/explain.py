@@ -42,12 +42,17 @@ def check(config: DictConfig, network: TranslationModel) -> None:
             raise UsageError(
                 f"Unknown measure {measure!r} in explain.measures.{near} Options: {', '.join(MEASURES)}"
             )
+    _check_network(network)
+
+
+def _check_network(network: TranslationModel) -> None:
+    """Raise an error at an ensemble, and at a network without attention weights."""
     if not isinstance(network, Seq2Seq):
         raise UsageError("explain needs a single network: give one run")
     if not has_weights(network.decoder.attention):
         raise UserError(
-            f"{type(network.decoder.attention).__name__} has no attention weights to explain: choose a run "
-            "with another mechanism, such as attention=additive"
+            "explain: this network has no attention weights; choose a run with another mechanism, such as "
+            "attention=additive"
         )
 
 
@@ -74,7 +79,7 @@ def explain(
     reverse = None
     if settings.reverse is not None:
         other, other_vocabularies, other_network = restore_networks([locate(settings.reverse)[1]], trust)
-        check(config, other_network)
+        _check_network(other_network)
         assert isinstance(other_network, Seq2Seq)  # checked
         reverse = _model(other, other_network, other_vocabularies)
     measures = settings.measures

@@ -1,0 +1,23 @@
+"""Networks that the scorecard of `attnlab evaluate RUN explain=all` refuses, in one line each."""
+
+from __future__ import annotations
+
+import pytest
+from omegaconf import OmegaConf
+
+from attnlab.cli import explain
+from attnlab.errors import UsageError, UserError
+from attnlab.nn.ensemble import Ensemble
+from networks import make_network
+
+
+def test_networks_without_weights_are_refused() -> None:
+    config = OmegaConf.create({"explain": {"measures": ["erasure"]}})
+    network = make_network()
+    explain.check(config, network)
+    explain.check(OmegaConf.create(), Ensemble([network]))  # without explain, every network is evaluated
+    for name in ("NoAttention", "Final"):
+        with pytest.raises(UserError, match=r"^explain: this network has no attention weights; choose a run"):
+            explain.check(config, make_network(attention=name))
+    with pytest.raises(UsageError, match="explain needs a single network: give one run"):
+        explain.check(config, Ensemble([network, network]))
