@@ -102,6 +102,7 @@ def test_offline_wandb_run_equals_metrics_csv(trained: Run) -> None:
     assert offline["config"]["encoder/size"] == 16
     assert offline["config"]["attention/_target_"] == "attnlab.nn.attention.Additive"
 
+    assert "Weights & Biases" not in trained.log.read_text()  # else a warning explains what is missing
     history = offline["history"]
     for name, series in read_metrics(trained.metrics).items():
         assert [(row["trainer/global_step"], row[name]) for row in history if name in row] == series, name
