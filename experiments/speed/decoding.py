@@ -24,7 +24,8 @@ from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS, Batch
 
