@@ -240,8 +240,9 @@ def test_evaluate_explains_predictions(
     ):
         assert main.run(["evaluate", str(trained.directory), "explain=all", setting]) == code
         assert message in capsys.readouterr().err
-    assert main.run(["train", "explain=all"]) == 2
-    assert "explain is a setting of attnlab evaluate" in capsys.readouterr().err
+    refused = attnlab("train", "explain=all", folder=folder)
+    assert refused.returncode == 2
+    assert "explain is a setting of attnlab evaluate" in refused.stderr
 
 
 def overridden(run: Run, *overrides: str) -> tuple[dict[str, Any], Path]:

@@ -263,7 +263,7 @@ COMMANDS = (
     ("train seeed=1", r"Unknown setting 'seeed'\. Did you mean 'seed'\?"),
     ("train name=日本", "quote a value with special characters: name='\"日本\"'"),
     ("train seed=[1", r"seed=\[1: cannot be parsed"),
-    ("train seed", "seed: cannot be parsed"),
+    ("train seed", "seed: not a setting; write KEY=VALUE"),
     ("train experiment=conala_steps step=5", "step=5: choose from 0_baseline"),
     ("train trainer.devices=99 trainer.accelerator=cpu", "oversubscribe=true"),
     ("train --foo", "unrecognized arguments: --foo .attnlab train --help shows"),
