@@ -7,8 +7,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Many tests wait for processes that they started, so two workers share a core
-PYTEST := $(BIN)/pytest -n $$((2 * $$(nproc))) --dist worksteal
+PYTEST := $(BIN)/pytest --dist worksteal
+# Many slow tests wait for processes that they started, so two workers share a core
+SHARED := -n $$((2 * $$(nproc)))
 
 .PHONY: train test clusters quick lint docs
 .DEFAULT_GOAL := train
@@ -17,13 +18,13 @@ train: .venv/installed
 	$(BIN)/attnlab train
 
 test: .venv/installed
-	$(PYTEST) -m "not examples and not clusters"
+	$(PYTEST) $(SHARED) -m "not examples and not clusters"
 
 clusters: .venv/installed
 	$(BIN)/pytest -m clusters --durations=0
 
 quick: .venv/installed
-	$(PYTEST) -m "not slow and not clusters"
+	$(PYTEST) -n $$(nproc) -m "not slow and not clusters"
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -34,7 +35,7 @@ lint: .venv/installed
 docs: .venv/installed
 	rm -rf docs/build/html docs/build/doctrees/notebooks docs/reference/api
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
-	$(PYTEST) -m examples
+	$(PYTEST) $(SHARED) -m examples
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

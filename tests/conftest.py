@@ -18,7 +18,25 @@ from attnlab.config.options import CONF
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
 settings.register_profile("attnlab", deadline=None, derandomize=True)
 settings.load_profile("attnlab")
+CONTRACTS = {"attention", "decoders", "encoders", "fused", "nn", "decoding"}
+"""Folders with many short tests, of which some are marked slow."""
+
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]  # Hydra reads some 20 files per composition
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each worker of pytest-xdist a share of the modules with slow tests first: many of them wait."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    modules = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = [item for item in items if item.path in modules and item.path.parent.name not in CONTRACTS]
+    others = [item for item in items if item.path not in modules or item.path.parent.name in CONTRACTS]
+    items[:] = [
+        item
+        for worker in range(workers)
+        for part in (slow, others)
+        for item in part[worker * len(part) // workers : (worker + 1) * len(part) // workers]
+    ]
 
 
 @pytest.fixture(autouse=True)

@@ -166,6 +166,8 @@ def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[s
     warnings.resetwarnings()
     for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
         warnings.simplefilter("ignore", category)
+    if setup := sys.modules.get("wandb.sdk.wandb_setup"):
+        setup._singleton = None  # that of the test process is not valid here
     root = logging.getLogger()
     for handler in [*root.handlers]:
         root.removeHandler(handler)

@@ -510,9 +510,9 @@ def test_two_processes_give_the_metrics_of_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_sweep_trains_every_combination(tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "attention=none,dot", "seed=0,1"]
+    arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "attention=none,dot", "seed=1"]
     arguments += ["data.train_size=20"]
     completed = attnlab("train", "-m", *arguments, folder=tmp_path)
     assert completed.returncode == 0, completed.stderr
     names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs" / "reverse").iterdir())
-    assert names == ["dot-seed0", "dot-seed1", "none-seed0", "none-seed1"]
+    assert names == ["dot-seed1", "none-seed1"]

@@ -24,8 +24,7 @@ from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
-    ("MoChA", {"order": "gnmt", "layer_norm": True}),
-    ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
+    ("Location", {"order": "gnmt", "layer_norm": True}),
 ]
 
 
