@@ -36,7 +36,7 @@ LOGGED_REVERSE = (
     "callbacks.attention_figures.count=4",
     "trainer.max_epochs=12",
 )
-"""The same with all outputs, trained until most test sentences are right."""
+"""Settings of the same task with all outputs, trained until most test sentences are right."""
 
 
 def attnlab(

@@ -143,7 +143,7 @@ def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_gpu_report_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
-    """The same code at tiny sizes; graphs are not captured on a CPU."""
+    """Run the code of the report at tiny sizes; a CPU captures no graphs."""
     systems = gpu_report.SYSTEMS
     tiny = [*SMALL, "encoder.layers=1", "decoder.layers=2", "trainer.accelerator=cpu"]
     for name in ("gnmt", "luong"):

@@ -19,7 +19,7 @@ from attnlab.nn.seq2seq import Encoded, Seq2Seq, select
 from attnlab.types import Batch, Memory
 
 SHARES = (0.05, 0.2, 0.5, 1.0)
-"""How far weights are moved in one round."""
+"""Shares of the way to another distribution by which a move changes the weights."""
 ROUNDS = 8
 """Number of moves, each from the best result of the one before."""
 MAX_OUTPUTS = 2**25

@@ -266,7 +266,7 @@ def remaining_trials(study: Study, plan: Plan) -> Iterator[Trial]:
                         t
                         for t in running
                         if claim.enter_context(tried(folder / str(t.number)))
-                        # Its process may have told its result since `running` was read
+                        # Its process may have reported a result since `running` was read
                         and study.get_trials(deepcopy=False)[t.number].state is TrialState.RUNNING
                     ),
                     None,

@@ -69,7 +69,7 @@ def test_replayed_loop_equals_plain(order: str, cell: str) -> None:
 
 
 def test_second_forward_pass_before_the_backward_pass_is_not_replayed() -> None:
-    """What the first one saved is kept."""
+    """The tensors saved by the first forward pass stay valid."""
     network = make("bahdanau")
     batches = random_batch([3, 7], [4, 2]), random_batch([3, 7], [4, 2])
     weights = list(network.parameters())

@@ -30,7 +30,7 @@ With 64 rows and two threads, MKL and oneDNN reached 147 and 151 GFLOP/s for 256
 """
 
 MIN_GRADIENT = 2**19
-"""The same limit for gradients of weights, whose rows are summed."""
+"""Products for gradients of weights, whose rows are summed, use MKL below this number of elements."""
 
 MIN_ROWS_TO_PAD = 64
 """Up to this number, rows are not padded: copying them would take too long in the steps of a loop."""
