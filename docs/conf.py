@@ -56,7 +56,7 @@ apidoc_modules = [
 ]
 autodoc_default_options = {"ignore-module-all": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
-autodoc_mock_imports = ["wandb_workspaces"]  # warns on import
+autodoc_mock_imports = ["ray", "wandb_workspaces"]  # optional; warns on import
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
