@@ -178,10 +178,11 @@ def test_other_sentences_and_padding_change_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
-def test_weights_equal_those_of_a_teacher_forced_pass(order: str, attention: str) -> None:
+@pytest.mark.parametrize("size", [1, 3])
+def test_weights_equal_those_of_a_teacher_forced_pass(order: str, attention: str, size: int) -> None:
     network = make(7, ends=1.0, order=order, attention=attention)
     batch = random_batch([3, 7, 5])
-    hypotheses = searches(3)(network, batch, max_length=6)
+    hypotheses = searches(size)(network, batch, max_length=6)
     for row, (tokens, weights) in enumerate(zip(hypotheses.tokens, hypotheses.weights, strict=True)):
         for ids, rows in zip(tokens, weights, strict=True):
             assert rows.shape == (len(ids) + 1, int(batch.source_lengths[row]))

@@ -24,7 +24,11 @@ from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
-    ("Location", {"order": "gnmt", "layer_norm": True}),
+    ("MoChA", {"order": "gnmt", "layer_norm": True}),
+    ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
+    ("NoAttention", {"order": "bahdanau"}),
+    ("Hard", {"order": "gnmt", "cell": "gru"}),
+    ("Forward", {"order": "bahdanau"}),
 ]
 
 

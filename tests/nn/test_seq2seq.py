@@ -37,7 +37,7 @@ def decode(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> Deco
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
 @given(lengths=SENTENCES, extra=st.integers(0, 3), seed=st.integers(0, 1000))
-@settings(max_examples=5)
+@settings(max_examples=10)
 @torch.no_grad()
 def test_padding_and_other_sentences_change_no_logit(
     order: str, attention: str, lengths: list[tuple[int, int]], extra: int, seed: int

@@ -20,11 +20,7 @@ from networks import (
 )
 
 every_decoder = pytest.mark.parametrize(
-    ("order", "cell", "layers", "attention"),
-    [
-        (order, *cells, attention)
-        for order, cells, attention in product(ORDERS, [("lstm", 1), ("gru", 2)], ATTENTIONS)
-    ],
+    ("order", "cell", "layers", "attention"), list(product(ORDERS, ["lstm", "gru"], [1, 2], ATTENTIONS))
 )
 
 
