@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from tables import print_table
 
 from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
@@ -70,7 +72,8 @@ def main() -> None:
     parser.add_argument("--alone", type=int, default=100, help="number of sentences decoded one at a time")
     parser.add_argument("--batch-size", type=int, default=500)
     parser.add_argument("--max-length", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
@@ -118,12 +121,17 @@ def main() -> None:
         for name, search_function in (("greedy", greedy), ("beam 5", five))
     }
     print(f"steps per sentence: greedy {steps['greedy']:.1f}, beam 5 {steps['beam 5']:.1f}")
-    for name, seconds in each.items():
-        print(
-            f"{name:24} {1e3 * seconds:9.3f} ms per sentence · {options.sentences * seconds:8.1f} s total · "
-            f"{each['greedy, one at a time'] / seconds:6.1f} × as fast as one at a time · "
-            f"{seconds / each['greedy']:5.2f} × the time of greedy"
-        )
+    alone_time, greedy_time = each["greedy, one at a time"], each["greedy"]
+    rows = [
+        {
+            "search": name,
+            "ms per sentence": f"{1e3 * seconds:.3f}",
+            "speed": f"{alone_time / seconds:.2f}",
+            "time, greedy = 1": f"{seconds / greedy_time:.2f}",
+        }
+        for name, seconds in each.items()
+    ]
+    print_table(rows, f"{options.sentences} sentences, {size} at a time", options.csv)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,56 @@
-"""Growth of the time and memory of a training step with the sequence lengths, for additive attention.
+"""Growth of the time and memory of a training step and a beam search, for additive attention.
 
-    python growth.py --figure growth.png --csv results.csv
+    python growth.py --figure growth.png --csv growth.csv
 
-Three series: growing source, growing target, both growing. The fused and the plain loop alternate.
+Source length, target length, both lengths, batch and vocabulary grow in training, the beam in search. The
+fused and the plain loop alternate. `--redraw` draws the figures from the CSV file without measuring.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
 from tables import write_csv
 
 from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.plotting.curves import plot_curves
+from attnlab.decoding.beam import beam
+from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.files import save
+from attnlab.plotting.style import COLOURS, STYLE_SHEET
+from attnlab.training.module import Seq2SeqModule
+from attnlab.types import EOS, Batch
 
-FIXED = 50
-"""Length of the side that does not grow, in tokens."""
-SERIES = {
-    "source": lambda length: (length, FIXED),
-    "target": lambda length: (FIXED, length),
-    "both": lambda length: (length, length),
+USUAL = {"source": 50, "target": 50, "batch": 4, "vocabulary": 500}
+"""Sizes that do not grow: tokens, tokens, sentences, words."""
+LENGTHS = (10, 50, 100, 200, 400)
+GROWING = {
+    "source": [{"source": length} for length in LENGTHS],
+    "target": [{"target": length} for length in LENGTHS],
+    "both lengths": [{"source": length, "target": length} for length in LENGTHS],
+    "batch": [{"batch": size} for size in (1, 4, 16, 64, 128)],
+    "vocabulary": [{"vocabulary": size} for size in (500, 2000, 8000, 32000)],
+}
+BEAMS = (1, 2, 5, 10, 20)
+STEPS = 30
+"""Steps of a search."""
+LABELS = {
+    "source": "source, tokens (target 50)",
+    "target": "target, tokens (source 50)",
+    "both lengths": "source and target, tokens",
+    "batch": "batch, sentences",
+    "vocabulary": "vocabulary, words",
+    "beam": "beam, hypotheses",
 }
 MODEL = [
     "attention=additive",
@@ -35,66 +60,115 @@ MODEL = [
     "embedding.size=64",
     "encoder.size=128",
     "decoder.size=256",
-    "batching.batch_size=4",
     "trainer.accelerator=cpu",
 ]
 
 
-def measure(source: int, target: int, options: argparse.Namespace) -> list[dict[str, object]]:
-    """Return one row for the fused loop and one for the plain loop."""
-    config = compose_run([*MODEL, *options.overrides])
-    corpus, vocabularies = timing.random_corpus(source, target, 500, 1, config)
+def random_module(
+    sizes: dict[str, int], overrides: list[str]
+) -> tuple[Seq2SeqModule, Batch, timing.Settings]:
+    """Return a network with random weights and one batch of random sentences of these sizes."""
+    config = compose_run([*MODEL, f"batching.batch_size={sizes['batch']}", *overrides])
+    corpus, vocabularies = timing.random_corpus(
+        sizes["source"], sizes["target"], sizes["vocabulary"], 1, config
+    )
     settings = timing.Settings.of(config)
-    batches = timing.take_batches(config, corpus, vocabularies, 1, settings.device)
-    module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
-    losses = {"attnlab": timing.fast_loss, "plain": timing.plain_loss}
-    rows = timing.measure_training(module, losses, batches, settings, options.rounds)
+    (batch,) = timing.take_batches(config, corpus, vocabularies, 1, settings.device)
+    network = build.build_network(config, vocabularies)
+    return build.build_module(config, network, vocabularies, corpus), batch, settings
+
+
+def measure_training(sizes: dict[str, int], options: argparse.Namespace) -> list[dict[str, object]]:
+    """Return one row for the fused loop and one for the plain loop."""
+    module, batch, settings = random_module(USUAL | sizes, options.overrides)
+    losses = {"fused": timing.fast_loss, "plain": timing.plain_loss}
+    measured = timing.measure_training(module, losses, [batch], settings, options.rounds)
     return [
-        {
-            "work": row.work,
-            "S": source,
-            "T": target + 1,  # EOS included
-            "ms": round(1e3 * median(row.seconds), 3),
-            "memory_mb": round(row.peak_memory / 1e6, 3),
-        }
-        for row in rows
+        row_of(row.work, next(iter(sizes.values())), row.seconds, row.peak_memory)
+        for row in measured
         if row.peak_memory is not None
     ]
+
+
+def measure_search(size: int, options: argparse.Namespace) -> list[dict[str, object]]:
+    """Return one row for the fused and one for the plain search of `STEPS` steps."""
+    module, batch, settings = random_module(USUAL, options.overrides)
+    network = module.network.eval()
+    assert isinstance(network, Seq2Seq)
+    with torch.no_grad():
+        network.readout.output.bias[EOS] = -1e4  # no hypothesis ends early
+
+    def search(fused: bool, batch: Batch) -> None:
+        network.fused = fused
+        beam(network, batch, size=size, max_length=STEPS)
+
+    works = {"fused": partial(search, True), "plain": partial(search, False)}
+    times = timing.time_interleaved(works, [batch], options.rounds, settings.device)
+    return [
+        row_of(name, size, times[name], timing.profile_once(work, batch, settings.device).peak_memory)
+        for name, work in works.items()
+    ]
+
+
+def row_of(loop: str, value: int, seconds: list[float], memory: int) -> dict[str, object]:
+    """Return one line of the file."""
+    return {
+        "loop": loop,
+        "size": value,
+        "ms": round(1e3 * median(seconds), 3),
+        "memory_mb": round(memory / 1e6, 3),
+    }
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[10, 50, 100, 200, 300, 400])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--figure", type=Path, help="file of the memory figure; the time figure is NAME-time")
+    parser.add_argument("--figure", type=Path, required=True, help="memory; the time figure is NAME-time")
     parser.add_argument("--csv", type=Path, required=True, help="file of all measurements")
+    parser.add_argument("--redraw", action="store_true", help="only draw the figures of the file")
     options = parser.parse_intermixed_args()
 
-    quieten_lightning()
-    rows = []
-    for name, lengths in SERIES.items():
-        for length in options.lengths:
-            for row in measure(*lengths(length), options):
-                rows.append({"grows": name, **row})
-                print(*rows[-1].values(), sep="\t", flush=True)
-    write_csv(rows, options.csv)
-    if options.figure:
-        draw(rows, options.figure, "memory_mb", "memory per training step, MB")
-        draw(
-            rows, options.figure.with_stem(f"{options.figure.stem}-time"), "ms", "time per training step, ms"
-        )
+    if not options.redraw:
+        quieten_lightning()
+        write_csv(measure(options), options.csv)
+    with options.csv.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    draw(rows, "memory_mb", "memory, MB", options.figure)
+    draw(rows, "ms", "time, ms", options.figure.with_stem(f"{options.figure.stem}-time"))
 
 
-def draw(rows: list[dict[str, object]], path: Path, column: str, label: str) -> None:
-    """Draw a column against the length that grows."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        grown = {"source": row["S"], "target": row["T"], "both": row["S"]}[str(row["grows"])]
-        name = f"{row['work']}, {row['grows']} grows"
-        series.setdefault(name, []).append((grown, row[column]))  # type: ignore[arg-type]
-    save(plot_curves(series, x_label="length, in tokens", y_label=label), path)
+def measure(options: argparse.Namespace) -> list[dict[str, object]]:
+    """Measure and print all rows."""
+    rows: list[dict[str, object]] = []
+    for name, points in GROWING.items():
+        for sizes in points:
+            rows += [{"grows": name, **row} for row in measure_training(sizes, options)]
+            print(*rows[-2:], sep="\n", flush=True)
+    for size in BEAMS:
+        rows += [{"grows": "beam", **row} for row in measure_search(size, options)]
+        print(*rows[-2:], sep="\n", flush=True)
+    return rows
+
+
+def draw(rows: list[dict[str, str]], column: str, label: str, path: Path) -> None:
+    """Draw one panel for each growing size, with a line for each loop."""
+    with mpl.rc_context(fname=STYLE_SHEET):
+        figure = Figure(figsize=(9, 5), layout="constrained")
+        panels = figure.subplots(2, 3).flat
+        for axes, (name, group) in zip(panels, groupby(rows, lambda row: row["grows"]), strict=True):
+            points = list(group)
+            for loop, colour in zip(("fused", "plain"), COLOURS, strict=False):
+                line = [(int(row["size"]), float(row[column])) for row in points if row["loop"] == loop]
+                axes.plot(*zip(*line, strict=True), color=colour, marker=".", label=loop)
+            axes.set_xlim(left=0)
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel(LABELS[name])
+            axes.set_title("search" if name == "beam" else "training step", loc="left")
+        figure.supylabel(label, fontsize=mpl.rcParams["axes.labelsize"])
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    save(figure, path)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer, seed_everything
+from tables import print_table
 
 from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
@@ -59,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
@@ -70,7 +73,7 @@ def main() -> None:
                 "+trainer.enable_model_summary=false",
                 f"trainer.max_steps={options.steps}",
                 "trainer.max_epochs=-1",
-                "trainer.limit_val_batches=0",
+                "trainer.check_val_every_n_epoch=100000",
                 f"paths.output={folder}",
                 *options.overrides,
             ]
@@ -97,10 +100,15 @@ def main() -> None:
     skip = min(10, len(timer.bare) // 2)
     trained, plain = median(timer.trained[skip:]), median(timer.bare[skip:])
     added = median(one - other for one, other in zip(timer.trained[skip:], timer.bare[skip:], strict=True))
-    print(
-        f"{config.name}: {1e3 * trained:.2f} ms per step, bare {1e3 * plain:.2f} ms; "
-        f"added {1e3 * added:.2f} ms, {added / plain:.1%} (medians over {len(timer.bare) - skip} steps)"
-    )
+    row = {
+        "experiment": config.name,
+        "steps": len(timer.bare) - skip,
+        "ms per step": f"{1e3 * trained:.2f}",
+        "bare": f"{1e3 * plain:.2f}",
+        "added": f"{1e3 * added:.2f}",
+        "added, share": f"{added / plain:.3f}",
+    }
+    print_table([row], "attnlab train and a bare loop, medians", options.csv)
 
 
 if __name__ == "__main__":

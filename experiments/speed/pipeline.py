@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import time
 from itertools import islice
+from pathlib import Path
 from statistics import median
 
 import torch
+from tables import print_table
 
 from attnlab.benchmark import timing
 from attnlab.cli.logs import quieten_lightning
@@ -27,6 +29,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="training steps per round")
+    parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
@@ -52,8 +55,13 @@ def main() -> None:
             step(batch)
         train_times.append((time.perf_counter() - began) / len(batches))
     load, train = median(load_times[1:]), median(train_times[1:])  # the first round is a warm-up
-    print(f"loading a batch takes {1e3 * load:.3f} ms, a training step {1e3 * train:.1f} ms")
-    print(f"the input pipeline is {train / load:.0f} times as fast as training")
+    row = {
+        "experiment": config.name,
+        "ms per batch": f"{1e3 * load:.3f}",
+        "ms per training step": f"{1e3 * train:.2f}",
+        "speed": f"{train / load:.0f}",
+    }
+    print_table([row], "Loading and training, medians", options.csv)
 
 
 if __name__ == "__main__":

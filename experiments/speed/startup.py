@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from tables import print_table
+
 ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
 
 
@@ -49,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
     help_times = []
@@ -56,13 +59,14 @@ def main() -> None:
         began = time.perf_counter()
         subprocess.run([ATTNLAB, "--help"], stdout=subprocess.DEVNULL, check=True)
         help_times.append(time.perf_counter() - began)
-    composed, running, stepped = map(
-        median, zip(*(watch(options.overrides) for _ in range(options.rounds)), strict=True)
-    )
-    print(f"attnlab --help                      {median(help_times):6.2f} s")
-    print(f"attnlab train: composed             {composed:6.2f} s")
-    print(f"               worker started       {running:6.2f} s")
-    print(f"               first step finished      {stepped:6.2f} s")
+    moments = zip(*(watch(options.overrides) for _ in range(options.rounds)), strict=True)
+    events = ("configuration composed", "worker started", "first step finished")
+    times = {"attnlab --help": help_times, **dict(zip(events, moments, strict=True))}
+    rows = [
+        {"until": name, "median s": f"{median(seconds):.2f}", "best s": f"{min(seconds):.2f}"}
+        for name, seconds in times.items()
+    ]
+    print_table(rows, "Start of attnlab train", options.csv)
 
 
 if __name__ == "__main__":
