@@ -10,13 +10,16 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from omegaconf import DictConfig, open_dict, read_write
 
 from attnlab.config.options import CONF
 
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
-settings.register_profile("attnlab", deadline=None, derandomize=True)
+# Time limits would fail tests on a machine with other work.
+settings.register_profile(
+    "attnlab", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("attnlab")
 CONTRACTS = {"attention", "decoders", "encoders", "fused", "nn", "decoding"}
 """Folders with many short tests, of which some are marked slow."""
