@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.constraints import UNRESTRICTED, Constraints
+from attnlab.decoding.extension import log_probabilities
 from attnlab.decoding.sampling import Sampler
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
@@ -198,12 +199,3 @@ def _argmax(values: Tensor) -> Tensor:
     if values.device.type == "cpu":
         return torch.from_numpy(values.numpy().argmax(axis=-1))
     return values.argmax(dim=-1)
-
-
-def log_probabilities(logits: Tensor, *, must_end: bool) -> Tensor:
-    """Return log-probabilities [..., V] in fp32; with `must_end`, -inf for all tokens except EOS."""
-    log_p = logits.float().log_softmax(dim=-1)
-    if must_end:
-        not_eos = torch.arange(log_p.size(-1), device=log_p.device) != EOS
-        log_p = log_p.masked_fill(not_eos, float("-inf"))
-    return log_p

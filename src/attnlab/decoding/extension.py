@@ -1,0 +1,162 @@
+"""Extension of beam hypotheses by one token, and the record of those that are finished.
+
+Nothing here reads a tensor on the host before `trace_back`, so that a CUDA graph can contain it.
+
+B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentences still in the batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlab.types import EOS, Hypotheses
+
+
+def log_probabilities(logits: Tensor, *, must_end: bool) -> Tensor:
+    """Return log-probabilities [..., V] in fp32; with `must_end`, -inf for all tokens except EOS."""
+    log_p = logits.float().log_softmax(dim=-1)
+    if must_end:
+        not_eos = torch.arange(log_p.size(-1), device=log_p.device) != EOS
+        log_p = log_p.masked_fill(not_eos, float("-inf"))
+    return log_p
+
+
+class Finished(NamedTuple):
+    """Finished hypotheses of each sentence in a group of K beams, as pointers to their last steps.
+
+    The last of K + 1 entries is not read: hypotheses that are not kept are written there.
+    """
+
+    scores: Tensor  # [B, K + 1], -inf in unused entries
+    steps: Tensor  # [B, K + 1]: step of the last token
+    parents: Tensor  # [B, K + 1]: beam that the last token extends
+    counts: Tensor  # [B]: used entries
+
+    @classmethod
+    def none(cls, sentences: int, size: int, device: torch.device) -> Finished:
+        """Return an empty record for groups of `size` beams."""
+        shape = (sentences, size + 1)
+        return cls(
+            scores=torch.full(shape, float("-inf"), device=device),
+            steps=torch.zeros(shape, dtype=torch.int64, device=device),
+            parents=torch.zeros(shape, dtype=torch.int64, device=device),
+            counts=torch.zeros(sentences, dtype=torch.int64, device=device),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of beams of the group, K."""
+        return self.scores.size(1) - 1
+
+
+def extend_groups(
+    log_p: Tensor,
+    sums: Tensor,
+    finished: Sequence[Finished],
+    live: Tensor,
+    step: int | Tensor,
+    *,
+    length_penalty: float,
+    penalty: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Extend the hypotheses of each group by one token; those that end are added to `finished`, in place.
+
+    Args:
+        log_p: [live, Q, V].
+        sums: log-probabilities so far, [live, Q]; if Q = 1, all groups extend the same hypothesis.
+        finished: record of each group.
+        live: row of each sentence in the batch, [live].
+        step: number of tokens so far, an integer or [1].
+        length_penalty: as in `beam`.
+        penalty: λ of `beam`.
+
+    Returns:
+        Tokens, extended beams and log-probabilities of the new beams, each [live, K].
+    """
+    extended = []
+    # [live, V]: hypotheses of earlier groups that continue with a token
+    uses = torch.zeros_like(log_p[:, 0]) if len(finished) > 1 else None
+    for number, group in enumerate(finished):
+        size = group.size
+        beams = max(1, sums.size(1) // len(finished))
+        first = 0 if sums.size(1) == 1 else number * beams
+        own = slice(first, first + beams)
+        scores = log_p[:, own]  # [live, Q', V]
+        if uses is not None:
+            scores = scores - penalty * uses[:, None]
+        # Each beam has one continuation with EOS, so at least K of the 2K best do not end
+        top, candidates = scores.topk(min(2 * size, scores.size(-1)), dim=-1)  # [live, Q', ≤ 2K]
+        totals = (sums[:, own, None] + top).flatten(1)
+        best, flat = totals.topk(min(2 * size, totals.size(1)), dim=-1)  # [live, ≤ 2K]
+        token, parent = candidates.flatten(1).gather(1, flat), first + flat // top.size(-1)
+        if uses is not None:
+            best = best + penalty * uses.gather(1, token)
+        ends = token == EOS  # [live, ≤ 2K]
+        _add_finished(group, live, step, best[:, :size], parent[:, :size], ends[:, :size], length_penalty)
+        keep = torch.sort(ends.int(), dim=-1, stable=True).indices[:, :size]  # the K best without EOS
+        token, parent, best = token.gather(1, keep), parent.gather(1, keep), best.gather(1, keep)
+        best = best.masked_fill(token == EOS, float("-inf"))  # a tiny vocabulary has fewer than K without EOS
+        if uses is not None:
+            uses.scatter_add_(1, token, best.isfinite().float())
+        extended.append((token, parent, best))
+    token, parent, best = (torch.cat(parts, dim=1) for parts in zip(*extended, strict=True))
+    return token, parent, best
+
+
+def _add_finished(
+    finished: Finished,
+    live: Tensor,
+    step: int | Tensor,
+    best: Tensor,
+    parent: Tensor,
+    ends: Tensor,
+    length_penalty: float,
+) -> None:
+    """Store the hypotheses [live, K] that ended at this step, up to K per sentence, in place."""
+    ends = ends & best.isfinite()  # a hypothesis that ended earlier cannot end again
+    slots = finished.counts[live, None] + ends.cumsum(dim=1) - 1  # [live, K]
+    slots = slots.where(ends, finished.size).clamp(max=finished.size)
+    values = (best / (step + 1) ** length_penalty, torch.zeros_like(parent) + step, parent)
+    for record, value in zip(finished[:3], values, strict=True):
+        record[live] = record[live].scatter(1, slots, value)
+    finished.counts[live] = (finished.counts[live] + ends.sum(dim=1)).clamp(max=finished.size)
+
+
+def trace_back(
+    finished: Sequence[Finished], tokens: Tensor, parents: Tensor, weights: Tensor, source_lengths: Tensor
+) -> Hypotheses:
+    """Follow each finished hypothesis of all groups from its last token to its first.
+
+    Args:
+        finished: record of each group.
+        tokens: of each step, [T, B, K].
+        parents: beam that each token extends, [T, B, K].
+        weights: attention weights of each step, by the extended beam, [T, B, K, S].
+        source_lengths: [≤ B], of the sentences to return.
+    """
+    groups = zip(*(group[:3] for group in finished), strict=True)
+    end_scores, end_steps, end_parents = (
+        torch.cat([part[:, :-1] for part in parts], dim=1).cpu() for parts in groups
+    )  # each [B, K]
+    token_rows, parent_rows, weights = tokens.tolist(), parents.tolist(), weights.cpu()
+    hypotheses = Hypotheses([], [], [])
+    for sentence, length in enumerate(source_lengths.tolist()):
+        scores, order = end_scores[sentence].sort(descending=True, stable=True)
+        slots = order[scores.isfinite()]
+        ends, beams = end_steps[sentence, slots].tolist(), end_parents[sentence, slots].tolist()
+        paths = []
+        for end, beam in zip(ends, beams, strict=True):
+            ids, path = [], [beam]  # path: the beam that was extended at each step, last step first
+            for step in range(end - 1, -1, -1):
+                ids.append(token_rows[step][sentence][path[-1]])
+                path.append(parent_rows[step][sentence][path[-1]])
+            rows = weights[torch.arange(end + 1), sentence, path[::-1], :length]  # [end + 1, S]
+            paths.append((ids[::-1], rows))
+        hypotheses.tokens.append([ids for ids, _ in paths])
+        hypotheses.scores.append(scores[: len(paths)].tolist())
+        hypotheses.weights.append([rows for _, rows in paths])
+    return hypotheses
