@@ -1,4 +1,4 @@
-"""Graphs of the decoder's loop, with a capture on the CPU that repeats the function into the same buffers."""
+"""Graphs of the decoder's loop, with a capture on the CPU that repeats the recorded operations."""
 
 from __future__ import annotations
 
@@ -11,33 +11,18 @@ import pytest
 import torch
 from test_fused_equals_plain import results
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from attnlab.nn.fused import Kernels, dispatch
 from attnlab.nn.fused.graphs import GraphedUnroll, LoopGraphs, Tensors
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import Memory
+from captures import CaptureSafety, Function, record
 from networks import STATE, TARGET_WIDTH, UNITS, make_network, random_batch
-
-Function = Callable[[], Tensors]
-
-
-def repeat(function: Function) -> tuple[Callable[[], None], Tensors]:
-    """Capture by calling the function again and overwriting its first results, as a CUDA graph does."""
-    results = function()
-
-    def replay() -> None:
-        for old, new in zip(results, function(), strict=True):
-            if old is not None and new is not None:
-                old.copy_(new)
-
-    return replay, results
 
 
 def make(order: str, cell: str = "lstm", **settings: Any) -> Seq2Seq:
     network = make_network(order=order, cell=cell, layers=2, spread=0.7, **settings).double().train()
-    network.graphs = LoopGraphs(repeat, device="cpu")
+    network.graphs = LoopGraphs(record, device="cpu")
     return network
 
 
@@ -96,33 +81,6 @@ def test_copies_have_no_graphs() -> None:
     assert network.graphs.loops
     assert copied.graphs is not None
     assert not copied.graphs.loops
-
-
-class CaptureSafety(TorchDispatchMode):
-    """Refuses operations that a CUDA graph cannot contain: reads on the host, results of unknown shapes."""
-
-    aten = torch.ops.aten
-    refused = (
-        aten._local_scalar_dense,
-        aten.equal,
-        aten.is_nonzero,
-        aten.masked_select,
-        aten.nonzero,
-        aten.repeat_interleave.Tensor,
-        aten._unique2,
-    )
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, Tensor)]
-        if func in self.refused or func.overloadpacket in self.refused:
-            raise AssertionError(f"{func} reads a tensor on the host")
-        indexed = func.overloadpacket in (self.aten.index, self.aten.index_put_)
-        if indexed and any(leaf.dtype == torch.bool for leaf in tree_leaves(args[1])):
-            raise AssertionError(f"{func} has a result of unknown shape")
-        if len({leaf.device for leaf in tensors if leaf.dim() > 0}) > 1:
-            raise AssertionError(f"{func} copies between devices")
-        return result
 
 
 def test_capture_safety_refuses_reads_and_copies() -> None:
