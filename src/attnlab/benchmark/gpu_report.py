@@ -123,13 +123,17 @@ def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Setting
 
 
 def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
-    """Measure greedy search and a beam, whose outputs all have the maximum length or end before."""
+    """Measure greedy search and a beam, whose outputs all have the maximum length or end before.
+
+    With CUDA graphs, a batch is one launch per step, besides the encoder and the last step.
+    """
     works: dict[str, Callable[[Batch], Any]] = {}
     written: dict[str, float] = {}
     length = module.translator.max_length
-    for path, fused in (("fused", True), ("published loop", False)):
-        network = copy.deepcopy(module.network).eval()
-        network.fused = fused  # type: ignore[assignment]
+    for path in ("fused", "CUDA graphs", "published loop"):
+        network: Any = copy.deepcopy(module.network).eval()
+        network.fused = path != "published loop"
+        network.graphs = LoopGraphs() if path == "CUDA graphs" else None
         searches: dict[str, Callable[..., Any]] = {"greedy": greedy, f"beam {BEAM}": partial(beam, size=BEAM)}
         for name, search in searches.items():
 

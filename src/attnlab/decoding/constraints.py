@@ -33,6 +33,11 @@ class Constraints:
     no_repeat_ngram_size: int = 0
     forced: Tensor | None = None
 
+    @property
+    def restricts(self) -> bool:
+        """True if some token may be forbidden."""
+        return self.min_length > 0 or self.no_repeat_ngram_size > 0 or self.forced is not None
+
     def __call__(self, log_p: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]) -> Tensor:
         """Return the log-probabilities with -inf at the tokens that are not allowed.
 

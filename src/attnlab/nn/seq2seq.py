@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -72,6 +73,11 @@ class TranslationModel(nn.Module, ABC):
             where: True at positions whose logits are needed; None for all.
         """
 
+    @property
+    def search_graphs(self) -> LoopGraphs | None:
+        """Object that captures the steps of a search in CUDA graphs; None by default: none are captured."""
+        return None
+
     def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Encode the sources and decode the targets of a batch; `forced` [B, T] as in `decode`."""
         return self.decode(*self.encode(batch), batch, forced)
@@ -98,7 +104,8 @@ class Seq2Seq(TranslationModel):
         readout: computes the logits.
         fused: use the hand-written backward passes and oneDNN products of `attnlab.nn.fused` where they
             apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.
-        cuda_graphs: on a GPU, replay the fused loop of the decoder over whole targets from CUDA graphs.
+        cuda_graphs: on a GPU, replay the fused loop of the decoder over whole targets, and the steps of a
+            search, from CUDA graphs.
     """
 
     def __init__(
@@ -127,6 +134,13 @@ class Seq2Seq(TranslationModel):
     def parameter_count(self) -> int:
         """Number of parameters, frozen ones included; a table that two parts share counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def search_graphs(self) -> LoopGraphs | None:
+        """Object that captures the steps of a search, if they can be captured."""
+        if self.graphs is None or not self.fused:
+            return None
+        return self.graphs if dispatch.can_capture_step(self.decoder, self.readout) else None
 
     @property
     def trainable_parameter_count(self) -> int:
@@ -223,9 +237,14 @@ class Seq2Seq(TranslationModel):
 
 def select(tree: Any, *index: Tensor) -> Any:
     """Index every tensor of a nested tuple: `select(state, rows)` selects sentences; other leaves stay."""
+    return map_tensors(lambda part: part[index], tree)
+
+
+def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
+    """Apply a function to every tensor of a nested tuple, of any shape; other leaves stay."""
     if isinstance(tree, Tensor):
-        return tree[index]
+        return function(tree)
     if not isinstance(tree, (tuple, list)):
         return tree
-    parts = [select(part, *index) for part in tree]
+    parts = [map_tensors(function, part) for part in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

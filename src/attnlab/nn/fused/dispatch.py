@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlab.nn.decoders.bahdanau import BahdanauDecoder
 from attnlab.nn.decoders.base import Decoder
+from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.unroll import Unroll
 from attnlab.nn.encoders.base import Encoder
@@ -20,6 +21,7 @@ from attnlab.nn.fused.graphs import GraphedUnroll
 from attnlab.nn.fused.kernels import active_kernels
 from attnlab.nn.fused.scores import fused_scores
 from attnlab.nn.fused.unroll import FusedUnroll
+from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import Memory
 
 
@@ -56,3 +58,14 @@ def unroll(
     if kernels.graphs is not None and kernels.graphs.device == keys.device.type:
         return GraphedUnroll(kernels.graphs, *arguments)
     return FusedUnroll(*arguments)
+
+
+def can_capture_step(decoder: Decoder, readout: Any) -> bool:
+    """Return whether a CUDA graph can contain a step of a search by these parts: static shapes, no reads.
+
+    These are recurrent decoders whose attention has scores that the fused loop supports, and no state.
+    """
+    orders, readouts = (BahdanauDecoder, LuongDecoder, GNMTDecoder), (Readout, PointerGenerator)
+    return (
+        type(decoder) in orders and type(readout) in readouts and fused_scores(decoder.attention) is not None
+    )

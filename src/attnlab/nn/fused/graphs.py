@@ -1,8 +1,9 @@
-"""CUDA graphs of the fused loop of a decoder: captured once for each shape, and replayed.
+"""CUDA graphs of the fused loop of a decoder and of the steps of a search: captured once, and replayed.
 
 On a GPU a step of the loop launches a few dozen small kernels, and launching them takes longer than running
 them. A CUDA graph launches all kernels of all steps at once, from and to buffers that stay at one address.
-Batches are padded to multiples of `ROUND`, so that few graphs cover all of them.
+Batches are padded to multiples of `ROUND`, so that few graphs cover all of them. `attnlab.decoding.replay`
+has the steps of a search.
 
 Nothing between the first and the last step may read a tensor on the host or copy from it: tests run the loop
 with a mode that forbids it. The graphs themselves have not run on a GPU yet.
@@ -12,8 +13,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +24,7 @@ from torch.autograd.function import once_differentiable
 from attnlab.nn.cells import CellStack
 from attnlab.nn.decoders.base import DecoderOutput, DecoderState
 from attnlab.nn.fused.attend import Scores
+from attnlab.nn.fused.kernels import Kernels
 from attnlab.nn.fused.loop import run_backward, run_forward
 from attnlab.nn.fused.stack import Options
 from attnlab.nn.fused.unroll import FusedUnroll
@@ -32,18 +34,19 @@ ROUND = 8
 """B, S and T are rounded up to a multiple of this."""
 
 LIMIT = 64
-"""Number of captured shapes. The loop of any further shape is launched kernel by kernel."""
+"""Number of captured shapes, of loops and of searches. Those of any further shape are not captured."""
 
+Search = TypeVar("Search")
 Tensors = Sequence[Tensor | None]
 Capture = Callable[[Callable[[], Tensors]], tuple[Callable[[], None], Tensors]]
 """Records a function of buffers; returns a function that repeats it, and the results, which it overwrites."""
 
 
 class LoopGraphs:
-    """Captured loops of one decoder.
+    """Captured loops and steps of searches of one network.
 
-    The graphs share one memory pool: what a forward pass saves is valid until the next one. A forward pass
-    whose predecessor still waits for its backward pass is not replayed from a graph.
+    The graphs share one memory pool: what a forward pass saves is valid until the next replay. While a
+    forward pass waits for its backward pass, nothing else is replayed.
 
     Args:
         capture: records a function; that of CUDA by default.
@@ -54,6 +57,9 @@ class LoopGraphs:
         self.capture = CudaCapture() if capture is None else capture
         self.device = device
         self.loops: dict[Hashable, _CapturedLoop] = {}
+        self.searches: dict[Hashable, Any] = {}
+        self.weights: list[tuple[int, int]] = []  # address and version of each parameter of the searches
+        self.kernels = Kernels(fused=True, prepack=True)  # of the searches
         self.waiting: weakref.ref[Any] | None = None  # node of the last forward pass, until its backward pass
 
     def __reduce__(self) -> tuple[type[LoopGraphs], tuple[()]]:
@@ -62,7 +68,7 @@ class LoopGraphs:
 
     def find(self, options: Options, gates: Tensor, tensors: Tensors) -> _CapturedLoop | None:
         """Return the loop for gates [N, gates] and tensors of these shapes; None: do not replay it."""
-        if self.waiting is not None and self.waiting() is not None:
+        if self._is_waiting():
             return None
         shapes = [None if part is None else (part.shape, part.dtype) for part in (gates, *tensors)]
         rows = options.rows
@@ -70,6 +76,31 @@ class LoopGraphs:
         if key not in self.loops and len(self.loops) < LIMIT:
             self.loops[key] = _CapturedLoop(self.capture, options, gates, tensors)
         return self.loops.get(key)
+
+    def find_search(
+        self, key: Hashable, parameters: Iterable[Tensor], capture: Callable[[Kernels], Search]
+    ) -> Search | None:
+        """Return the captured search of a key; None: do not replay it.
+
+        A search reads weights that are cast once. If they have changed, all searches are captured again.
+
+        Args:
+            key: everything that the captured kernels depend on.
+            parameters: those of the network, of any shape.
+            capture: captures the search, with weights cast by these kernels.
+        """
+        if self._is_waiting():
+            return None
+        weights = [(part.data_ptr(), 0 if part.is_inference() else part._version) for part in parameters]
+        if weights != self.weights:
+            self.searches.clear()
+            self.weights, self.kernels = weights, Kernels(fused=True, prepack=True)
+        if key not in self.searches and len(self.searches) < LIMIT:
+            self.searches[key] = capture(self.kernels)
+        return self.searches.get(key)
+
+    def _is_waiting(self) -> bool:
+        return self.waiting is not None and self.waiting() is not None
 
 
 class CudaCapture:
@@ -79,7 +110,16 @@ class CudaCapture:
         self.pool: Any = None
 
     def __call__(self, function: Callable[[], Tensors]) -> tuple[Callable[[], None], Tensors]:
-        """Run the function twice, so that libraries initialise themselves, and capture it."""
+        """Run the function twice, so that libraries initialise themselves, and capture it.
+
+        Autocast would release the casts that it caches at the end of its block: it caches none.
+        """
+        with torch.autocast(
+            "cuda", torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda"), cache_enabled=False
+        ):
+            return self._capture(function)
+
+    def _capture(self, function: Callable[[], Tensors]) -> tuple[Callable[[], None], Tensors]:
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -184,7 +224,7 @@ class GraphedUnroll(FusedUnroll):
     ) -> None:
         self.graphs = graphs
         self.sizes = *labels.shape, keys.size(1)  # B, T, S
-        self.B, self.T, S = (math.ceil(size / ROUND) * ROUND for size in self.sizes)
+        self.B, self.T, S = map(round_up, self.sizes)
         state = state._replace(
             layers=tuple(tuple(pad(part, self.B) for part in layer) for layer in state.layers),
             dropout=tuple(pad(part, self.B) for part in state.dropout),
@@ -225,6 +265,11 @@ class GraphedUnroll(FusedUnroll):
 def _buffer(part: Tensor) -> Tensor:
     """Return a tensor of any shape that stays at its address: a parameter itself, or else a copy."""
     return part.detach() if isinstance(part, nn.Parameter) else part.detach().clone()
+
+
+def round_up(size: int) -> int:
+    """Return the next multiple of `ROUND`."""
+    return math.ceil(size / ROUND) * ROUND
 
 
 def pad(x: Tensor, *sizes: int) -> Tensor:
