@@ -258,7 +258,8 @@ def test_float64_equals_plain(order: str, cell: str) -> None:
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_mixed_precision_is_as_accurate_as_plain(order: str, cell: str, layer_norm: bool) -> None:
     """Fused gradients in bf16 deviate from fp32 no more than plain ones do, and are fp32 themselves."""
-    # With seed 5, no layer normalisation divides by a standard deviation near 0, which magnifies rounding in either path.
+    # With seed 5, no layer normalisation divides by a standard deviation near 0, which magnifies rounding in
+    # either path.
     network = make_network(order=order, cell=cell, spread=0.3, layer_norm=layer_norm, seed=5)
     batch = random_batch([3, 7, 5], [4, 2, 5])
     _, expected = results(network, batch, fused=False)
