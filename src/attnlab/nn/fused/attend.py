@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.nn.fused.cells import sigmoid_backward, widest
+from attnlab.nn.fused.cells import TWO, sigmoid_backward, widest
 from attnlab.nn.fused.kernels import active_kernels
 from attnlab.nn.fused.linear import outer, prepack
 from attnlab.nn.fused.rows import Rows
@@ -66,8 +66,8 @@ class AttentionForward:
         self.query = _identity if scores.weight is None else prepack(scores.weight, scores.bias, dtype)
         self.memory = memory.to(wide)  # [B, S, D]
         self.keys = keys.to(wide) if self.energy is None else _double(keys)  # [B, S, A]
-        self.mask = mask
-        self.offset = torch.zeros_like(mask, dtype=wide).masked_fill_(~mask, -3.0e38)  # [B, S]
+        self.mask = mask.to(wide)  # [B, S]
+        self.offset = torch.zeros_like(self.mask).masked_fill_(~mask, -3.0e38)  # [B, S]
         self.sums = (
             None if self.energy is None else torch.empty_like(self.keys)
         )  # buffer of one step, [B, S, A]
@@ -83,7 +83,7 @@ class AttentionForward:
             queries.copy_(self.query(query))
             scores = torch.bmm(queries[:, None], keys.transpose(1, 2))[:, 0]  # [n, S]
         else:
-            torch.mul(self.query(query), 2, out=queries)
+            torch.mul(self.query(query), TWO, out=queries)
             scores = torch.add(queries[:, None], keys, out=self.sums[:n]).sigmoid_() @ self.energy
         # in fp32 or wider, as the offset is
         scores = torch.add(self.offset[:n], scores, alpha=1 / self.temperature)  # [n, S]
@@ -143,8 +143,8 @@ class AttentionBackward:
             self.d_energy.addmv_(sums.flatten(0, 1).T, d_scores.flatten())
             torch.mul(d_scores[..., None], self.energy, out=d_sums)
             sigmoid_backward(d_sums, sums, grad_input=d_sums)
-            self.d_keys[:n] += d_sums
-            torch.mul(d_sums.sum(dim=1), 2, out=d_query)
+            self.d_keys[:n].add_(d_sums)
+            torch.mul(d_sums.sum(dim=1), TWO, out=d_query)
         return self.query(d_query)
 
     def memories(self) -> tuple[Tensor, Tensor]:

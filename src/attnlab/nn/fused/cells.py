@@ -12,6 +12,9 @@ from attnlab.nn.fused.kernels import active_kernels
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
+ONE, TWO = torch.tensor(1.0), torch.tensor(2.0)
+"""Scalars as tensors: torch converts a Python number to the dtype of the other operand at every call."""
+
 Map = Callable[[Tensor], Tensor]
 """Layer normalisation of the rows of one step [n, H], or its backward pass."""
 
@@ -30,49 +33,62 @@ class LSTM:
         di = dc' g i (1 - i)        df = dc' c f (1 - f)      gradients of the inputs of σ and tanh
         dg = dc' i (1 - g²)         do = dh' tanh(c') o (1 - o)
         dc = dc' f
+
+    The factors of dc' and dh' are known before the backward pass, and are computed for all steps at once.
     """
 
-    saved = 6  # [i, f, g, o, tanh c', c]: saved for the backward pass, in columns of width H
+    extra = 2  # [tanh c', c]: saved for the backward pass in addition to the gates
 
     @staticmethod
-    def forward(
-        saved: Tensor,
-        from_input: Tensor,
-        from_state: Tensor,
-        state: Sequence[Tensor],
-        norm: Map,
-    ) -> None:
-        """Add the gates' two parts [n, 4H], fill `saved` [n, 6H] and update the state [n, H] in place."""
-        hidden, cell = state
-        i, f, g, o, tanh, before = saved.chunk(6, dim=1)  # each [n, H]
-        size = hidden.size(1)
-        gates = saved[:, : 4 * size]  # [n, 4H]
+    def combine(gates: Tensor, extra: Tensor, from_input: Tensor, from_state: Tensor) -> None:
+        """Add the two parts [n, 4H] of the inputs of the gates."""
         torch.add(from_input, from_state, out=gates)
-        g.mul_(2)
+
+    @staticmethod
+    def forward(gates: Tensor, extra: Tensor, state: Sequence[Tensor], norm: Map) -> None:
+        """Compute the gates [n, 4H] from their inputs, fill `extra` [2, n, H], update the state [n, H]."""
+        hidden, cell = state
+        i, f, g, o = gates.chunk(4, dim=1)  # each [n, H]
+        tanh, before = extra.unbind()  # each [n, H]
+        g.mul_(TWO)
         gates.sigmoid_()
-        g.mul_(2).sub_(1)
+        g.mul_(TWO).sub_(ONE)
         before.copy_(cell)
         cell.mul_(f).addcmul_(i, g)
-        torch.mul(o, tanh_(tanh.copy_(norm(cell))), out=hidden)
+        torch.mul(o, _tanh(norm(cell), tanh), out=hidden)
+
+    @staticmethod
+    def factors(gates: Tensor, extra: Tensor, before: Tensor, out: Tensor) -> Sequence[Tensor]:
+        """Return factors of all steps: of di, df, dg and do in `out` [N, 4H], and o (1 - tanh²c') [N, H]."""
+        i, f, g, o = gates.chunk(4, dim=1)  # each [N, H]
+        tanh, cell = extra.unbind()  # each [N, H]
+        of_i, of_f, of_g, of_o = out.chunk(4, dim=1)  # each [N, H]
+        sigmoid_backward(g, i, grad_input=of_i)
+        sigmoid_backward(cell, f, grad_input=of_f)
+        tanh_backward(i, g, grad_input=of_g)
+        sigmoid_backward(tanh, o, grad_input=of_o)
+        return out, torch.ops.aten.tanh_backward(o, tanh)
 
     @staticmethod
     def backward(
-        saved: Tensor,
-        before: Tensor,
+        gates: Tensor,
+        factors: Sequence[Tensor],
         d_state: Sequence[Tensor],
         d_gates: Sequence[Tensor],
-        norm: Map,
+        norm: Map | None,
     ) -> None:
         """Fill gradients of the gates [n, 4H] and update those of the state [n, H], but not the product."""
         d_hidden, d_cell = d_state
-        i, f, g, o, tanh, cell = saved.chunk(6, dim=1)  # each [n, H]
-        di, df, dg, do = d_gates[0].chunk(4, dim=1)  # each [n, H]
-        sigmoid_backward(d_hidden * tanh, o, grad_input=do)
-        d_cell += norm(torch.ops.aten.tanh_backward(d_hidden * o, tanh))
-        sigmoid_backward(d_cell * g, i, grad_input=di)
-        sigmoid_backward(d_cell * cell, f, grad_input=df)
-        tanh_backward(d_cell * i, g, grad_input=dg)
-        d_cell *= f
+        of_gates, of_cell = factors
+        size = d_hidden.size(1)
+        if norm is None:
+            d_cell.addcmul_(d_hidden, of_cell)
+        else:
+            d_cell += norm(d_hidden * of_cell)
+        d_parts, parts = d_gates[0].chunk(4, dim=1), of_gates.chunk(4, dim=1)  # each [n, H]
+        for d_part, part, d_output in zip(d_parts, parts, (d_cell, d_cell, d_cell, d_hidden), strict=True):
+            torch.mul(part, d_output, out=d_part)
+        d_cell.mul_(gates[:, size : 2 * size])
         d_hidden.zero_()
 
 
@@ -86,49 +102,58 @@ class GRU:
         d(U_n h + b) = dn r
     """
 
-    saved = 4  # [r, z, n, U_n h + b]
+    extra = 1  # [U_n h + b]
 
     @staticmethod
-    def forward(
-        saved: Tensor,
-        from_input: Tensor,
-        from_state: Tensor,
-        state: Sequence[Tensor],
-        norm: Map,
-    ) -> None:
-        """Combine the gates' two parts [n, 3H], fill `saved` [n, 4H] and update the state [n, H] in place.
+    def combine(gates: Tensor, extra: Tensor, from_input: Tensor, from_state: Tensor) -> None:
+        """Add the two parts [n, 3H] of r and z; the product of n is kept apart."""
+        size = 2 * extra.size(2)
+        torch.add(from_input[:, :size], from_state[:, :size], out=gates[:, :size])
+        gates[:, size:] = from_input[:, size:]
+        extra[0] = from_state[:, size:]
+
+    @staticmethod
+    def forward(gates: Tensor, extra: Tensor, state: Sequence[Tensor], norm: Map) -> None:
+        """Compute the gates [n, 3H] from their inputs, and update the state [n, H] in place.
 
         A GRU has no cell to normalise.
         """
         (hidden,) = state
-        r, z, n, candidate = saved.chunk(4, dim=1)  # each [n, H]
-        size = 2 * hidden.size(1)
-        gates = saved[:, :size]  # [n, 2H]
-        torch.add(from_input[:, :size], from_state[:, :size], out=gates)
-        gates.sigmoid_()
-        candidate.copy_(from_state[:, size:])
-        torch.addcmul(from_input[:, size:], r, candidate, out=n)
+        r, z, n = gates.chunk(3, dim=1)  # each [n, H]
+        gates[:, : 2 * hidden.size(1)].sigmoid_()
+        n.addcmul_(r, extra[0])
         tanh_(n)
         hidden.sub_(n).mul_(z).add_(n)
 
     @staticmethod
+    def factors(gates: Tensor, extra: Tensor, before: Tensor, out: Tensor) -> Sequence[Tensor]:
+        """Return factors of all steps: of dr, dz and dn in `out` [N, 3H]."""
+        r, z, n = gates.chunk(3, dim=1)  # each [N, H]
+        of_r, of_z, of_n = out.chunk(3, dim=1)  # each [N, H]
+        sigmoid_backward(extra[0], r, grad_input=of_r)
+        sigmoid_backward(before - n, z, grad_input=of_z)
+        tanh_backward(1 - z, n, grad_input=of_n)
+        return (out,)
+
+    @staticmethod
     def backward(
-        saved: Tensor,
-        before: Tensor,
+        gates: Tensor,
+        factors: Sequence[Tensor],
         d_state: Sequence[Tensor],
         d_gates: Sequence[Tensor],
-        norm: Map,
+        norm: Map | None,
     ) -> None:
         """Fill gradients of the gates [n, 3H] and update that of the state [n, H], but not the product."""
         (d_hidden,) = d_state
-        r, z, n, candidate = saved.chunk(4, dim=1)  # each [n, H]
+        r, z, _ = gates.chunk(3, dim=1)  # each [n, H]
+        of_r, of_z, of_n = factors[0].chunk(3, dim=1)  # each [n, H]
         d_input, d_product = d_gates
         dr, dz, dn = d_input.chunk(3, dim=1)  # each [n, H]
-        d_new = torch.ops.aten.tanh_backward(d_hidden - d_hidden * z, n)  # [n, H]
-        dn.copy_(d_new)
-        sigmoid_backward(d_new * candidate, r, grad_input=dr)
-        sigmoid_backward(d_hidden * (before - n), z, grad_input=dz)
         size = 2 * d_hidden.size(1)
+        d_new = of_n * d_hidden  # [n, H]
+        torch.mul(of_r, d_new, out=dr)
+        torch.mul(of_z, d_hidden, out=dz)
+        dn.copy_(d_new)
         d_product[:, :size] = d_input[:, :size]
         torch.mul(d_new, r, out=d_product[:, size:])
         d_hidden *= z
@@ -155,5 +180,11 @@ def tanh_(x: Tensor) -> Tensor:
     On a CPU, torch's sigmoid took a tenth of the time of its tanh. In bf16 torch's tanh is used, because σ
     loses the precision of bf16 near x = 0.
     """
-    slow = x.device.type == "cpu" and x.dtype != torch.bfloat16
-    return x.mul_(2).sigmoid_().mul_(2).sub_(1) if slow else x.tanh_()
+    return _tanh(x, x)
+
+
+def _tanh(x: Tensor, out: Tensor) -> Tensor:
+    """Write tanh of any shape to `out`: see `tanh_`."""
+    if x.device.type != "cpu" or x.dtype == torch.bfloat16:
+        return torch.tanh(x, out=out)
+    return torch.mul(x, TWO, out=out).sigmoid_().mul_(TWO).sub_(ONE)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.nn.fused.cells import CELLS, GRU, Map, identity, widest
-from attnlab.nn.fused.linear import outer, prepack
+from attnlab.nn.fused.cells import CELLS, GRU, LSTM, Map, identity, widest
+from attnlab.nn.fused.linear import outer, prepack, prepack_sum
 from attnlab.nn.fused.norm import NormBackward, NormForward
 from attnlab.nn.fused.rows import Rows
 
@@ -57,14 +57,19 @@ class LayerForward:
         weight, bias, gain, shift, cell_gain, cell_shift, self.dropout = parameters
         self.cell = CELLS[kind]
         self.save = save
-        self.product = prepack(weight, bias, dtype)
         wide = widest(dtype)
         self.norm = NormForward.of(gain, shift, rows if save else 0, wide)
+        self.adds = self.norm is None and self.cell is LSTM  # whether all of U h + b is added to W x + b
+        if self.adds:
+            self.bias, self.add_product = bias.to(wide), prepack_sum(weight, dtype)
+        else:
+            self.product = prepack(weight, bias, dtype)
         self.cell_norm = NormForward.of(cell_gain, cell_shift, rows if save else 0, wide)
         self.state = [part.to(wide, copy=True) for part in state]  # each [B, H]
         size = weight.size(1)
         saved = rows if save else len(state[0])
-        self.gates = weight.new_empty(saved, self.cell.saved * size, dtype=wide)  # [N, saved H]
+        self.gates = weight.new_empty(saved, len(weight), dtype=wide)  # [N, gates]
+        self.extra = self.gates.new_empty(self.cell.extra, saved, size)  # [extra, N, H]
         self.before = weight.new_empty(saved, size, dtype=dtype)  # h before each step, [N, H]
         self.read = self.before if self.dropout is None else torch.empty_like(self.before)  # with dropout
         self.outputs = weight.new_empty(rows, size, dtype=dtype)  # h after each step, [N, H]
@@ -73,7 +78,7 @@ class LayerForward:
     def saved(self) -> list[Tensor | None]:
         """Buffers [N, …] that `LayerBackward` needs."""
         norms = [[None] * 3 if norm is None else norm.saved for norm in (self.norm, self.cell_norm)]
-        return [self.gates, self.before, self.read, *norms[0], *norms[1]]
+        return [self.gates, self.extra, self.before, self.read, *norms[0], *norms[1]]
 
     def step(self, rows: slice, from_input: Tensor) -> Tensor:
         """Process the rows of one step, given W x + b [n, gates]; return h [n, H]."""
@@ -83,11 +88,17 @@ class LayerForward:
         before = self.before[saved].copy_(state[0])  # [n, H]
         if self.dropout is not None:
             before = torch.mul(state[0], self.dropout[:count], out=self.read[saved])  # [n, H]
-        from_state = self.product(before)  # [n, gates]
-        if self.norm is not None:
-            from_state = self.norm.step(rows, from_state)
+        gates, extra = self.gates[saved], self.extra[:, saved]  # [n, gates], [extra, n, H]
+        if self.adds:
+            torch.add(from_input, self.bias, out=gates)
+            self.add_product(gates, before)
+        else:
+            from_state = self.product(before)  # [n, gates]
+            if self.norm is not None:
+                from_state = self.norm.step(rows, from_state)
+            self.cell.combine(gates, extra, from_input, from_state)
         norm = identity if self.cell_norm is None else partial(self.cell_norm.step, rows)
-        self.cell.forward(self.gates[saved], from_input, from_state, state, norm)
+        self.cell.forward(gates, extra, state, norm)
         outputs = self.outputs[rows]  # [n, H]
         outputs.copy_(state[0])
         return outputs
@@ -114,39 +125,47 @@ class LayerBackward:
     ) -> None:
         weight, _, gain, shift, cell_gain, cell_shift, self.dropout = parameters
         self.cell = CELLS[kind]
-        self.gates, self.before, self.read, *norms = saved
+        self.gates, extra, self.before, self.read, *norms = saved
         self.norm = NormBackward.of(gain, shift, norms[:3])
         self.cell_norm = NormBackward.of(cell_gain, cell_shift, norms[3:])
-        self.product = prepack(weight.T, None, self.before.dtype)
+        dtype = self.before.dtype
         self.d_state = [
             self.gates.new_zeros(shape) if part is None else part.to(self.gates.dtype, copy=True)
             for part in d_state
         ]  # each [B, H]
-        N, dtype = len(self.gates), self.before.dtype if self.norm is None else self.gates.dtype
+        N, wide = len(self.gates), self.gates.dtype
         parts = 2 if self.cell is GRU else 1
-        gates = [self.before.new_empty(N, len(weight), dtype=dtype) for _ in range(parts)]
+        like = self.before if self.norm is None else self.gates
+        gates = [like.new_empty(N, len(weight)) for _ in range(parts)]
         self.d_gates = gates
         self.d_input = gates[0]  # of W x + b, or of LN(W x + b), [N, gates]
+        # The factors are overwritten by the gradients, where both have one dtype.
+        factors = gates[0] if gates[0].dtype == wide else torch.empty_like(self.gates)
+        self.factors = self.cell.factors(self.gates, extra, self.before, factors)
         # of U h + b, [N, gates]
         self.d_product = gates[-1] if self.norm is None else self.before.new_empty(N, len(weight))
         normalised = 0 if self.cell_norm is None else N
         self.d_normal = self.gates.new_empty(normalised, shape[1])  # of LN(c'), [N, H]
+        if self.dropout is None:
+            self.add_product = prepack_sum(weight.T, dtype)
+        else:
+            self.product = prepack(weight.T, None, dtype)
 
     def step(self, rows: slice) -> Tensor:
         """Go back one step, from the gradient of h in `d_state[0]`; return d(W x + b) [n, gates]."""
         count = rows.stop - rows.start
         d_state = [part[:count] for part in self.d_state]  # each [n, H]
         d_gates = [gates[rows] for gates in self.d_gates]  # each [n, gates]
-        norm = partial(self._through_cell_norm, rows)
-        self.cell.backward(self.gates[rows], self.before[rows], d_state, d_gates, norm)
+        factors = [part[rows] for part in self.factors]  # each [n, …]
+        norm = None if self.cell_norm is None else partial(self._through_cell_norm, rows)
+        self.cell.backward(self.gates[rows], factors, d_state, d_gates, norm)
         d_product = self.d_product[rows]  # [n, gates]
         if self.norm is not None:
             d_product.copy_(self.norm.step(rows, d_gates[-1]))
-        d_read = self.product(d_product)  # [n, H]
         if self.dropout is None:
-            d_state[0].add_(d_read)
+            self.add_product(d_state[0], d_product)
         else:
-            d_state[0].addcmul_(d_read, self.dropout[:count])
+            d_state[0].addcmul_(self.product(d_product), self.dropout[:count])
         return d_gates[0]
 
     def parameters(self) -> list[Tensor | None]:
@@ -158,8 +177,7 @@ class LayerBackward:
 
     def _through_cell_norm(self, rows: slice, d_normal: Tensor) -> Tensor:
         """Return the gradient of c' [n, H], given that of LN(c')."""
-        if self.cell_norm is None:
-            return d_normal
+        assert self.cell_norm is not None
         return self.cell_norm.step(rows, self.d_normal[rows].copy_(d_normal))
 
 
@@ -181,9 +199,13 @@ def cell_step(
     shape = state[0].shape
     wide = widest(from_state.dtype)
     new = [part.to(wide, copy=True).reshape(-1, shape[-1]) for part in state]  # each [n, H]
-    saved = from_input.new_empty(len(new[0]), CELLS[kind].saved * shape[-1], dtype=wide)
-    gates = from_input.expand(from_state.shape).reshape(len(saved), -1)  # [n, gates]
-    CELLS[kind].forward(saved, gates, from_state.reshape(len(saved), -1), new, norm or identity)
+    from_state = from_state.reshape(len(new[0]), -1)  # [n, gates]
+    from_input = from_input.expand(*shape[:-1], -1).reshape(from_state.shape)  # [n, gates]
+    cell = CELLS[kind]
+    gates = torch.empty_like(from_state, dtype=wide)
+    extra = gates.new_empty(cell.extra, len(gates), shape[-1])  # [extra, n, H]
+    cell.combine(gates, extra, from_input, from_state)
+    cell.forward(gates, extra, new, norm or identity)
     return tuple(part.view(shape) for part in new)
 
 
@@ -259,7 +281,7 @@ class _UnrollLayer(torch.autograd.Function):
             layer = LayerBackward(options.kind, parameters, saved, d_last, (batch, weight.size(1)))
             for rows in reversed(options.steps):
                 if d_outputs is not None:
-                    layer.d_state[0][: rows.stop - rows.start] += d_outputs[rows]
+                    layer.d_state[0][: rows.stop - rows.start].add_(d_outputs[rows])
                 layer.step(rows)
             d_state = [part.to(dtype) for part, dtype in zip(layer.d_state, ctx.dtypes, strict=True)]
             return (None, layer.d_input, *layer.parameters(), *d_state)

@@ -12,6 +12,7 @@ which also computes those in bf16, are therefore padded to few different numbers
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -100,6 +101,20 @@ def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
     reorder = weight.numel() >= MIN_WEIGHT_TO_REORDER and weight.is_contiguous()
     packed = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder else _dense(weight)
     return lambda x: _operator(x, packed, bias)
+
+
+def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor], object]:
+    """Return the in-place map (y, x) → y + x Wᵀ of y [n, N] and x [n, K], by `prepack` where oneDNN is used.
+
+    Args:
+        weight: [N, K].
+        dtype: data type of the product; y may be in a wider one.
+    """
+    if weight.dtype == dtype != torch.bfloat16 and not _onednn(weight):
+        columns = weight.T
+        return lambda y, x: y.addmm_(x, columns)
+    product = prepack(weight, None, dtype)
+    return lambda y, x: y.add_(product(x))
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

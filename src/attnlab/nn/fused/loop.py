@@ -236,7 +236,7 @@ def _bahdanau_backward(
         if d_contexts is not None:
             d_context += d_contexts[i, :n]
         d_top = attention.step(i, n, None if d_weights is None else d_weights[i])  # [n, H]
-        stack.layers[-1].d_state[0][:n] += d_top
+        stack.layers[-1].d_state[0][:n].add_(d_top)
     return stack.rows.pack(contexts), stack.layers[-1].before, None
 
 

@@ -15,8 +15,8 @@ from attnlab.nn.fused.linear import outer, prepack
 from attnlab.nn.fused.norm import NormBackward, NormForward
 from attnlab.nn.fused.rows import Rows
 
-SAVED = 13
-"""Buffers that the backward pass of a layer needs: the outputs, 3 of LN(W x + b), and 9 of `LayerForward`."""
+SAVED = 14
+"""Buffers for the backward pass of a layer: the outputs, 3 of LN(W x + b), and 10 of `LayerForward`."""
 
 
 class Weights(NamedTuple):
@@ -149,7 +149,7 @@ class StackBackward:
         for number in range(len(self.layers) - 1, -1, -1):
             layer, norm = self.layers[number], self.norms[number]
             if d_output is not None:
-                layer.d_state[0][: len(d_output)] += d_output
+                layer.d_state[0][: len(d_output)].add_(d_output)
             d_input = layer.step(rows)  # [n, gates]
             if norm is not None:
                 d_input = self.d_inputs[number][rows].copy_(norm.step(rows, d_input))
