@@ -107,7 +107,7 @@ class CudaCapture:
     """Capture of a function as a CUDA graph, in a memory pool shared by all graphs of this object."""
 
     def __init__(self) -> None:
-        self.pool: Any = None
+        self.first: Any = None  # the memory pool exists as long as one of its graphs
 
     def __call__(self, function: Callable[[], Tensors]) -> tuple[Callable[[], None], Tensors]:
         """Run the function twice, so that libraries initialise themselves, and capture it.
@@ -126,12 +126,12 @@ class CudaCapture:
             for _ in range(2):
                 function()
         torch.cuda.current_stream().wait_stream(stream)
-        if self.pool is None:
-            self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
+        pool = None if self.first is None else self.first.pool()
         # other threads, such as the one that pins memory, may use CUDA during the capture
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             results = function()
+        self.first = self.first or graph
         return graph.replay, results
 
 
@@ -201,14 +201,7 @@ class GraphedUnroll(FusedUnroll):
     Scheduled sampling reads the predictions of single steps, so that its loop is not replayed.
 
     Args:
-        graphs: captured loops of the decoder.
-        cells: see `FusedUnroll`, as all that follow.
-        scores: parameters of the attention's scores.
-        state: decoder state before the first token.
-        memory: encoder outputs.
-        keys: projected memory.
-        labels: [B, T] int64, PAD where there is nothing to predict.
-        combine: W [H, D + H] of an attentional vector that is fed back, in Luong's order.
+        graphs: captured loops of the decoder. All other arguments are those of `FusedUnroll`.
     """
 
     def __init__(
