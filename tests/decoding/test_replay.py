@@ -42,7 +42,8 @@ def assert_replayed(
     """Compare searches with recorded steps with ordinary ones, and count the recordings."""
     network.graphs = None
     expected = [search(network, batch) for batch in batches]
-    network.graphs = LoopGraphs(record, device="cpu")
+    kind = batches[0].source.device.type
+    network.graphs = LoopGraphs(record if kind == "cpu" else None, device=kind)
     for batch, ordinary in zip(batches, expected, strict=True):
         assert_equal(search(network, batch), ordinary, atol)
     assert len(network.graphs.searches) == searches
@@ -65,6 +66,19 @@ def test_replayed_search_equals_the_ordinary_one(order: str) -> None:
         network = make(seed, ends=seed % 3, order=order, cell=cell, attention=attention, spread=0.5)
         batches = [random_batch(lengths) for lengths in ([3, 7, 1], [6, 2], [9, 4, 4])]
         assert_replayed(network, partial(search, max_length=9), *batches, searches=2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("order", ORDERS)
+def test_replayed_on_a_gpu(order: str) -> None:
+    network = make(0, ends=1.0, order=order, spread=0.5).to("cuda")
+    batches = [random_batch(lengths).to("cuda") for lengths in ([3, 7, 1], [6, 2], [9, 4, 4])]
+    for search in SEARCHES:
+        assert_replayed(network, partial(search, max_length=9), *batches, searches=2)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight *= 0.5
+    assert_replayed(network, partial(beam, size=3, max_length=9), *batches, searches=2)
 
 
 def test_replayed_groups_tiny_vocabularies_and_short_outputs() -> None:

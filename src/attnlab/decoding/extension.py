@@ -139,24 +139,26 @@ def trace_back(
         source_lengths: [≤ B], of the sentences to return.
     """
     groups = zip(*(group[:3] for group in finished), strict=True)
-    end_scores, end_steps, end_parents = (
+    scores, ends, beams = (
         torch.cat([part[:, :-1] for part in parts], dim=1).cpu() for parts in groups
     )  # each [B, K]
-    token_rows, parent_rows, weights = tokens.tolist(), parents.tolist(), weights.cpu()
+    scores, order = scores.sort(dim=1, descending=True, stable=True)
+    ends, beams = ends.gather(1, order), beams.gather(1, order)
+    # from here on, T is the number of steps of the longest hypothesis
+    tokens, parents, weights = (part[: int(ends.max()) + 1].cpu() for part in (tokens, parents, weights))
+    ids, paths = torch.empty_like(tokens), torch.empty_like(parents)  # [T, B, K], of each hypothesis
+    for step in range(len(tokens) - 1, -1, -1):
+        ids[step] = tokens[step].gather(1, beams)
+        beams = parents[step].gather(1, beams).where(step < ends, beams)  # those that the step extends
+        paths[step] = beams
+    sentences = torch.arange(len(ends))[:, None, None]
+    rows = weights[torch.arange(len(tokens)), sentences, paths.permute(1, 2, 0)]  # [B, K, T, S]
+    numbers = scores.isfinite().sum(dim=1).tolist()  # hypotheses of each sentence
+    id_rows, end_rows, score_rows = ids.permute(1, 2, 0).tolist(), ends.tolist(), scores.tolist()
     hypotheses = Hypotheses([], [], [])
     for sentence, length in enumerate(source_lengths.tolist()):
-        scores, order = end_scores[sentence].sort(descending=True, stable=True)
-        slots = order[scores.isfinite()]
-        ends, beams = end_steps[sentence, slots].tolist(), end_parents[sentence, slots].tolist()
-        paths = []
-        for end, beam in zip(ends, beams, strict=True):
-            ids, path = [], [beam]  # path: the beam that was extended at each step, last step first
-            for step in range(end - 1, -1, -1):
-                ids.append(token_rows[step][sentence][path[-1]])
-                path.append(parent_rows[step][sentence][path[-1]])
-            rows = weights[torch.arange(end + 1), sentence, path[::-1], :length]  # [end + 1, S]
-            paths.append((ids[::-1], rows))
-        hypotheses.tokens.append([ids for ids, _ in paths])
-        hypotheses.scores.append(scores[: len(paths)].tolist())
-        hypotheses.weights.append([rows for _, rows in paths])
+        lengths = list(enumerate(end_rows[sentence][: numbers[sentence]]))
+        hypotheses.tokens.append([id_rows[sentence][k][:end] for k, end in lengths])
+        hypotheses.scores.append(score_rows[sentence][: len(lengths)])
+        hypotheses.weights.append([rows[sentence, k, : end + 1, :length] for k, end in lengths])
     return hypotheses
