@@ -54,7 +54,7 @@ def write_files(outputs: Path) -> None:
 
 def samples(runs: Sequence[RunRecord]) -> str:
     """Return a Markdown table of the translations of equally spaced test sentences."""
-    every = len(runs[0].predictions) // SAMPLES
+    every = max(1, len(runs[0].predictions) // SAMPLES)
     lines = [["English", "reference", *SYSTEMS.values()], ["---"] * (2 + len(SYSTEMS))]
     sentences = list(zip(*(run.predictions for run in runs), strict=True))
     for outputs in sentences[::every][:SAMPLES]:
