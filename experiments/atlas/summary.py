@@ -166,7 +166,7 @@ def aggregates_table(atlas: Atlas) -> Table:
     note = (
         "Definitions of rliable (Agarwal et al., 2021); in brackets: 95 % percentile interval of the "
         "stratified bootstrap, which is too narrow for few seeds. Learned: mean exact match on the test set "
-        f"same of at least {LEARNED:.0%}."
+        f"same of at least {100 * LEARNED:.0f} %."
     )
     return Table("aggregates", "Aggregates", columns, rows, [note])
 
