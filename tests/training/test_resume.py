@@ -174,7 +174,7 @@ def test_resume_after_sigkill_of_two_processes_is_bit_exact(make_run: Callable[.
             worker.wait()
             kills += 1
             continue
-        assert code == 0
+        assert code == 0, stderr_of(killed).read_text()
         assert_equal_outputs(killed, whole)
         if kills == 2:
             return
@@ -182,15 +182,21 @@ def test_resume_after_sigkill_of_two_processes_is_bit_exact(make_run: Callable[.
         killed = make_run(f"killed {attempts}", *SETTINGS[TWO_PROCESSES])
 
 
+def stderr_of(run: Run) -> Path:
+    """Return the file for what the last worker printed as errors."""
+    return run.directory.with_name("stderr.txt")
+
+
 def start(run: Run) -> subprocess.Popen[bytes]:
-    """Start a worker in its own process group."""
-    return ForkedProcess(
-        [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)],
-        env=clean_environment(),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    """Start a worker in its own process group; its errors are in `stderr_of(run)`."""
+    with stderr_of(run).open("w") as stderr:
+        return ForkedProcess(
+            [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)],
+            env=clean_environment(),
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
 
 
 @pytest.mark.slow
