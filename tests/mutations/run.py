@@ -5,7 +5,8 @@ results.csv; those that it already contains are left out.
 
 Libraries are imported once. Each mutation is a forked process that imports attnlab with the changed line and
 runs its tests, so that no file changes. A mutation is killed if a test fails or the limit of time is reached,
-and survives if all tests pass. Run it on a commit whose tests pass.
+and survives if all tests pass, slow ones last. Tests that do not pass on the unchanged code are reported
+instead.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import signal
 import sys
 import time
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -24,6 +26,7 @@ from types import CodeType
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LIMIT = 240  # seconds
+PASSED = (0, 5)  # exit codes of pytest: all tests passed, no test was selected
 LIBRARIES = (
     *("torch", "lightning", "hydra", "omegaconf", "torchmetrics", "sacrebleu", "tokenizers", "scipy.stats"),
     *("matplotlib.figure", "pytest", "rich.progress", "torch.optim", "torch.distributed"),
@@ -69,29 +72,55 @@ def mutate(mutation: dict[str, str]) -> str | None:
 
 
 def run(mutation: dict[str, str]) -> str:
-    """Run the tests in a forked process; return "killed", "killed by time", "survived" or "stale"."""
+    """Run the tests on the mutated code; return "killed", "killed by time", "survived" or an obstacle."""
     source = mutate(mutation)
     if source is None:
         return "stale"
+    for marker in ("not slow", "slow"):
+        if not passes_unchanged(mutation["tests"], marker):
+            return "tests fail without it"
+        status = run_tests(mutation["tests"], marker, str(ROOT / mutation["file"]), source)
+        if status not in PASSED:
+            return "killed by time" if status is None else "killed"
+    return "survived"
+
+
+@cache
+def passes_unchanged(tests: str, marker: str) -> bool:
+    """Return whether the tests pass without a mutation."""
+    return run_tests(tests, marker) in PASSED
+
+
+def run_tests(tests: str, marker: str, path: str = "", source: str = "") -> int | None:
+    """Run tests in a forked process; return pytest's exit code, None if the limit of time is reached.
+
+    Args:
+        tests: files and names of tests, separated by spaces.
+        marker: expression that selects some of them.
+        path: a module whose source is replaced; empty for none.
+        source: its new source.
+    """
     child = os.fork()
     if child == 0:
         os.setsid()
-        replace_source(str(ROOT / mutation["file"]), source)
+        if path:
+            replace_source(path, source)
         output = os.open(os.devnull, os.O_WRONLY)
         os.dup2(output, 1)
         os.dup2(output, 2)
         pytest = importlib.import_module("pytest")
-        options = ["-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider"]
-        os._exit(int(pytest.main([*options, *mutation["tests"].split()])))
+        options = ["-x", "-q", "-n", "0", "-m", marker, "-p", "no:cacheprovider"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
+        os._exit(int(pytest.main([*options, *tests.split()])))
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
+            return os.waitstatus_to_exitcode(status)
         time.sleep(0.1)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return "killed by time"
+    return None
 
 
 def replace_source(path: str, source: str) -> None:
