@@ -106,7 +106,11 @@ def test_make_reproduces_the_comparison_of_mechanisms(tmp_path: Path) -> None:
     assert figure.is_file()
 
 
-@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/results.csv")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path",
+    [*sorted(EXPERIMENTS.glob("*/results.csv")), EXPERIMENTS / "speed" / "startup.csv"],
+    ids=lambda path: path.parent.name,
+)
 def test_table_of_a_readme_is_that_of_its_results(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
