@@ -1,7 +1,7 @@
 """Greedy and beam search whose steps are replayed from a CUDA graph.
 
 A graph repeats the same kernels on the same buffers. So the batch is padded to few different sizes, finished
-sentences stay in it, the number of the step is a tensor, and the host looks only every `CHECK` steps whether
+sentences stay in it, the number of the step is a tensor, and the host checks only every `CHECK` steps whether
 all sentences are finished. Results equal those of the other searches. No GPU has run it yet.
 
 B, S, V, K as in `attnlab.types` · T: steps, max_length + 1
@@ -22,7 +22,7 @@ from attnlab.nn.seq2seq import Encoded, TranslationModel, map_tensors, select
 from attnlab.types import SOS, Batch, Hypotheses
 
 CHECK = 4
-"""Steps between two looks of the host, which waits for the GPU to finish them."""
+"""Steps between two checks by the host, which waits for the GPU to finish them."""
 
 
 class BeamSettings(NamedTuple):
