@@ -19,7 +19,8 @@ from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.search import beam, greedy
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
 from attnlab.types import EOS, Batch
 
 
