@@ -56,8 +56,9 @@ def test_scores_of_summed_counts_equal_the_corpus_metrics(name: str, pairs: list
         Prediction(index=0, source="", reference=reference, hypothesis=hypothesis)
         for hypothesis, reference in pairs
     ]
-    total = score.count(hypotheses, references).sum(axis=0)
-    assert score.value(total) == pytest.approx(registry.function(name)(predictions))
+    counts = score.count(hypotheses, references)
+    assert score.value(counts.sum(axis=0)) == pytest.approx(registry.function(name)(predictions))
+    assert score.value(counts) == pytest.approx([score.value(row) for row in counts], nan_ok=True)
 
 
 def test_randomisation_is_exact_if_few_sentences_differ() -> None:

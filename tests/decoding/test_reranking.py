@@ -35,6 +35,7 @@ def test_coverage_penalty_matches_a_manual_calculation() -> None:
 
 def test_small_coverage_penalty_keeps_the_order() -> None:
     assert texts(CoveragePenalty(0.1)(FOUND)) == texts(FOUND)  # -1.14 is still better than -1.5
+    assert CoveragePenalty(0)(FOUND) == FOUND
 
 
 def test_coverage_penalty_without_weights_keeps_the_order() -> None:

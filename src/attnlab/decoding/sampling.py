@@ -62,7 +62,7 @@ class Sampler:
         cumulative = scores.softmax(dim=-1).cumsum(dim=-1)  # [N, V]
         total = cumulative[:, -1:]  # [N, 1]: 1 up to rounding
         chosen = torch.searchsorted(cumulative, random[:, None].to(total.device) * total, right=True)
-        return chosen[:, 0].clamp(max=log_p.size(-1) - 1)  # the product may be rounded up to the total
+        return chosen[:, 0]  # below V: a float64 total times a number below 1 is below the total
 
     def _restrict(self, scores: Tensor) -> Tensor:
         """Return the scores [N, V] with -inf at the tokens that are not drawn."""
