@@ -11,12 +11,15 @@ NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 def main(folder: str) -> None:
-    """Write 80 sentence pairs and 80 examples in CoNaLa's form."""
+    """Write 80 sentence pairs, also as aligned files, and 80 examples in CoNaLa's form."""
     combinations = [(word, number) for word in WORDS for number in NUMBERS]
-    pairs = (
-        f"I see {number} {word}s here.\tIch sehe hier {number} {word}e.\n" for word, number in combinations
-    )
-    (Path(folder) / "pairs.txt").write_text("".join(pairs))
+    english = [f"I see {number} {word}s here." for word, number in combinations]
+    german = [f"Ich sehe hier {number} {word}e." for word, number in combinations]
+    pairs = "".join(f"{source}\t{target}\n" for source, target in zip(english, german, strict=True))
+    (Path(folder) / "pairs.txt").write_text(pairs)
+    for language, sentences in (("de", german), ("en", english)):
+        for split, chosen in (("train", sentences[:64]), ("val", sentences[64:])):
+            (Path(folder) / f"{split}.{language}").write_text("\n".join(chosen) + "\n")
     examples = [
         {
             "intent": f"how to get {number} of {word} `{word}_{number}`",

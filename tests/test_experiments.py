@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import re
 import runpy
@@ -125,6 +126,15 @@ def test_table_without_results_file_is_marked(path: Path) -> None:
     reads_other_results = path.parent.name in ("scores", "robustness", "speed")
     if part is not None and not reads_other_results:
         assert part.startswith("**No results file.**") != path.with_name("results.csv").is_file()
+
+
+def test_scripts_import_names_that_exist() -> None:
+    for path in EXPERIMENTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attnlab"):
+                names = [name.name for name in node.names]
+                module = __import__(str(node.module), fromlist=names)  # imports names that are modules
+                assert all(hasattr(module, name) for name in names), path
 
 
 def test_recorded_commits_are_in_the_history() -> None:

@@ -1,11 +1,12 @@
 """Print the tables and the comparisons of this folder's README from results.csv and samples.md.
 
-python summary.py [OUTPUTS]: with the folder that contains eng_mar_baseline, eng_mar and eng_mar_best, write
-these files and the heat map first.
+python summary.py [OUTPUTS]: with the folder that contains the studies of `SYSTEMS`, each run evaluated with
+search.beam_size=5, write these files and the heat map first.
 """
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,21 +14,36 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
+from attnlab.analysis.comparison import Comparison, compare, correct
 from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import RunRecord
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import tables
 from attnlab.report.table import escape_markdown
 
 HERE = Path(__file__).parent
-METRICS = ("test/bleu", "test/chrf", "test/exact_match", "test/token_accuracy", "test/loss")
-TESTED = ("test/bleu", "test/chrf", "test/exact_match")
+METRICS = (
+    *("test/bleu", "test/beam5/bleu", "test/chrf", "test/beam5/chrf"),
+    *("test/exact_match", "test/token_accuracy", "test/loss"),
+)
+TESTED = ("test/bleu", "test/beam5/bleu")
+BASELINE, ATTENTION, RECIPE = "published baseline", "published attention", "good recipe"
 SYSTEMS = {
-    "eng_mar_baseline": "published baseline",
-    "eng_mar": "published attention",
-    "eng_mar_best": "good recipe",
+    ("eng_mar_baseline", "none"): BASELINE,
+    ("eng_mar", "additive"): ATTENTION,
+    ("eng_mar_best", "additive"): RECIPE,
+    ("eng_mar_sizes", "additive"): "256 units, attention",
+    ("eng_mar_sizes", "none"): "256 units, no attention",
+    ("eng_mar_sizes", "none_matched"): "no attention, as many parameters",
 }
+"""Name of the system of each study and variant."""
+COMPARED = (
+    (ATTENTION, BASELINE),
+    (RECIPE, ATTENTION),
+    ("256 units, attention", "256 units, no attention"),
+    ("256 units, attention", "no attention, as many parameters"),
+)
 SAMPLES = 10
+with_beam_search = runpy.run_path(str(HERE.parent / "eng_deu" / "summary.py"))["with_beam_search"]
 
 
 def main(folder: str | None = None) -> None:
@@ -36,26 +52,41 @@ def main(folder: str | None = None) -> None:
         write_files(Path(folder))
     study = replace(read_results(HERE / "results.csv"), selected_metrics=METRICS)
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
-    comparisons = compare(replace(study, selected_metrics=TESTED), all_pairs=True)
-    print(tables.comparison_list(comparisons), end="")
+    tested = replace(study, selected_metrics=TESTED)
+    comparisons = [row for pair in COMPARED for row in compare_pair(tested, *pair)]
+    print(tables.comparison_list(correct(comparisons)), end="")
     print("\n" + (HERE / "samples.md").read_text(), end="")
+
+
+def compare_pair(study: Study, system: str, reference: str) -> list[Comparison]:
+    """Compare two systems across seeds."""
+    runs = [run for run in study.runs if run.variant in (system, reference)]
+    return compare(replace(study, runs=runs), reference=reference)
 
 
 def write_files(outputs: Path) -> None:
     """Write results.csv, the sample translations and the heat map."""
-    study = collect([outputs / name for name in SYSTEMS])
-    runs = [replace(run, study="eng_mar", variant=SYSTEMS[run.study]) for run in study.finished]
-    study = replace(study, runs=runs, selected_metrics=METRICS)
+    collected = collect([outputs / name for name in dict.fromkeys(name for name, _ in SYSTEMS)])
+    runs = [
+        replace(with_beam_search(run), study="eng_mar", variant=SYSTEMS[run.study, attention_of(run)])
+        for run in collected.finished
+    ]
+    study = replace(collected, runs=runs, selected_metrics=METRICS)
     (HERE / "results.csv").write_text(format_results(study))
-    first = [study.by_variant()[name][0] for name in SYSTEMS.values()]
+    first = [study.by_variant()[name][0] for name in (BASELINE, ATTENTION, RECIPE)]
     (HERE / "samples.md").write_text(samples(first) + "\n")
     shutil.copyfile(first[-1].directory / "figures" / "attention-3.png", HERE / "attention.png")
+
+
+def attention_of(run: RunRecord) -> str:
+    """Return the option of the attention, which a variant's name starts with."""
+    return run.variant.partition(" · ")[0]
 
 
 def samples(runs: Sequence[RunRecord]) -> str:
     """Return a Markdown table of the translations of equally spaced test sentences."""
     every = max(1, len(runs[0].predictions) // SAMPLES)
-    lines = [["English", "reference", *SYSTEMS.values()], ["---"] * (2 + len(SYSTEMS))]
+    lines = [["English", "reference", *(run.variant for run in runs)], ["---"] * (2 + len(runs))]
     sentences = list(zip(*(run.predictions for run in runs), strict=True))
     for outputs in sentences[::every][:SAMPLES]:
         assert len({output.source for output in outputs}) == 1, "the systems have different test splits"

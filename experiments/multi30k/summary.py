@@ -1,0 +1,44 @@
+"""Print the table and the comparisons of this folder's README from results.csv.
+
+python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from attnlab.analysis.collect import collect
+from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import format_results, read_results
+from attnlab.analysis.study import RunRecord
+from attnlab.report import tables
+from sacrebleu.metrics.bleu import BLEU
+
+RESULTS = Path(__file__).with_name("results.csv")
+METRICS = ("test/bleu", "test/lowercase/bleu", "test/chrf", "test/token_accuracy", "val/bleu")
+TESTED = ("test/bleu", "test/chrf")
+
+
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    if runs is not None:
+        collected = collect([Path(runs)])
+        finished = [with_lowercase_score(run) for run in collected.finished]
+        RESULTS.write_text(format_results(replace(collected, runs=finished)))
+    study = replace(read_results(RESULTS), selected_metrics=METRICS)
+    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+    tested = replace(study, selected_metrics=TESTED)
+    print(tables.comparison_list(compare(tested, all_pairs=True)), end="")
+
+
+def with_lowercase_score(run: RunRecord) -> RunRecord:
+    """Add BLEU of lower-case text, as the score of a test set "lowercase"."""
+    hypotheses, references = zip(*((row.hypothesis, row.reference) for row in run.predictions), strict=True)
+    score = BLEU(lowercase=True).corpus_score(hypotheses, [references]).score
+    return replace(run, scores=run.scores | {"test/lowercase/bleu": score})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
