@@ -1,6 +1,7 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [RUNS]: with the folder of the run directories, write results.csv and the figures first.
+python summary.py [OUTPUTS]: with the folder that contains reverse_published and copy_published, write
+results.csv and the figures first.
 """
 
 from __future__ import annotations
@@ -22,43 +23,50 @@ from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
 LOSS = "train/loss_epoch"
-FIRST, LAST, EXAMPLE_REVERSED = "train/loss_first_epoch", "train/loss_last_epoch", "test/example_reversed"
+FIRST, LAST, EXAMPLE_CORRECT = "train/loss_first_epoch", "train/loss_last_epoch", "test/example_correct"
 METRICS = ("test/exact_match", "test/loss", "test/attention/alignment_accuracy")
 PUBLISHED = "as published"
 WITH_BRIDGE = "decoder started from the encoder"
 NO_ATTENTION = "the same without attention"
+COPYING = "copying instead, as published"
 EXAMPLE = "7 9 25 26 23 23"
 
 
-def main(folder: str | None = None) -> None:
+def main(outputs: str | None = None) -> None:
     """Print Markdown."""
-    if folder is not None:
-        write_files(Path(folder))
+    if outputs is not None:
+        write_files(Path(outputs))
     study = replace(read_results(HERE / "results.csv"), selected_metrics=METRICS)
     print(table(study).markdown())
-    reference = NO_ATTENTION if NO_ATTENTION in study.variants else None
-    print(tables.comparison_list(compare(study, reference=reference)), end="")
+    print(tables.comparison_list(compare(reversing(study), reference=NO_ATTENTION)), end="")
 
 
-def write_files(folder: Path) -> None:
+def write_files(outputs: Path) -> None:
     """Write results.csv and the figures."""
-    study = collect([folder])
+    study = collect([outputs / "reverse_published", outputs / "copy_published"])
     runs = [with_example(replace(run, variant=variant_name(run))) for run in study.runs]
     study = replace(study, runs=runs, selected_metrics=METRICS)
     (HERE / "results.csv").write_text(format_results(study))
-    figures.write_one(study, "train-loss_epoch", HERE)
+    figures.write_one(reversing(study), "train-loss_epoch", HERE)
     first = study.by_variant()[PUBLISHED][0]
     shutil.copyfile(first.directory / "figures" / "attention-1.png", HERE / "attention-published.png")
 
 
+def reversing(study: Study) -> Study:
+    """Leave out the runs that copy."""
+    return replace(study, runs=[run for run in study.runs if run.variant != COPYING])
+
+
 def with_example(run: RunRecord) -> RunRecord:
-    """Add the training losses of the first and last epoch, and whether the example is reversed, as scores."""
+    """Add the training losses of the first and last epoch, and whether the example is correct, as scores."""
     losses = {name: run.series[LOSS][epoch][1] for name, epoch in ((FIRST, 0), (LAST, -1))}
-    return replace(run, scores=run.scores | losses | {EXAMPLE_REVERSED: float(reverses_example(run))})
+    return replace(run, scores=run.scores | losses | {EXAMPLE_CORRECT: float(solves_example(run))})
 
 
 def variant_name(run: RunRecord) -> str:
-    """Name the variant by its attention and bridge."""
+    """Name the variant by its task, attention and bridge."""
+    if run.config["data"]["task"] == "copy":
+        return COPYING
     if run.config["attention"]["_target_"].endswith(".NoAttention"):
         return NO_ATTENTION
     return PUBLISHED if run.config["bridge"]["_target_"].endswith(".ZeroBridge") else WITH_BRIDGE
@@ -71,11 +79,11 @@ def table(study: Study) -> Table:
         *scores.columns,
         Column("training loss, first epoch"),
         Column("last epoch"),
-        Column(f"[{EXAMPLE.replace(' ', ', ')}] reversed"),
+        Column(f"[{EXAMPLE.replace(' ', ', ')}] correct"),
     ]
     rows = []
     for row, runs in zip(scores.rows, study.by_variant().values(), strict=True):
-        correct = round(sum(run.scores[EXAMPLE_REVERSED] for run in runs))
+        correct = round(sum(run.scores[EXAMPLE_CORRECT] for run in runs))
         losses = (
             tables.estimate_cell(estimate([run.scores[name] for run in runs], (0, inf)), digits=3)
             for name in (FIRST, LAST)
@@ -84,11 +92,11 @@ def table(study: Study) -> Table:
     return tables.with_parameters(replace(scores, columns=columns, rows=rows), study)
 
 
-def reverses_example(run: RunRecord) -> bool:
-    """Return whether the run reverses the example of the published system."""
+def solves_example(run: RunRecord) -> bool:
+    """Return whether the run reverses, or copies, the example of the published system."""
     command = [Path(sys.executable).with_name("attnlab"), "predict", run.directory]
     done = subprocess.run(command, input=EXAMPLE, capture_output=True, text=True, check=True)
-    return done.stdout.split() == EXAMPLE.split()[::-1]
+    return done.stdout.split() == EXAMPLE.split()[:: 1 if run.variant == COPYING else -1]
 
 
 if __name__ == "__main__":
