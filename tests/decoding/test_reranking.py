@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty
+from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk
+from attnlab.metrics import conala, text
 from attnlab.metrics.conala import is_valid_python
 from attnlab.runs.predictions import Prediction
 
@@ -56,3 +58,22 @@ def test_accepted_texts_come_first_in_their_order() -> None:
     assert texts(reranked) == ["f(x)", "y", "f(", "x x"]
     assert [prediction.score for prediction in reranked] == [-1, -3, 0, -2]
     assert AcceptedFirst(lambda _: False)(predictions) == predictions
+
+
+def test_minimum_bayes_risk_matches_a_manual_calculation() -> None:
+    def shared(text: str, other: str) -> float:
+        return len(set(text) & set(other))
+
+    found = [prediction("abc", -1), prediction("ab", -2), prediction("bd", -3), prediction("ba", -4)]
+    # shared letters with abc, ab, bd, ba: (3, 2, 1, 2), (2, 2, 1, 2), (1, 1, 2, 1), (2, 2, 1, 2)
+    ranked = MinimumBayesRisk(shared)(found)
+    assert texts(ranked) == ["abc", "ab", "ba", "bd"]
+    assert [each.score for each in ranked] == [2, 7 / 4, 7 / 4, 5 / 4]
+
+
+@pytest.mark.parametrize("similarity", [text.similarity, conala.similarity])
+def test_similarities_prefer_the_text_between_the_others(similarity: Callable[[str, str], float]) -> None:
+    found = [prediction(text, 0) for text in ("x = f(a, b)", "x = f(a, c)", "y = f(a, c)")]
+    assert texts(MinimumBayesRisk(similarity)(found))[0] == "x = f(a, c)"
+    assert similarity("x = 1", "x = 1") == pytest.approx(100)
+    assert similarity("x = 1", "x = 2") < similarity("x = 1", "x = 1")

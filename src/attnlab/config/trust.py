@@ -33,6 +33,7 @@ COMPONENTS = (
     "attnlab.data.tokenization.train",
     "attnlab.decoding.reranking",
     "attnlab.metrics.conala",
+    "attnlab.metrics.text",
     "attnlab.nn.attention.normalisers",
     "attnlab.training.learning_rate",
     "attnlab.training.loggers",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import torch
 
@@ -65,3 +66,27 @@ class AcceptedFirst:
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """Return the accepted predictions, then the others."""
         return sorted(predictions, key=lambda prediction: not self.accepts(prediction.hypothesis))
+
+
+@dataclass(frozen=True)
+class MinimumBayesRisk:
+    """Rank by the mean similarity to all hypotheses of the sentence, which is the new score.
+
+    The mean estimates the expected similarity to the correct text, if every hypothesis is as probable as its
+    share of the list: of samples (Eikema & Aziz 2020, arXiv 2005.10283) that is the model's probability, of a
+    beam (Kumar & Byrne 2004) an approximation. Equally similar hypotheses keep their order.
+
+    Args:
+        similarity: of a text to another one that is taken as the reference.
+    """
+
+    similarity: Callable[[str, str], float]
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Return the predictions with their mean similarities as scores, best first."""
+        texts = [prediction.hypothesis for prediction in predictions]
+        scored = [
+            replace(prediction, score=fmean(self.similarity(text, other) for other in texts))
+            for prediction, text in zip(predictions, texts, strict=True)
+        ]
+        return sorted(scored, key=lambda prediction: -(prediction.score or 0.0))

@@ -86,6 +86,12 @@ def bleu_metric() -> BLEU:
     return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
+def similarity(code: str, reference: str) -> float:
+    """Return BLEU-4 (0 to 100) of one text over official tokens, smoothed and up to the order that it has."""
+    metric = BLEU(tokenize="none", effective_order=True)
+    return float(metric.sentence_score(spaced(code), [spaced(reference)]).score)
+
+
 def occurrences(tokens: Sequence[str], text: Sequence[str]) -> int:
     """Count how often a sequence of tokens occurs in a longer one; 0 for an empty sequence."""
     size = len(tokens)

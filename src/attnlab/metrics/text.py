@@ -118,6 +118,11 @@ def chrf_signature() -> str:
     return _signature(CHRF())
 
 
+def similarity(text: str, reference: str) -> float:
+    """Return chrF2 (0 to 100) of one text."""
+    return float(CHRF().sentence_score(text, [reference]).score)
+
+
 def text_pairs(predictions: Sequence[Prediction]) -> list[tuple[str, str]]:
     """Return (hypothesis, reference) of each prediction.
 
