@@ -9,12 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from sacrebleu.metrics.bleu import BLEU
+
 from attnlab.analysis.collect import collect
 from attnlab.analysis.comparison import compare
 from attnlab.analysis.results_file import format_results, read_results
 from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
-from sacrebleu.metrics.bleu import BLEU
 
 RESULTS = Path(__file__).with_name("results.csv")
 METRICS = ("test/bleu", "test/lowercase/bleu", "test/chrf", "test/token_accuracy", "val/bleu")
