@@ -3,6 +3,7 @@
 # make clusters run the tests that start Slurm, Ray, servers or several launchers on this machine
 # make quick    run the tests that are not marked slow
 # make lint     check style, docstrings and types
+# make experiments  run the path of every experiment with tiny data and networks
 # make docs     build the documentation into docs/build/html, and run its examples and notebooks
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PYTEST := $(BIN)/pytest --dist worksteal
 # Many slow tests wait for processes that they started, so two workers share a core
 SHARED := -n $$((2 * $$(nproc)))
 
-.PHONY: train test clusters quick lint docs
+.PHONY: train test clusters quick lint experiments docs
 .DEFAULT_GOAL := train
 
 train: .venv/installed
@@ -31,6 +32,9 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_docstrings.py
+
+experiments: .venv/installed
+	PATH=$(abspath $(BIN)):$$PATH $(MAKE) -C experiments all QUICK=1
 
 docs: .venv/installed
 	rm -rf docs/build/html docs/build/doctrees/notebooks docs/reference/api
