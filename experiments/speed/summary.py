@@ -8,8 +8,8 @@ from pathlib import Path
 from attnlab.report.table import Cell, Column, Table
 
 TABLES = {
-    "Training steps of the CoNaLa model (batch 32, 25 M parameters), two threads; attnlab with batches of similar "
-    "length, the published loop with random ones": "conala.csv",
+    "Training steps of the CoNaLa model (batch 32, 25 M parameters), two threads; attnlab with batches of "
+    "similar length, the published loop with random ones": "conala.csv",
     "The same of the reversing model (batch 64, 480 k parameters, half of the time steps without teacher "
     "forcing)": "reverse.csv",
     "The reversing model with random batches for both": "reverse-random.csv",
@@ -17,7 +17,7 @@ TABLES = {
     "JoeyNMT 2.3.0: 20 training batches of 64, two layers of 512 units on each side, vocabularies of 8,000; "
     "search for 256 sentences of 30 steps": "peers.csv",
     "Decoding 2,000 intents with the untrained CoNaLa model, 500 at a time, two threads": "decoding.csv",
-    "What `attnlab train` adds to a bare loop of training steps of the reversing model": "overhead-reverse.csv",
+    "What `attnlab train` adds to a bare loop of steps of the reversing model": "overhead-reverse.csv",
     "The same for the CoNaLa model": "overhead-conala.csv",
     "Delivery of batches of the reversing model": "pipeline-reverse.csv",
     "The same of the CoNaLa model": "pipeline-conala.csv",

@@ -1,0 +1,53 @@
+"""Print the tables and the comparisons of this folder's README from results.csv.
+
+python summary.py [RUNS]: with the folder of the run directories of study=conala_recipes, write results.csv
+and the figure first.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from attnlab.analysis.collect import collect
+from attnlab.analysis.results_file import format_results, read_results
+from attnlab.plotting.files import save
+from attnlab.report import tables
+
+HERE = Path(__file__).parent
+GRID = runpy.run_path(str(HERE.parent / "grid.py"))
+METRICS = {
+    "test/held_out/conala_bleu": "Official BLEU on the held-out examples",
+    "test/held_out/loss": "Loss on the held-out examples in nats per token",
+}
+RECIPES = ("published", "adam", "longer", "tokens", "regularised")
+
+
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    if runs is not None:
+        (HERE / "results.csv").write_text(format_results(collect([Path(runs)])))
+    study = replace(read_results(HERE / "results.csv"), selected_metrics=tuple(METRICS))
+    groups = GRID["group"](study)
+    values = {recipe: recipe for recipe in RECIPES if recipe in groups["additive"]}
+    for metric, title in METRICS.items():
+        digits = 1 if metric.endswith("bleu") else 3
+        print(f"{title}:\n\n{GRID['table'](groups, values, metric, scale=1, digits=digits).markdown()}")
+    tested = replace(study, selected_metrics=(next(iter(METRICS)),))
+    comparisons = GRID["compare_at_each"](tested, values, "additive", "none_matched")
+    print(tables.comparison_list(comparisons), end="")
+    if runs is not None:
+        figure = Figure(figsize=(9, 3.5), layout="constrained")
+        for axes, (metric, title) in zip(figure.subplots(1, len(METRICS)), METRICS.items(), strict=True):
+            GRID["draw"](axes, groups, values, metric, scale=1, places=range(len(values)))
+            axes.set_xticks(range(len(values)), list(values))
+            axes.set_title(title, fontsize=10)
+        save(figure, HERE / "recipes.png")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

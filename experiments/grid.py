@@ -1,0 +1,77 @@
+"""Tables and figures of a sweep over attention mechanisms and one other setting, shared by summary.py files.
+
+The variants are named MECHANISM-VALUE, such as "additive-length10".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from matplotlib.axes import Axes
+
+from attnlab.analysis.comparison import Comparison, compare, correct
+from attnlab.analysis.statistics import estimate
+from attnlab.analysis.study import RunRecord, Study
+from attnlab.metrics import registry
+from attnlab.plotting.style import COLOURS
+from attnlab.report import tables
+from attnlab.report.table import Cell, Column, Table
+
+Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]
+"""Runs of each mechanism and value."""
+
+
+def group(study: Study) -> Groups:
+    """Group the runs by mechanism and value."""
+    groups: dict[str, dict[str, Sequence[RunRecord]]] = {}
+    for variant, runs in sorted(study.by_variant().items()):
+        mechanism, _, value = variant.partition("-")
+        groups.setdefault(mechanism, {})[value] = runs
+    return groups
+
+
+def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: float, digits: int = 1) -> Table:
+    """Return the means of a metric and their intervals: a row per mechanism, a column per value and title."""
+    bounds = tuple(scale * end for end in registry.bounds(metric))
+    rows = []
+    for mechanism, runs in groups.items():
+        scores = ([scale * run.scores[metric] for run in runs[value]] for value in values)
+        rows.append(
+            [
+                Cell(mechanism),
+                *(tables.estimate_cell(estimate(each, bounds), digits=digits) for each in scores),
+            ]
+        )
+    columns = [Column("attention", numeric=False), *map(Column, values.values())]
+    return Table("grid", registry.label(metric), columns, rows)
+
+
+def compare_at_each(study: Study, values: Mapping[str, str], ours: str, theirs: str) -> list[Comparison]:
+    """Compare two mechanisms at each value over seeds, in all metrics of the study, as one family."""
+    comparisons = []
+    for value in values:
+        pair = (f"{ours}-{value}", f"{theirs}-{value}")
+        runs = [run for run in study.runs if run.variant in pair]
+        comparisons += compare(replace(study, runs=runs), reference=pair[1])
+    return correct(comparisons)
+
+
+def draw(
+    axes: Axes,
+    groups: Groups,
+    values: Mapping[str, str],
+    metric: str,
+    *,
+    scale: float,
+    places: Sequence[float],
+) -> None:
+    """Draw a metric at each value: a line through the means and a dot per seed, of each mechanism."""
+    for (mechanism, runs), colour in zip(groups.items(), COLOURS, strict=False):
+        scores = [[scale * run.scores[metric] for run in runs[value]] for value in values]
+        axes.plot(places, [fmean(each) for each in scores], color=colour, label=mechanism)
+        for place, each in zip(places, scores, strict=True):
+            axes.plot([place] * len(each), each, ".", color=colour, ms=5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
