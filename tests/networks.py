@@ -188,7 +188,8 @@ def make_network(
     elif order == "gnmt":
         decoder = GNMTDecoder(**options)
     else:
-        decoder = LuongDecoder(**options, input_feeding=order != "luong")
+        without_feeding = {"input_feeding": False} if order == "luong" else {}  # fed by default
+        decoder = LuongDecoder(**options, **without_feeding)
     network = assemble(encoder, decoder, vocabulary_size=vocabulary_size, parts=parts)
     randomise(network, spread)
     return network.eval()

@@ -135,6 +135,16 @@ def test_layer_norm_on_a_small_example() -> None:
 
 
 @cells
+def test_layer_norm_has_the_gains_and_biases_of_its_equations(cell: str) -> None:
+    plain, normalised = (
+        sum(parameter.numel() for parameter in one_cell(cell, layer_norm=norm).parameters())
+        for norm in (False, True)
+    )
+    # LN(W x) and LN(U h) of 4 or 3 gates, and LN(c') in an LSTM
+    assert normalised - plain == {"lstm": 2 * (4 * H + 4 * H + H), "gru": 2 * (3 * H + 3 * H)}[cell]
+
+
+@cells
 @torch.no_grad()
 def test_layer_norm_is_invariant_to_the_scale_of_the_weights(cell: str) -> None:
     """Both terms are normalised before they are added, so that ten times the weights change nothing."""

@@ -49,6 +49,12 @@ def test_unknown_parts_are_rejected(parts: tuple[str, ...]) -> None:
         Readout(**SIZES, parts=parts)
 
 
+def test_parts_without_any_width_are_rejected() -> None:
+    with pytest.raises(ValueError, match=r"readout.parts=\[context\] is empty without attention"):
+        Readout(**SIZES | {"context_size": 0}, parts=("context",))
+    assert Readout(**SIZES | {"context_size": 1}, parts=("context",)).output.in_features == 1
+
+
 def test_context_of_width_zero_adds_nothing() -> None:
     readout = Readout(**SIZES | {"context_size": 0}, parts=("state", "context"))
     assert readout.output.in_features == H

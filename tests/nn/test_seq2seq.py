@@ -68,6 +68,16 @@ def test_shapes(order: str) -> None:
     assert network.readout(decoded.features).shape == (2, 5, TARGET_WORDS)
 
 
+@torch.no_grad()
+def test_logits_of_selected_positions() -> None:
+    network = make_network()
+    batch = random_batch([3, 7], [4, 2])
+    decoded, real = decode(network, batch), batch.labels != PAD
+    assert real.sum() == 8  # with EOS
+    expected = network.logits(decoded, None)[real]
+    torch.testing.assert_close(network.logits(decoded, None, real), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_parameter_gets_a_gradient(order: str, attention: str) -> None:
