@@ -1,13 +1,15 @@
-"""Print the tables of this folder's README, and draw its figure.
+"""Print the tables of this folder's README from results.csv.
 
-python summary.py OUTPUTS: the folder that contains the runs of `mechanisms` and `conala_attention`, evaluated
-with attention_override=all.
+python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanisms` and `conala_attention`,
+evaluated with attention_override=all, write results.csv and the figure first.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -15,73 +17,106 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import RunRecord
+from attnlab.analysis.results_file import format_results, read_results
+from attnlab.analysis.statistics import estimate
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
+from attnlab.report import tables
 from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results.csv"
 LEARNED = "as learned"
-Scores = dict[str, list[float]]
-"""Score of each seed (0 to 100), by intervention; `LEARNED` without intervention."""
 STUDIES = {
     "mechanisms": ("Sequences reversed, exact match in %", "test/exact_match", 100.0),
     "conala_attention": ("CoNaLa, official BLEU on the development split", "val/conala_bleu", 1.0),
 }
+"""Title, score and scale of each study."""
+Mechanisms = dict[str, list[RunRecord]]
 
 
-def main(outputs: str) -> None:
+def main(outputs: str | None = None) -> None:
     """Print a table for each study, and draw them side by side."""
+    if outputs is not None:
+        runs = [run for name in STUDIES for run in evaluated_runs(Path(outputs) / name)]
+        RESULTS.write_text(format_results(Study("interventions", runs)))
+    study = read_results(RESULTS)
     figure = Figure(figsize=(9, 6), layout="constrained")
-    for axes, (study, (title, metric, scale)) in zip(figure.subplots(1, 2), STUDIES.items(), strict=True):
-        groups = collect([Path(outputs) / study]).by_variant()
-        evaluated = {name: read_scores(runs, metric, scale) for name, runs in groups.items()}
-        drops = {name: drop(scores, "uniform") for name, scores in evaluated.items() if scores}
-        mechanisms = {name: evaluated[name] for name in sorted(drops, key=lambda name: -drops[name])}
-        print(f"### {title}\n\n{table(mechanisms).markdown()}")
-        draw(axes, title, mechanisms)
-    save(figure, HERE / "drops.png")
+    for axes, (name, (title, metric, scale)) in zip(figure.subplots(1, 2), STUDIES.items(), strict=True):
+        mechanisms = read_mechanisms(study, f"{name}: ", metric, scale)
+        print(f"### {title}\n\n{table(mechanisms, metric, scale).markdown()}")
+        draw(axes, title, mechanisms, metric, scale)
+    if outputs is not None:
+        save(figure, HERE / "drops.png")
+    print(tables.INTERVALS)
 
 
-def read_scores(runs: list[RunRecord], metric: str, scale: float) -> Scores:
-    """Return the scores of the runs that were evaluated with all interventions; empty if none was."""
-    scores: Scores = {}
-    for run in runs:
+def evaluated_runs(folder: Path) -> list[RunRecord]:
+    """Read the runs that were evaluated with all interventions, with the scores under each."""
+    runs = []
+    _, metric, _ = STUDIES[folder.name]
+    for run in collect([folder]).finished:
         for path in sorted((run.directory / "evaluations").glob("*/result.json")):
             result = json.loads(path.read_text())
             if "attention_override=all" in result["overrides"]:
-                scores.setdefault(LEARNED, []).append(scale * result["metrics"][metric])
-                for intervention, changed in result["attention_override"].items():
-                    scores.setdefault(intervention, []).append(scale * changed["metrics"][metric])
-    return scores
+                changed = result["attention_override"].items()
+                scores = {score_name(name, metric): each["metrics"][metric] for name, each in changed}
+                scores[metric] = result["metrics"][metric]
+                runs.append(replace(run, variant=f"{folder.name}: {run.variant}", scores=scores))
+    return runs
 
 
-def drop(scores: Scores, intervention: str) -> float:
-    """Return the mean loss of score over seeds, in points."""
-    pairs = zip(scores[LEARNED], scores[intervention], strict=True)
-    return fmean(before - after for before, after in pairs)
+def score_name(intervention: str, metric: str) -> str:
+    """Name the score under an intervention, as that of a test set of this name."""
+    if intervention == LEARNED:
+        return metric
+    split, _, name = metric.partition("/")
+    return f"{split}/{intervention}/{name}"
 
 
-def table(mechanisms: dict[str, Scores]) -> Table:
+def read_mechanisms(study: Study, prefix: str, metric: str, scale: float) -> Mechanisms:
+    """Return the runs of each mechanism of a study, by the drop of the score with uniform weights."""
+    mechanisms: Mechanisms = {}
+    for run in study.runs:
+        if run.variant.startswith(prefix):
+            mechanisms.setdefault(run.variant.removeprefix(prefix), []).append(run)
+    drops = {name: fmean(changes(runs, "uniform", metric, scale)) for name, runs in mechanisms.items()}
+    return {name: mechanisms[name] for name in sorted(drops, key=drops.__getitem__)}
+
+
+def changes(runs: Sequence[RunRecord], intervention: str, metric: str, scale: float) -> list[float]:
+    """Return the change of each run's score by an intervention, in points."""
+    changed = score_name(intervention, metric)
+    return [scale * (run.scores[changed] - run.scores[metric]) for run in runs]
+
+
+def table(mechanisms: Mechanisms, metric: str, scale: float) -> Table:
     """Return a table of each mechanism's score and its change by each intervention."""
     names = ("mechanism", "seeds", LEARNED, *INTERVENTIONS)
     columns = [Column(name, numeric=name != "mechanism") for name in names]
     rows = [
         [
             Cell(name),
-            Cell(str(len(scores[LEARNED]))),
-            Cell(f"{fmean(scores[LEARNED]):.1f}"),
-            *(Cell(f"{round(-drop(scores, each), 1) + 0.0:+.1f}") for each in INTERVENTIONS),  # no -0.0
+            Cell(str(len(runs))),
+            tables.estimate_cell(estimate([scale * run.scores[metric] for run in runs], (0, 100)), digits=1),
+            *(
+                tables.estimate_cell(estimate(changes(runs, each, metric, scale)), digits=1)
+                for each in INTERVENTIONS
+            ),
         ]
-        for name, scores in mechanisms.items()
+        for name, runs in mechanisms.items()
     ]
     return Table("interventions", "Interventions", columns, rows)
 
 
-def draw(axes: Axes, title: str, mechanisms: dict[str, Scores]) -> None:
+def draw(axes: Axes, title: str, mechanisms: Mechanisms, metric: str, scale: float) -> None:
     """Draw a heat map of the remaining scores: mechanisms by interventions."""
     columns = (LEARNED, *INTERVENTIONS)
-    remaining = [[fmean(scores[column]) for column in columns] for scores in mechanisms.values()]
+    remaining = [
+        [scale * fmean(run.scores[score_name(column, metric)] for run in runs) for column in columns]
+        for runs in mechanisms.values()
+    ]
     axes.imshow(remaining, aspect="auto", cmap="viridis", vmin=0)
     middle = max(map(max, remaining)) / 2
     for row, values in enumerate(remaining):
