@@ -10,6 +10,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.study import RunRecord
+from attnlab.analysis.results_file import format_results, read_results
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report.table import Cell, Column, Table
@@ -25,7 +27,11 @@ from attnlab.report.table import Cell, Column, Table
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}
 """Test lengths; None for the lengths of the training data."""
-ALIGNED = "test/attention/alignment_accuracy"
+EXACT = {lengths: f"test/{lengths}/exact_match" for lengths in RANGES}
+"""Score of each range of lengths."""
+ALIGNED, STEPS = "test/attention/alignment_accuracy", "val/steps_to_99"
+RESULTS = HERE / "results.csv"
+Variants = dict[str, list[RunRecord]]
 TITLES = {
     "mechanisms": "Reversal",
     "mechanisms_longer": "Reversal, trained for 20 epochs",
@@ -48,82 +54,43 @@ class Cost(NamedTuple):
     memory: str
 
 
-class Result(NamedTuple):
-    """Scores of one run.
-
-    Attributes:
-        seed: random seed.
-        parameters: number of trainable parameters.
-        exact: exact match by range of lengths.
-        aligned: alignment accuracy of the attention.
-        steps: optimizer steps until validation exact match reached 99 %; None if it did not.
-    """
-
-    seed: int
-    parameters: int
-    exact: dict[str, float]
-    aligned: float | None
-    steps: int | None
-
-    @classmethod
-    def from_run(cls, run: RunRecord) -> Result:
-        """Read the scores of a run and of its evaluations on longer sequences."""
-        assert run.parameters is not None
-        exact = {lengths: exact_match(run, limits) for lengths, limits in RANGES.items()}
-        first = next((step + 1 for step, value in run.series["val/exact_match"] if value >= 0.99), None)
-        return cls(run.seed, run.parameters, exact, run.scores.get(ALIGNED), first)
-
-
 def main(outputs: str | None = None) -> None:
     """Print the tables."""
     if outputs is not None:
-        write_results(Path(outputs))
-    costs, studies = read_costs(), read_results()
+        runs = [
+            replace(with_lengths(run), variant=f"{study}: {run.variant}")
+            for study in TITLES
+            for run in collect([Path(outputs) / study]).runs
+        ]
+        RESULTS.write_text(format_results(Study("mechanisms", runs)))
+    costs, runs = read_costs(), read_results(RESULTS).runs
     for study, title in TITLES.items():
-        results = studies[study]
-        print(f"### {title}\n\n{table(results, costs if study == 'mechanisms' else {}).markdown()}")
+        variants = by_variant(runs, f"{study}: ")
+        print(f"### {title}\n\n{table(variants, costs if study == 'mechanisms' else {}).markdown()}")
         if outputs is not None and study in ("mechanisms", "mechanisms_copy"):
-            save(draw(results), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
+            save(draw(variants), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
 
 
-def write_results(outputs: Path) -> None:
-    """Write results.csv from trained and evaluated runs."""
-    with (HERE / "results.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ("study", "variant", "seed", "parameters", *RANGES, "alignment_accuracy", "steps_to_99")
-        )
-        for study in TITLES:
-            for variant, runs in read(outputs / study).items():
-                for run in runs:
-                    aligned = "" if run.aligned is None else run.aligned
-                    row = (run.seed, run.parameters, *run.exact.values(), aligned, run.steps or "")
-                    writer.writerow((study, variant, *row))
+def with_lengths(run: RunRecord) -> RunRecord:
+    """Replace the scores by exact match in each range of lengths, alignment and the steps to 99 %."""
+    scores = {EXACT[lengths]: exact_match(run, limits) for lengths, limits in RANGES.items()}
+    if ALIGNED in run.scores:
+        scores[ALIGNED] = run.scores[ALIGNED]
+    reached = [step + 1 for step, value in run.series["val/exact_match"] if value >= 0.99]
+    return replace(run, scores=scores | ({STEPS: reached[0]} if reached else {}))
 
 
-def read_results() -> dict[str, dict[str, list[Result]]]:
-    """Read results.csv: the results of each study by variant, in the order of the file, best first."""
-    studies: dict[str, dict[str, list[Result]]] = {}
-    with (HERE / "results.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            aligned, steps = row["alignment_accuracy"], row["steps_to_99"]
-            result = Result(
-                seed=int(row["seed"]),
-                parameters=int(row["parameters"]),
-                exact={lengths: float(row[lengths]) for lengths in RANGES},
-                aligned=float(aligned) if aligned else None,
-                steps=int(steps) if steps else None,
-            )
-            studies.setdefault(row["study"], {}).setdefault(row["variant"], []).append(result)
-    return studies
-
-
-def read(folder: Path) -> dict[str, list[Result]]:
-    """Read the results of each variant, best first."""
-    groups = collect([folder]).by_variant()
-    results = {variant: [Result.from_run(run) for run in runs] for variant, runs in groups.items()}
-    ranks = {name: [-fmean(run.exact[k] for run in runs) for k in RANGES] for name, runs in results.items()}
-    return {variant: results[variant] for variant in sorted(results, key=ranks.__getitem__)}
+def by_variant(runs: Sequence[RunRecord], prefix: str = "") -> Variants:
+    """Return the runs of each variant whose name has this prefix, best first."""
+    variants: Variants = {}
+    for run in runs:
+        if run.variant.startswith(prefix):
+            variants.setdefault(run.variant.removeprefix(prefix), []).append(run)
+    ranks = {
+        name: [-fmean(run.scores[metric] for run in runs) for metric in EXACT.values()]
+        for name, runs in variants.items()
+    }
+    return {name: variants[name] for name in sorted(ranks, key=ranks.__getitem__)}
 
 
 def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
@@ -154,7 +121,7 @@ def read_costs() -> dict[str, Cost]:
     }
 
 
-def table(results: dict[str, list[Result]], costs: dict[str, Cost]) -> Table:
+def table(variants: Variants, costs: dict[str, Cost]) -> Table:
     """Return a table with one row per variant, and its costs if they are given."""
     columns = [Column("variant", numeric=False)]
     columns += [
@@ -164,43 +131,42 @@ def table(results: dict[str, list[Result]], costs: dict[str, Cost]) -> Table:
     if costs:
         columns += [Column(name) for name in ("ms per step", "relative time, length 50", "MB, length 50")]
     rows = []
-    for variant, runs in results.items():
-        scores = [percent([run.exact[lengths] for run in runs]) for lengths in RANGES]
-        aligned = percent([run.aligned for run in runs if run.aligned is not None])
-        steps = median_steps([run.steps for run in runs])
-        texts = (variant, f"{runs[0].parameters:,}", *scores, aligned, steps, *costs.get(variant, ()))
+    for variant, runs in variants.items():
+        scores = [percent(runs, metric) for metric in (*EXACT.values(), ALIGNED)]
+        texts = (variant, f"{runs[0].parameters:,}", *scores, median_steps(runs), *costs.get(variant, ()))
         rows.append([Cell(text) for text in texts])
     return Table("mechanisms", "Mechanisms", columns, rows)
 
 
-def median_steps(steps: Sequence[int | None]) -> str:
+def median_steps(runs: Sequence[RunRecord]) -> str:
     """Return the median over the seeds that reached 99 %, and their number unless all did."""
-    reached = [step for step in steps if step is not None]
+    reached = [run.scores[STEPS] for run in runs if STEPS in run.scores]
     if not reached:
         return "–"
-    share = "" if len(reached) == len(steps) else f" ({len(reached)} of {len(steps)})"
+    share = "" if len(reached) == len(runs) else f" ({len(reached)} of {len(runs)})"
     return f"{median(reached):.0f}{share}"
 
 
-def percent(values: Sequence[float]) -> str:
-    """Return the mean over seeds, with minimum and maximum if they differ."""
+def percent(runs: Sequence[RunRecord], metric: str) -> str:
+    """Return the mean over the runs that have a score, with minimum and maximum if they differ."""
+    values = [run.scores[metric] for run in runs if metric in run.scores]
     if not values:
         return "–"
     mean, low, high = (100 * value for value in (fmean(values), min(values), max(values)))
     return f"{mean:.1f}" + (f" ({low:.1f}–{high:.1f})" if f"{low:.1f}" != f"{high:.1f}" else "")
 
 
-def draw(results: dict[str, list[Result]]) -> Figure:
+def draw(variants: Variants) -> Figure:
     """Draw one row per mechanism, with a bar per range of lengths and a dot per seed."""
-    figure = Figure(figsize=(7, 0.3 * len(results) + 1), layout="constrained")
+    figure = Figure(figsize=(7, 0.3 * len(variants) + 1), layout="constrained")
     panels = figure.subplots(1, len(RANGES), sharey=True)
     for axes, lengths, colour in zip(panels, RANGES, COLOURS, strict=False):
-        for place, runs in enumerate(results.values()):
-            values = [100 * run.exact[lengths] for run in runs]
+        for place, runs in enumerate(variants.values()):
+            values = [100 * run.scores[EXACT[lengths]] for run in runs]
             axes.barh(place, fmean(values), color=colour, alpha=0.45)
             axes.plot(values, [place] * len(values), ".", color="black", ms=4)
         axes.set(title=f"lengths {lengths}", xlim=(-2, 104), xlabel="exact match, %")
-        axes.set_yticks(range(len(results)), list(results))
+        axes.set_yticks(range(len(variants)), list(variants))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].margins(y=0.01)
     panels[0].invert_yaxis()

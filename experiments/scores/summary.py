@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import read_results
 from attnlab.analysis.statistics import Estimate, estimate
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.files import save
@@ -49,20 +51,13 @@ def main() -> None:
 
 def read_runs(families: dict[str, str]) -> list[RunRecord]:
     """Read the runs of the mechanisms in `families` from results.csv."""
-    with (MECHANISMS / "results.csv").open(newline="") as file:
-        return [
-            RunRecord(
-                directory=Path(f"{row['variant']}-{row['seed']}"),
-                study="reverse",
-                variant=row["variant"],
-                seed=int(row["seed"]),
-                status="finished",
-                scores={EXACT: float(row["3–12"]), ALIGNED: float(row["alignment_accuracy"])},
-                parameters=int(row["parameters"]),
-            )
-            for row in csv.DictReader(file)
-            if row["study"] == "mechanisms" and row["variant"] in families
-        ]
+    runs = []
+    for run in read_results(MECHANISMS / "results.csv").runs:
+        variant = run.variant.removeprefix("mechanisms: ")
+        if variant in families:
+            scores = {EXACT: run.scores["test/3–12/exact_match"], ALIGNED: run.scores[ALIGNED]}
+            runs.append(replace(run, variant=variant, scores=scores))
+    return runs
 
 
 def read_costs() -> Costs:
