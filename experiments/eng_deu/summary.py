@@ -1,6 +1,6 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [RUNS]: with the folder of the run directories of experiment=eng_deu, evaluated with
+python summary.py [OUTPUTS]: with the folder that contains eng_deu and eng_deu_best, each run evaluated with
 search.beam_size=5, write results.csv first.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
+from attnlab.analysis.comparison import Comparison, compare, correct
 from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import RunRecord
+from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import tables
 
 RESULTS = Path(__file__).with_name("results.csv")
@@ -23,22 +23,36 @@ METRICS = (
     *("test/bleu", "test/beam5/bleu", "test/chrf", "test/beam5/chrf"),
     *("test/exact_match", "test/token_accuracy", "test/loss"),
 )
-TESTED = ("test/bleu", "test/beam5/bleu", "test/loss")
+RECIPE = "good recipe"
+COMPARED = {
+    ("additive", "none"): ("test/bleu", "test/beam5/bleu", "test/loss"),
+    (RECIPE, "additive"): ("test/bleu", "test/beam5/bleu"),
+}
+"""Metrics in which two variants are compared: the loss per subword is not comparable with that per word."""
 
 
-def main(runs: str | None = None) -> None:
+def main(outputs: str | None = None) -> None:
     """Print Markdown."""
-    if runs is not None:
-        collected = collect([Path(runs)])
-        RESULTS.write_text(
-            format_results(replace(collected, runs=[with_beam_search(run) for run in collected.finished]))
-        )
+    if outputs is not None:
+        published, best = (collect([Path(outputs) / name]) for name in ("eng_deu", "eng_deu_best"))
+        runs = [*published.finished, *(replace(run, variant=RECIPE) for run in best.finished)]
+        RESULTS.write_text(format_results(replace(published, runs=list(map(with_beam_search, runs)))))
     study = read_results(RESULTS)
     available = {name for run in study.finished for name in run.scores}
     study = replace(study, selected_metrics=tuple(name for name in METRICS if name in available))
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
-    tested = replace(study, selected_metrics=tuple(name for name in TESTED if name in available))
-    print(tables.comparison_list(compare(tested)), end="")
+    comparisons = [row for pair in COMPARED for row in compare_pair(study, *pair)]
+    print(tables.comparison_list(correct(comparisons)), end="")
+
+
+def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]:
+    """Compare two variants across seeds; empty if one of them has no run."""
+    runs = [run for run in study.runs if run.variant in (variant, reference)]
+    if len({run.variant for run in runs}) < 2:
+        return []
+    return compare(
+        replace(study, runs=runs, selected_metrics=COMPARED[variant, reference]), reference=reference
+    )
 
 
 def with_beam_search(run: RunRecord) -> RunRecord:
