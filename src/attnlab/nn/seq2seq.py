@@ -162,7 +162,7 @@ class Seq2Seq(TranslationModel):
 
     def step(self, tokens: Tensor, state: Any, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
         """Process one token [B, Q] of each of Q hypotheses per sentence: see `TranslationModel`."""
-        with encoded.kernels.active():
+        with encoded.kernels.of_step(tokens.numel(), tokens.device.type).active():
             embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
             output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
             decoded = Decoded(self.readout.features(output, embedded, before), output.weights)

@@ -9,11 +9,16 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def products_by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use oneDNN and pad rows at any size, as for large weights, except in tests of the default limits."""
+    """Use fused operators at any size, as for large weights and many rows; not in tests of the limits."""
+    limits = {
+        "linear": ("MIN_WEIGHT", "MIN_GRADIENT", "MIN_ROWS_TO_PAD"),
+        "kernels": ("MIN_ROWS",),
+        "dispatch": ("MIN_SENTENCES",),
+    }
     if "default_limits" not in request.fixturenames:
-        linear = import_module("attnlab.nn.fused.linear")
-        for limit in ("MIN_WEIGHT", "MIN_GRADIENT", "MIN_ROWS_TO_PAD"):
-            monkeypatch.setattr(linear, limit, 1)
+        for name, names in limits.items():
+            for limit in names:
+                monkeypatch.setattr(import_module(f"attnlab.nn.fused.{name}"), limit, 1)
 
 
 @pytest.fixture

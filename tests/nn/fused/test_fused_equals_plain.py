@@ -16,7 +16,8 @@ from attnlab.nn.attention import Additive
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.decoders import BahdanauDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
-from attnlab.nn.fused import Kernels, dispatch
+from attnlab.nn.fused import Kernels, dispatch, linear
+from attnlab.nn.fused.kernels import MIN_ROWS
 from attnlab.nn.fused.unroll import FusedUnroll
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
 from attnlab.types import PAD, Batch
@@ -241,6 +242,28 @@ def test_search_equals_plain(order: str, cell: str, attention: str, size: int) -
     for sentence, other in zip(outcomes[0].weights, outcomes[1].weights, strict=True):
         for one, two in zip(sentence, other, strict=True):
             torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("default_limits")
+@pytest.mark.parametrize("order", FUSED_ORDERS)
+@torch.no_grad()
+def test_search_of_few_sentences_uses_the_operators_of_the_plain_path(order: str) -> None:
+    network, few, outcomes = make(order), random_batch([7, 3, 5]), []
+    for fused in (True, False):
+        network.fused = fused
+        encoded, state = network.encode(few)
+        outcomes.append((encoded.memory.states, *network.step(few.source[:, :1], state, encoded)[:2]))
+    for one, two in zip(*outcomes, strict=True):
+        assert torch.equal(one, two)
+    kernels = Kernels(fused=True, prepack=True)
+    assert kernels.of_step(MIN_ROWS, "cpu").fused
+    few_rows = kernels.of_step(MIN_ROWS - 1, "cpu")
+    assert not few_rows.fused
+    with few_rows.active():  # products with large weights are prepacked nevertheless
+        linear(torch.zeros(2, 512), torch.zeros(1024, 512))
+    assert kernels.prepacked
+    with torch.autocast("cpu", torch.bfloat16):
+        assert kernels.of_step(1, "cpu").fused
 
 
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))

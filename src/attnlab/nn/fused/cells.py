@@ -58,6 +58,21 @@ class LSTM:
         torch.mul(o, _tanh(norm(cell), tanh), out=hidden)
 
     @staticmethod
+    def step(
+        from_input: Tensor, from_state: Tensor, state: Sequence[Tensor], norm: Map
+    ) -> tuple[Tensor, ...]:
+        """Compute one step without gradients, from parts [..., 4H] and the state [..., H], in new tensors."""
+        wide = widest(from_state.dtype)
+        gates = (from_input + from_state).to(wide)  # [..., 4H]
+        i, f, g, o = gates.chunk(4, dim=-1)  # each [..., H]
+        g.mul_(TWO)
+        gates.sigmoid_()
+        g.mul_(TWO).sub_(ONE)
+        cell = (state[1].to(wide) * f).addcmul_(i, g)  # [..., H]
+        normed = norm(cell)  # [..., H]
+        return _tanh(normed, torch.empty_like(normed)).mul_(o), cell
+
+    @staticmethod
     def factors(gates: Tensor, extra: Tensor, before: Tensor, out: Tensor) -> Sequence[Tensor]:
         """Return factors of all steps: of di, df, dg and do in `out` [N, 4H], and o (1 - tanh²c') [N, H]."""
         i, f, g, o = gates.chunk(4, dim=1)  # each [N, H]
@@ -126,6 +141,18 @@ class GRU:
         hidden.sub_(n).mul_(z).add_(n)
 
     @staticmethod
+    def step(
+        from_input: Tensor, from_state: Tensor, state: Sequence[Tensor], norm: Map
+    ) -> tuple[Tensor, ...]:
+        """Compute one step without gradients, from parts [..., 3H] and the state [..., H], in new tensors."""
+        wide, sizes = widest(from_state.dtype), [2 * state[0].size(-1), state[0].size(-1)]
+        input_gates, input_new = torch.split(from_input, sizes, dim=-1)  # [..., 2H], [..., H]
+        state_gates, state_new = torch.split(from_state, sizes, dim=-1)  # [..., 2H], [..., H]
+        r, z = (input_gates + state_gates).to(wide).sigmoid_().chunk(2, dim=-1)  # each [..., H]
+        n = tanh_(torch.addcmul(input_new.to(wide), r, state_new.to(wide)))  # [..., H]
+        return ((state[0].to(wide) - n).mul_(z).add_(n),)
+
+    @staticmethod
     def factors(gates: Tensor, extra: Tensor, before: Tensor, out: Tensor) -> Sequence[Tensor]:
         """Return factors of all steps: of dr, dz and dn in `out` [N, 3H]."""
         r, z, n = gates.chunk(3, dim=1)  # each [N, H]
@@ -168,10 +195,10 @@ def widest(dtype: torch.dtype) -> torch.dtype:
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Compute tanh of a tensor of any shape: by `tanh_` if kernels are fused and no gradient is needed."""
+    """Compute tanh of a tensor of any shape: as `tanh_` if kernels are fused and no gradient is needed."""
     if torch.is_grad_enabled() or not active_kernels().fused:
         return torch.tanh(x)
-    return tanh_(x.clone())
+    return _tanh(x, torch.empty_like(x))
 
 
 def tanh_(x: Tensor) -> Tensor:

@@ -196,17 +196,7 @@ def cell_step(
     Returns:
         The state after the step, each [..., H], in fp32 or wider.
     """
-    shape = state[0].shape
-    wide = widest(from_state.dtype)
-    new = [part.to(wide, copy=True).reshape(-1, shape[-1]) for part in state]  # each [n, H]
-    from_state = from_state.reshape(len(new[0]), -1)  # [n, gates]
-    from_input = from_input.expand(*shape[:-1], -1).reshape(from_state.shape)  # [n, gates]
-    cell = CELLS[kind]
-    gates = torch.empty_like(from_state, dtype=wide)
-    extra = gates.new_empty(cell.extra, len(gates), shape[-1])  # [extra, n, H]
-    cell.combine(gates, extra, from_input, from_state)
-    cell.forward(gates, extra, new, norm or identity)
-    return tuple(part.view(shape) for part in new)
+    return CELLS[kind].step(from_input, from_state, state, norm or identity)
 
 
 def unroll_layer(

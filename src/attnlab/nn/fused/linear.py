@@ -40,13 +40,13 @@ MIN_ROWS_TO_COPY = 32
 """With fewer rows, copying the columns of a wider weight takes longer than oneDNN saves."""
 
 MIN_WEIGHT_TO_REORDER = 2**19
-"""With fewer elements, reordering a weight takes longer than the steps of a loop save.
+"""With fewer elements, reordering a weight takes longer than the steps of a loop over a target save.
 
 Transposed weights are never reordered: that takes four times as long.
 """
 
-MIN_ROWS_TO_PREPACK = 4
-"""With fewer rows, a product with a prepacked weight takes hardly less time."""
+MIN_ROWS_TO_PREPACK = 2
+"""One row takes as long with MKL, two rows take half as long with a prepacked weight."""
 
 
 class Linear(nn.Linear):
@@ -69,7 +69,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         [..., N].
     """
     kernels = active_kernels()
-    if not kernels.fused:
+    if weight.numel() < kernels.min_weight:
         return F.linear(x, weight, bias)
     fixed = not torch.is_grad_enabled() and not weight.is_inference() and weight.numel() > 0
     if kernels.prepacked is not None and fixed:
@@ -88,17 +88,27 @@ def outer(left: Tensor, right: Tensor) -> Tensor:
     return _onednn_product(_dense(_pad_rows(left).T), _dense(_pad_rows(right).T), None)
 
 
-def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Product:
-    """Return the map x [n, K] → x Wᵀ + b [n, N] in `dtype`, with the weight cast and packed once.
+def prepack(
+    weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, min_reordered: int | None = None
+) -> Product:
+    """Return the map x [..., K] → x Wᵀ + b [..., N] in `dtype`, with the weight cast and packed once.
 
     On a CPU, large weights are reordered into oneDNN's own layout. With the few rows of one step of a loop,
-    much of the time of a product is spent on that layout. Reordering took as long as ten steps save.
+    much of the time of a product is spent on that layout. Reordering took as long as ten steps save, and
+    changes no result of more than one row.
+
+    Args:
+        weight: [N, K].
+        bias: [N].
+        dtype: data type of the product.
+        min_reordered: elements of the smallest weight that is reordered; None: `MIN_WEIGHT_TO_REORDER`.
     """
+    min_reordered = MIN_WEIGHT_TO_REORDER if min_reordered is None else min_reordered
     weight = weight.to(dtype)
     bias = None if bias is None else bias.to(dtype)
     if not _onednn(weight):
         return lambda x: F.linear(x, weight, bias)
-    reorder = weight.numel() >= MIN_WEIGHT_TO_REORDER and weight.is_contiguous()
+    reorder = weight.numel() >= min_reordered and weight.is_contiguous()
     packed = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder else _dense(weight)
     return lambda x: _operator(x, packed, bias)
 
@@ -139,14 +149,17 @@ def _prepacked_linear(
     """
     kind = weight.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    if x.dtype == dtype == torch.float32 and weight.numel() < MIN_WEIGHT:
+        return F.linear(x, weight, bias)  # there is nothing to prepack
     bias_key = None if bias is None else (bias.data_ptr(), bias._version)
-    rows = x.to(dtype).reshape(-1, x.size(-1)).contiguous()  # [n, K]
     key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
-    if key not in prepacked:
-        if len(rows) < MIN_ROWS_TO_PREPACK and dtype == weight.dtype:
-            return _linear(x, weight, bias)
-        prepacked[key] = weight, prepack(weight.contiguous(), bias, dtype)
-    return prepacked[key][1](rows).view(*x.shape[:-1], len(weight))
+    entry = prepacked.get(key)
+    if entry is None:
+        if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
+            return F.linear(x, weight, bias)
+        entry = weight, prepack(weight.contiguous(), bias, dtype, min_reordered=0)
+        prepacked[key] = entry
+    return entry[1](x.to(dtype))
 
 
 class _Linear(torch.autograd.Function):
@@ -185,8 +198,11 @@ def _is_dense(matrix: Tensor) -> bool:
 
 
 def _operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute x Wᵀ + b [n, N] for rows [n, K], some of which are added and dropped again."""
-    return _onednn_product(_pad_rows(x), weight, bias)[: len(x)]
+    """Compute x Wᵀ + b [..., N] for rows [..., K], to which others are added and dropped again."""
+    if x.numel() <= MIN_ROWS_TO_PAD * x.size(-1):
+        return _onednn_product(x, weight, bias)
+    rows = x.reshape(-1, x.size(-1))  # [n, K]
+    return _onednn_product(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))
 
 
 def _onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -201,8 +217,8 @@ def round_rows(rows: int) -> int:
 
 def _pad_rows(x: Tensor) -> Tensor:
     """Append rows of zeros to [n, K], so that few different numbers of rows occur."""
-    added = round_rows(len(x)) - len(x)
-    return x if added == 0 or len(x) <= MIN_ROWS_TO_PAD else F.pad(x, (0, 0, 0, added))
+    added = 0 if len(x) <= MIN_ROWS_TO_PAD else round_rows(len(x)) - len(x)
+    return x if added == 0 else F.pad(x, (0, 0, 0, added))
 
 
 def _is_bf16(x: Tensor) -> bool:
