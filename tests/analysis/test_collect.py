@@ -163,6 +163,15 @@ def test_duplicates_are_marked_as_broken(tmp_path: Path) -> None:
     assert all(f"duplicate of {counted.directory.resolve()}" in str(run.error) for run in study.unfinished)
 
 
+def test_runs_without_config_are_no_duplicates(tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder / "outputs" / "dot-seed3-0123abcd" / "checkpoints").mkdir(parents=True)
+        (tmp_path / folder / "outputs" / "dot-seed3-0123abcd" / "result.json").write_text("{}")
+    errors = [str(run.error) for run in collect([tmp_path]).runs]
+    assert len(errors) == 2
+    assert not any("duplicate" in error for error in errors)
+
+
 def test_interpolations_of_a_foreign_config_are_not_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

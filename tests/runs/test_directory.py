@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run, prepare
+from attnlab.runs.files import no_space_left
 from attnlab.runs.identity import identify
 from run_files import write_run
 
@@ -147,6 +148,29 @@ def test_deleted_outputs_of_a_finished_run_are_listed(tmp_path: Path) -> None:
     scores = {"test/same/bleu": 2.0, "test/same/attention/entropy": 1.0, "attention/entropy": 1.0}
     named = write_run(tmp_path / "named", scores=scores, sentences=[])
     assert named.missing_outputs() == ["checkpoints/best.ckpt", "predictions/test-same.jsonl"]
+
+
+def test_checkpoints_are_in_one_folder(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    names = ["best.ckpt", "last.ckpt", "previous.ckpt", "average.ckpt"]
+    assert [run.best, run.last, run.previous, run.average] == [tmp_path / "checkpoints" / n for n in names]
+
+
+def test_identity_is_that_of_resolved_settings() -> None:
+    one, two = DictConfig({"size": 8, "width": "${size}"}), DictConfig({"size": 8, "width": 8})
+    assert identify(one) == identify(two) != identify(DictConfig({"size": 8, "width": 16}))
+
+
+def test_full_disk_is_found_behind_other_errors() -> None:
+    wrapped, other = RuntimeError("not written"), RuntimeError("not read")
+    wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    other.__context__ = OSError(errno.ENOENT, "No such file or directory")
+    outer = ValueError()
+    outer.__context__ = wrapped
+    assert no_space_left(wrapped)
+    assert no_space_left(outer)
+    assert not no_space_left(other)
+    assert not no_space_left(None)
 
 
 def test_status_is_written_without_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,3 +76,6 @@ def test_environment_names_machine_versions_and_project(
     recorded = environment()
     assert recorded["project"] is None
     assert recorded["git_commit"] == git(Path(__file__).parent, "rev-parse", "HEAD")
+    code = code_in(Path(__file__).parent)
+    assert code is not None
+    assert recorded["git_changes"] == code.changes
