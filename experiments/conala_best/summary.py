@@ -1,0 +1,73 @@
+"""Print the table and the comparisons of this folder's README from results.csv.
+
+python summary.py [RUNS]: with the folder of the run directories, evaluated in the ways of `WAYS`, write
+results.csv first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from attnlab.analysis.collect import collect
+from attnlab.analysis.comparison import compare
+from attnlab.analysis.results_file import format_results, read_results
+from attnlab.analysis.study import RunRecord, Study
+from attnlab.report import tables
+
+RESULTS = Path(__file__).with_name("results.csv")
+RECIPE = "beam of 5, valid Python first (the recipe)"
+WAYS = {
+    "greedy": ("search.beam_size=1", "reranking=none"),
+    "beam of 5": ("reranking=none",),
+    "beam of 20, valid Python first": ("search.beam_size=20",),
+    "beam of 5, minimum Bayes risk": ("reranking=mbr_python",),
+    "beam of 20, minimum Bayes risk": ("reranking=mbr_python", "search.beam_size=20"),
+    "40 samples, minimum Bayes risk": (
+        *("reranking=mbr_python", "search.beam_size=40"),
+        *("search.temperature=0.7", "search.length_penalty=1"),
+    ),
+}
+"""Settings of each way of decoding, besides the recipe's."""
+ENSEMBLES = {
+    "as in the recipe": (),
+    "beam of 20, minimum Bayes risk": WAYS["beam of 20, minimum Bayes risk"],
+}
+"""Settings of each way of decoding with all networks, evaluated with that of seed 0 as the first one."""
+HELD_OUT = "test/held_out/conala_bleu"
+METRICS = ("val/conala_bleu", HELD_OUT, "test/held_out/conala_exact_match", "test/held_out/parses")
+
+
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    if runs is not None:
+        ways = [way for run in collect([Path(runs)]).finished for way in ways_of_decoding(run)]
+        RESULTS.write_text(format_results(Study("conala_best", ways)))
+    study = replace(read_results(RESULTS), selected_metrics=METRICS)
+    print(tables.scores_table(study).markdown())
+    tested = replace(study, selected_metrics=(HELD_OUT,))
+    print(tables.comparison_list(compare(tested, reference=RECIPE)), end="")
+
+
+def ways_of_decoding(run: RunRecord) -> list[RunRecord]:
+    """Return a record for each way in which a run was decoded, with its scores on both splits."""
+    ways = [replace(run, variant=RECIPE)]
+    results = [json.loads(path.read_text()) for path in run.directory.glob("evaluations/*/result.json")]
+    ensembles = {f"ensemble of all seeds, {name}": overrides for name, overrides in ENSEMBLES.items()}
+    for name, overrides in (WAYS | ensembles).items():
+        chosen = [
+            result["metrics"]
+            for result in results
+            if set(result["overrides"]) == set(overrides)
+            and bool(result["ensemble_with"]) == (name in ensembles)
+        ]
+        scores = {metric: value for metrics in chosen for metric, value in metrics.items()}
+        if scores:
+            ways.append(replace(run, variant=name, scores=scores))
+    return ways
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
