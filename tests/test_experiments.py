@@ -195,7 +195,7 @@ def test_update_readme_replaces_the_generated_part(tmp_path: Path) -> None:
 
 
 def test_no_folder_has_the_name_of_a_package() -> None:
-    """The folder of `make` is on the path of the training processes, and pandas imports "bottleneck" if it can."""
+    """The folder of `make` is on the path of trainings, and pandas imports "bottleneck" if it can."""
     optional = {"bottleneck", "numexpr", "numba", "xarray", "tables", "fastparquet"}
     folders = {path.name for path in EXPERIMENTS.iterdir()}
     assert not folders & (optional | set(sys.stdlib_module_names))
