@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk
+from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk, PreferredFirst
 from attnlab.metrics import conala, text
 from attnlab.metrics.conala import is_valid_python
 from attnlab.runs.predictions import Prediction
@@ -71,9 +71,17 @@ def test_minimum_bayes_risk_matches_a_manual_calculation() -> None:
     assert [each.score for each in ranked] == [2, 7 / 4, 7 / 4, 5 / 4]
 
 
-@pytest.mark.parametrize("similarity", [text.similarity, conala.similarity])
-def test_similarities_prefer_the_text_between_the_others(similarity: Callable[[str, str], float]) -> None:
-    found = [prediction(text, 0) for text in ("x = f(a, b)", "x = f(a, c)", "y = f(a, c)")]
-    assert texts(MinimumBayesRisk(similarity)(found))[0] == "x = f(a, c)"
-    assert similarity("x = 1", "x = 1") == pytest.approx(100)
-    assert similarity("x = 1", "x = 2") < similarity("x = 1", "x = 1")
+def test_similarity_prefers_the_text_between_the_others() -> None:
+    found = [prediction(code, 0) for code in ("x = f(a, b)", "x = f(a, c)", "y = f(a, c)")]
+    assert texts(MinimumBayesRisk(text.similarity)(found))[0] == "x = f(a, c)"
+    assert text.similarity("x = 1", "x = 1") == pytest.approx(100)
+    assert text.similarity("x = 1", "x = 2") < 100
+
+
+def test_hypotheses_that_repeat_more_quotations_come_first() -> None:
+    quoted = {"quoted": ["names", "age", "a.b", ""]}
+    codes = ["sort(age)", "names.sort('age')", "sort(ages)", "a . b(age)", "sort(names)"]
+    found = [replace(prediction(code, -1), annotations=quoted) for code in codes]
+    ranked = texts(PreferredFirst(conala.repeated_quotations)(found))
+    assert ranked == ["names.sort('age')", "a . b(age)", "sort(age)", "sort(names)", "sort(ages)"]
+    assert texts(PreferredFirst(conala.repeated_quotations)([prediction("b", 0)])) == ["b"]

@@ -21,7 +21,13 @@ from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
-from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk, Reranker
+from attnlab.decoding.reranking import (
+    AcceptedFirst,
+    CoveragePenalty,
+    MinimumBayesRisk,
+    PreferredFirst,
+    Reranker,
+)
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.metrics.registry import DEFAULT_METRICS, name, names
@@ -348,6 +354,8 @@ def _build_rerankers(config: DictConfig) -> list[Reranker]:
         rerankers.append(CoveragePenalty(config.reranking.coverage_penalty))
     if config.reranking.get("similarity") is not None:  # absent from runs of earlier versions
         rerankers.append(MinimumBayesRisk(construct(config.reranking.similarity)))
+    if config.reranking.get("prefers") is not None:
+        rerankers.append(PreferredFirst(construct(config.reranking.prefers)))
     if config.reranking.accepts is not None:
         rerankers.append(AcceptedFirst(construct(config.reranking.accepts)))
     return rerankers

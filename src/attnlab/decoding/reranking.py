@@ -69,6 +69,21 @@ class AcceptedFirst:
 
 
 @dataclass(frozen=True)
+class PreferredFirst:
+    """Move hypotheses with a larger value of a function before the others; the order is otherwise kept.
+
+    Args:
+        preference: maps a prediction to a number, such as that of the quoted names that it repeats.
+    """
+
+    preference: Callable[[Prediction], float]
+
+    def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Return the predictions with the largest values first."""
+        return sorted(predictions, key=lambda prediction: -self.preference(prediction))
+
+
+@dataclass(frozen=True)
 class MinimumBayesRisk:
     """Rank by the mean similarity to all hypotheses of the sentence, which is the new score.
 

@@ -59,6 +59,13 @@ def slot_accuracy(predictions: Sequence[Prediction]) -> float:
     return correct / total if total else 1.0
 
 
+def repeated_quotations(prediction: Prediction) -> int:
+    """Count the texts quoted in the intent that the hypothesis repeats, in tokens of the official script."""
+    hypothesis = tokenize(prediction.hypothesis)
+    quoted = prediction.annotations.get("quoted", ())
+    return sum(occurrences(tokenize(text), hypothesis) > 0 for text in quoted)
+
+
 def tokenize(code: str) -> list[str]:
     """Split code into tokens as the official script does.
 
@@ -84,12 +91,6 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def bleu_metric() -> BLEU:
     """Return sacreBLEU's BLEU with the settings of the official script, for `spaced` texts."""
     return BLEU(tokenize="none", smooth_method="none", force=True)
-
-
-def similarity(code: str, reference: str) -> float:
-    """Return BLEU-4 (0 to 100) of one text over official tokens, smoothed and up to the order that it has."""
-    metric = BLEU(tokenize="none", effective_order=True)
-    return float(metric.sentence_score(spaced(code), [spaced(reference)]).score)
 
 
 def occurrences(tokens: Sequence[str], text: Sequence[str]) -> int:
