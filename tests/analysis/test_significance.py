@@ -114,6 +114,14 @@ def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:
     assert result.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 of them in favour of ours
 
 
+def test_two_different_sentences_are_swapped_in_four_ways() -> None:
+    references = corpus(20)
+    theirs = ["wrong", "wrong", *references[2:]]
+    score = COUNTS["exact_match"]
+    result = paired_test(score, [score.count(references, references)], [score.count(theirs, references)])
+    assert result.p == pytest.approx(2 / 4)  # both swapped, or none
+
+
 @pytest.mark.parametrize("name", ["chrf", "exact_match"])
 def test_equal_systems_have_p_value_one(name: str) -> None:
     references = corpus(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,11 @@ def test_omitted_weights_leave_only_texts(tmp_path: Path) -> None:
         index=3, source="a\u2028b", reference="c", hypothesis='d\n"', annotations={"quoted": ["a", ""]}
     )
     assert prediction == expected
+
+
+def test_text_is_written_as_it_is(tmp_path: Path) -> None:
+    write_predictions(tmp_path / "test.jsonl", [replace(TEXTS, hypothesis="größe माझा")], weights="omit")
+    assert "größe माझा" in (tmp_path / "test.jsonl").read_text(encoding="utf-8")
 
 
 def test_a_missing_file_holds_no_predictions(tmp_path: Path) -> None:

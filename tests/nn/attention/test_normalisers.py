@@ -184,3 +184,14 @@ def test_nan_scores_give_nan_weights(name: str) -> None:
     weights = make(name)(scores, all_real(scores))
     assert weights[0].isnan().any()
     assert weights[1].tolist() == [0.5, 0.5]
+
+
+@every
+def test_gradients_of_a_fully_masked_row_are_zero(name: str) -> None:
+    scores = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    (make(name)(scores, mask) * torch.arange(3)).sum().backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 0] < 0 < scores.grad[0, 1]
+    assert not scores.grad[1].any()
+    assert scores.grad.isfinite().all()
