@@ -81,7 +81,8 @@ def test_encoded_sources_are_not_encoded_again(network: Seq2Seq, monkeypatch: py
     batch = batch_of(PAIRS)
     for translator in (TRANSLATOR, replace(TRANSLATOR, beam_size=1)):
         expected = translator(network, batch, PAIRS)
-        encoded = network.encode(batch)
+        with torch.no_grad():  # as in validation: with gradients, other kernels encode few sentences
+            encoded = network.encode(batch)
         with monkeypatch.context() as patch:
             patch.setattr(network, "encode", None)
             assert translator(network, batch, PAIRS, encoded=encoded) == expected
