@@ -223,7 +223,10 @@ def test_study_killed_twice_gives_the_same_results(tmp_path: Path) -> None:
     for _ in range(2):
         moment = validations(killed) + draw.randint(1, 2)
         launcher = start(killed, *overrides)
-        wait_until(partial(lambda moment: validations(killed) >= moment, moment))
+        # a fast sweep ends before so many validations
+        wait_until(
+            partial(lambda n, sweep: validations(killed) >= n or sweep.poll() is not None, moment, launcher)
+        )
         time.sleep(draw.random() / 2)
         for process in processes_in(killed):
             with suppress(ProcessLookupError):
