@@ -15,7 +15,6 @@ from importlib import import_module
 
 from attnlab import __version__
 from attnlab.cli import interruption
-from attnlab.cli.imports import few_collections
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.runs.environment import tokenize_in_one_thread
 from attnlab.runs.text import printable
@@ -93,8 +92,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         parsed = options.parse(command, arguments)
         sys.path += getattr(parsed, "import_from", [])  # last, so that they replace no installed packages
-        with few_collections():
-            module = import_module(f"attnlab.cli.{command}")
+        module = import_module(f"attnlab.cli.{command}")
     with interruption.interruptible() as signals:
         try:
             code: int = module.main(parsed)

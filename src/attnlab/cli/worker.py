@@ -19,7 +19,6 @@ from typing import Any
 
 from rich.table import Table
 
-from attnlab.cli.imports import few_collections
 from attnlab.cli.logs import log_to_files, quieten_lightning
 from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import InterruptedRunError, InUseError, UserError
@@ -79,8 +78,7 @@ def _work(run: Run, *, first_rank: bool) -> int:
             "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
         )
     # Imported late, so that result.json has the status "running" seconds earlier.
-    with few_collections():
-        from attnlab.training.loggers import finish_wandb
+    from attnlab.training.loggers import finish_wandb
 
     code = _train(run, first_rank=first_rank)
     finish_wandb(code)
@@ -90,8 +88,7 @@ def _work(run: Run, *, first_rank: bool) -> int:
 def _train(run: Run, *, first_rank: bool) -> int:
     try:
         log.info("importing PyTorch and Lightning")
-        with few_collections():
-            from attnlab.cli.recipe import train
+        from attnlab.cli.recipe import train
 
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         quieten_lightning()
