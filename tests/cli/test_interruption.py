@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -63,6 +64,18 @@ def test_signal_inside_a_finaliser_is_sent_again(
         time.sleep(10)
 
     command(monkeypatch, drop)
+    assert_interrupted(capsys)
+
+
+def test_signal_whose_exception_is_swallowed_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def swallow(_: object) -> None:
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(10)
+
+    command(monkeypatch, swallow)
     assert_interrupted(capsys)
 
 

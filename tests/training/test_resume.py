@@ -307,3 +307,24 @@ def test_interruption_before_training_is_recorded(make_run: Callable[..., Run]) 
     worker.send_signal(signal.SIGINT)
     assert worker.wait(100) == 75
     assert run.read_result()["status"] == "interrupted"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reaction", ["pass", "raise KeyError"])
+def test_library_that_handles_the_interruption_as_an_error(
+    reaction: str, make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (
+        "import signal, torch",
+        "def build(parameters, **settings):",
+        "    try:",
+        "        signal.raise_signal(signal.SIGINT)",
+        "    except BaseException:",
+        f"        {reaction}",
+        "    return torch.optim.Adam(parameters, **settings)",
+    )
+    (tmp_path / "handles.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    run = make_run("run", "trainer.max_epochs=1000", "optimizer._target_=handles.build")
+    assert start(run).wait(100) == 75
+    assert run.read_result()["status"] == "interrupted"

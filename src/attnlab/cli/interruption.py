@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM: a command ends with one line and exit code 75, at any moment."""
+"""Ctrl-C and SIGTERM: commands and workers end with exit code 75, at any moment."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
@@ -14,15 +14,12 @@ from attnlab.errors import INTERRUPTED
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 RETRY_SECONDS = 0.05
+"""Time after which a signal is sent again if Python dropped the exception."""
+SWALLOWED_SECONDS = 2.0
+"""Time after which a signal is sent again if the block still runs: something handled the exception."""
 MESSAGE = "attnlab: interrupted"
 
 Handler = Callable[[int, FrameType | None], Any]
-
-
-class Interruption:
-    """Record of a stop signal inside `interruptible`."""
-
-    happened = False
 
 
 @contextmanager
@@ -36,30 +33,42 @@ def exit_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Raise KeyboardInterrupt at a stop signal inside the block.
+def interruptible(
+    exception: type[BaseException] = KeyboardInterrupt, numbers: Sequence[signal.Signals] = SIGNALS
+) -> Iterator[None]:
+    """Leave the block with this exception at a stop signal.
 
-    The exception that leaves the block can be a different one, because libraries handle KeyboardInterrupt:
-    decide by `Interruption.happened`. Python drops exceptions that are raised inside finalisers or callbacks;
-    in this case the signal is sent again.
+    Any exception that leaves the block after the signal becomes this one, because libraries replace
+    exceptions. Python drops those that are raised inside finalisers or callbacks, and a bare `except`
+    swallows them; in these cases the signal is sent again.
+
+    Args:
+        exception: what is raised.
+        numbers: the stop signals.
     """
-    interruption = Interruption()
+    happened = False
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        interruption.happened = True
-        raise KeyboardInterrupt
+        nonlocal happened
+        happened = True
+        signal.setitimer(signal.ITIMER_REAL, SWALLOWED_SECONDS)
+        raise exception
 
     def send_again(dropped: Any) -> None:
-        if not interruption.happened:
+        if not happened:
             report_dropped(dropped)
-        elif issubclass(dropped.exc_type, KeyboardInterrupt):
+        elif issubclass(dropped.exc_type, exception):
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
 
     report_dropped = sys.unraisablehook
     sys.unraisablehook = send_again
     try:
-        with _handling(interrupt, *SIGNALS, signal.SIGALRM):
-            yield interruption
+        with _handling(interrupt, *numbers, signal.SIGALRM):
+            yield
+    except BaseException:
+        if happened:
+            raise exception from None
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = report_dropped

@@ -93,14 +93,12 @@ def _dispatch(arguments: list[str]) -> int:
         parsed = options.parse(command, arguments)
         sys.path += getattr(parsed, "import_from", [])  # last, so that they replace no installed packages
         module = import_module(f"attnlab.cli.{command}")
-    with interruption.interruptible() as signals:
-        try:
+    try:
+        with interruption.interruptible():
             code: int = module.main(parsed)
-        except BaseException:
-            if not signals.happened:
-                raise
-            print(interruption.MESSAGE, file=sys.stderr)
-            return INTERRUPTED
+    except KeyboardInterrupt:
+        print(interruption.MESSAGE, file=sys.stderr)
+        return INTERRUPTED
     return code
 
 

@@ -15,10 +15,10 @@ import sys
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
+from attnlab.cli.interruption import interruptible
 from attnlab.cli.logs import log_to_files, quieten_lightning
 from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import InterruptedRunError, InUseError, UserError
@@ -70,8 +70,6 @@ def _work(run: Run, *, first_rank: bool) -> int:
     logging.raiseExceptions = False  # a full disk: no stack trace for every line
     # An interrupted import cannot be repeated: signals are blocked until torch and the rest are imported.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    for number in STOP_SIGNALS:
-        signal.signal(number, _stop)
     if first_rank:
         run.remove_temporary_files()
         run.write_result(
@@ -86,13 +84,15 @@ def _work(run: Run, *, first_rank: bool) -> int:
 
 
 def _train(run: Run, *, first_rank: bool) -> int:
+    log.info("importing PyTorch and Lightning")
     try:
-        log.info("importing PyTorch and Lightning")
         from attnlab.cli.recipe import train
 
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        quieten_lightning()
-        scores = train(run.read_config(), run)
+        # During training, the callback `Interruption` handles the signals instead and saves first.
+        with interruptible(InterruptedRunError, STOP_SIGNALS):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            quieten_lightning()
+            scores = train(run.read_config(), run)
     except InterruptedRunError:
         if first_rank:
             run.write_result("interrupted")
@@ -122,11 +122,6 @@ def _describe(error: Exception) -> str:
     if no_space_left(error):
         return f"no space left ({error}): free some, and run the same command again to resume"
     return f"{type(error).__name__}: {error}"
-
-
-def _stop(*_: Any) -> None:
-    """Stop at once. During training, the `Interruption` callback handles signals instead and saves first."""
-    raise InterruptedRunError
 
 
 def _print_scores(run: Run, scores: dict[str, float]) -> None:
