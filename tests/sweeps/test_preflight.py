@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from omegaconf import DictConfig
 from torch import nn
 
 from attnlab.runs.directory import prepare
+from attnlab.runs.supervision import Process, start_supervised
 from attnlab.sweeps.preflight import find_error
+from attnlab.sweeps.scheduler import find_errors
 from forked import ForkedProcess
 
 Composed = Callable[..., DictConfig]
@@ -69,3 +72,25 @@ def test_preflight_command_prints_errors_by_directory(composed: Composed) -> Non
     assert process.returncode == 0
     assert reason[0] == str(bad.directory)
     assert "query of size 9" in reason[1]
+
+
+@pytest.mark.slow
+def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
+    composed: Composed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*arguments: Any, **options: Any) -> Process:
+        check = start_supervised(*arguments, **options)
+        communicate = check.communicate
+
+        def time_out(**_: float) -> tuple[bytes, bytes]:
+            monkeypatch.setattr(check, "communicate", communicate)
+            check.wait()
+            raise subprocess.TimeoutExpired(check.args, 0)
+
+        monkeypatch.setattr(check, "communicate", time_out)
+        return check
+
+    monkeypatch.setattr("attnlab.sweeps.scheduler.start_supervised", start)
+    good, bad = prepare(composed()), prepare(composed("attention=dot", "decoder.size=9"))
+    errors = find_errors([good, bad], stopped=lambda: False)
+    assert list(errors) == [str(bad.directory)]

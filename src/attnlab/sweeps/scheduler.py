@@ -262,10 +262,10 @@ def find_errors(runs: Sequence[Run], stopped: Callable[[], bool]) -> dict[str, s
         return {}
     command = [sys.executable, "-m", "attnlab.sweeps.preflight", *fresh]
     with start_supervised(command, launcher.worker_environment(), stdout=subprocess.PIPE) as check:
-        output = b""
-        while check.poll() is None and not stopped():
+        output = None
+        while output is None and not stopped():
             with suppress(subprocess.TimeoutExpired):
                 output, _ = check.communicate(timeout=POLL_INTERVAL)
         kill(check)
-    errors: dict[str, str] = json.loads(output) if check.returncode == 0 else {}
+    errors: dict[str, str] = json.loads(output) if output and check.returncode == 0 else {}
     return errors
