@@ -223,7 +223,7 @@ RULES: dict[str, Rule] = {
     "data.test_size": whole(0, other=(None,)),
     "data.seed": whole(0),
     "data.val_fraction": DROPOUT,
-    "data.held_out_fraction": DROPOUT,
+    "data.held_out_fraction": number("[0, 0.9)"),
     "data.score_held_out": FLAG,
     "data.test_fraction": DROPOUT,
     "data.header": choice(True, False, None),

@@ -97,6 +97,16 @@ def test_held_out_examples_are_the_same_for_every_configuration(write):
     )
 
 
+@pytest.mark.parametrize("fraction", [0.1, 0.3])
+def test_default_development_split_is_not_held_out(write, fraction: float):
+    path = write([item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(40)])
+    default = load_file(path, val_fraction=0.1, seed=0)
+    held_out = load_file(path, held_out_fraction=fraction, score_held_out=True).splits["test/held_out"]
+    assert len(default.val) == 4
+    assert len(held_out) == round(40 * fraction)
+    assert not {*held_out} & {*default.val}
+
+
 def test_held_out_and_official_test_sets_are_named(write):
     test = write([item(100)], "test.json")
     different = [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(20)]

@@ -35,8 +35,11 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 
 
-HELD_OUT_SEED, HELD_OUT_THRESHOLD = 0, 0.8
-"""Seed and near-duplicate threshold of the held-out split, the same for every configuration."""
+DEFAULT_SEED, DEFAULT_VAL_FRACTION = 0, 0.1
+"""The default development split, on which earlier runs made their choices: it is not held out."""
+
+HELD_OUT_THRESHOLD = 0.8
+"""Near-duplicate threshold of the held-out split, the same for every configuration."""
 
 QUOTES = str.maketrans("‘’“”", "''\"\"")
 WHITE_SPACE_OR_WORD = re.compile(rf"{placeholders.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
@@ -146,9 +149,9 @@ def load(
             examples are dropped (none of the official training file with the default). None for no limit.
         preparation: conversion to pairs; None for intents and snippets as they are.
         held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
-            these are depends on the file and this fraction only, and all examples of a question and
-            near-duplicates are held out together, so that choices on the validation split, or on several
-            splits with other seeds, do not see them.
+            these are depends on the file and this fraction only, none is in the default development split,
+            and all examples of a question and near-duplicates are held out together, so that choices on the
+            validation split, or on several splits with other seeds, do not see them. Below 0.9.
         score_held_out: make the held-out examples the test set "held_out", for final scores.
         seed: seed of the split.
 
@@ -210,7 +213,15 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
         return examples, []
     groups = _groups(examples, by_question=True, threshold=HELD_OUT_THRESHOLD)
     numbers = range(len(examples))
-    _, chosen, _ = split(numbers, val_fraction=fraction, seed=HELD_OUT_SEED, groups=groups)
+    never_development, _, _ = split(
+        numbers, val_fraction=DEFAULT_VAL_FRACTION, seed=DEFAULT_SEED, groups=groups
+    )
+    _, chosen, _ = split(
+        never_development,
+        val_fraction=fraction * len(examples) / len(never_development),
+        seed=DEFAULT_SEED,
+        groups=None if groups is None else [groups[n] for n in never_development],
+    )
     rest = sorted(set(numbers) - set(chosen))
     return [examples[n] for n in rest], [examples[n] for n in sorted(chosen)]
 
