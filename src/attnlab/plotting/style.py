@@ -40,12 +40,12 @@ class VariantStyle:
 def variant_styles(variants: Sequence[str]) -> dict[str, VariantStyle]:
     """Assign a style to each variant by its position.
 
-    The first seven differ in colour; the first 42 differ in at least one of colour, dash and marker.
+    The first seven differ in colour, the first 28 in colour or dash pattern.
     """
     return {
         variant: VariantStyle(
             colour_index=index % len(COLOURS),
-            dash=DASHES[(index + index // len(COLOURS)) % len(DASHES)],
+            dash=DASHES[index % len(DASHES)],
             marker=MARKERS[index % len(MARKERS)],
         )
         for index, variant in enumerate(variants)
