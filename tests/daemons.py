@@ -46,6 +46,16 @@ def kill_all(marker: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
+def processes(start: str) -> list[Path]:
+    """Return the folders in /proc of the processes whose command line starts with this text."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "cmdline").read_bytes().startswith(start.encode()):
+                found.append(folder)
+    return found
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports that no process uses now."""
     with ExitStack() as stack:

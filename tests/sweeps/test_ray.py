@@ -61,7 +61,7 @@ def test_sweep_survives_the_end_of_a_node(tmp_path: Path, cluster: dict[str, str
         output, errors = sweep.communicate(timeout=240)
     finally:
         sweep.kill()
-        sweep.wait()
+        sweep.communicate()
     assert sweep.returncode == 0, errors
     assert table(output) == dict.fromkeys(("none-seed0", "dot-seed0"), "finished")
     starts = [run.log.read_text().count("importing PyTorch") for run in runs(tmp_path).values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from attnlab.runs.launcher import INTERRUPTED
+from attnlab.sweeps.jobs import state
 from commands import attnlab
-from daemons import wait_for
+from daemons import processes, wait_for
 from slurm_cluster import missing_programs, slurm, slurm_cluster
 from sweeps_on_clusters import SETTINGS, digests, runs, slow, start, table
 
@@ -46,10 +48,9 @@ def ask(cluster: dict[str, str]) -> Callable[..., str]:
 
 
 def jobs(ask: Callable[..., str]) -> dict[str, str]:
-    """Return the ids of the queued jobs by the names of their runs."""
-    numbered = dict(enumerate(("none-seed0", "none-seed1", "dot-seed0", "dot-seed1")))
-    queued = ask("squeue", "--noheader", "--array", "--format=%i").split()
-    return {numbered[int(job.partition("_")[2])]: job for job in queued}
+    """Return the ids of the queued jobs by the names of their runs, in the order of the sweep."""
+    names = ("none-seed0", "none-seed1", "dot-seed0", "dot-seed1")
+    return dict(zip(names, sorted(ask("squeue", "-h", "--array", "--format=%i").split()), strict=True))
 
 
 def restarts(job: str, ask: Callable[..., str]) -> int:
@@ -65,20 +66,29 @@ def test_disturbed_sweep_has_the_results_of_an_undisturbed_one(
     try:
         wait_for(lambda: sum(run.last.exists() for run in runs(tmp_path).values()) == 4)
         queued = jobs(ask)
-        cancelled, limited, failed = "none-seed0", "none-seed1", "dot-seed0"
-        node = ask("squeue", "-h", f"--jobs={queued[failed]}", "--format=%N")
+        cancelled, limited, *failed = queued
+        numbers = {name: ask("squeue", "-h", f"--jobs={job}", "--format=%A") for name, job in queued.items()}
+        assert all(processes(f"slurmstepd: [{number}.") for number in numbers.values())
+        (node,) = {ask("squeue", "-h", f"--jobs={queued[name]}", "--format=%N") for name in failed}
         ask("scontrol", "update", f"JobId={queued[limited]}", "TimeLimit=2")
         ask("scancel", queued[cancelled])
         ask("scontrol", "update", f"NodeName={node}", "State=down", "Reason=test")
-        wait_for(lambda: restarts(queued[failed], ask) == 1)
+        wait_for(lambda: all(restarts(queued[name], ask) == 1 for name in failed))
+        ask("scontrol", "hold", *(queued[name] for name in failed))
+        # Slurm holds a job for ever if it starts on a node where its first attempt still runs
+        wait_for(lambda: not any(processes(f"slurmstepd: [{numbers[name]}.") for name in failed))
         ask("scontrol", "update", f"NodeName={node}", "State=resume")
         wait_for(lambda: restarts(queued[limited], ask) == 1)
         ask("scontrol", "update", f"JobId={queued[limited]}", "TimeLimit=5")
         (tmp_path / "slow").unlink()
+        wait_for(lambda: state(runs(tmp_path)[limited]) == "finished")
+        with pytest.raises(subprocess.TimeoutExpired):  # waits for the interrupted jobs, which are queued
+            sweep.wait(10)
+        ask("scontrol", "release", *(queued[name] for name in failed))
         output, errors = sweep.communicate(timeout=240)
     finally:
         sweep.kill()
-        sweep.wait()
+        sweep.communicate()
     assert sweep.returncode == INTERRUPTED, errors
     others = dict.fromkeys(runs(tmp_path), "finished")
     assert table(output) == {**others, cancelled: "interrupted"}
@@ -88,7 +98,7 @@ def test_disturbed_sweep_has_the_results_of_an_undisturbed_one(
     assert again.returncode == 0, errors
     assert "3 of 4 already finished" in errors
     assert set(table(output).values()) == {"finished"}
-    for name in (cancelled, limited, failed):
+    for name in queued:
         assert runs(tmp_path)[name].log.read_text().count("resuming from step") >= 1
 
     undisturbed = tmp_path / "undisturbed"
@@ -126,7 +136,13 @@ def test_reason_to_wait_is_printed_and_ctrl_c_removes_the_jobs(
     sweep = start(tmp_path, cluster, *SETTINGS, "seed=0,1", *LAUNCHER, partition)
     assert sweep.stderr is not None
     try:
-        line = next(line for line in sweep.stderr if "Slurm" in line)
+        printed = []
+        for line in sweep.stderr:
+            printed.append(line)
+            if "Slurm" in line:
+                break
+        else:
+            pytest.fail("".join(printed))
         # Slurm calls it PartitionTimeLimit, or PartitionConfig soon after its start
         assert re.fullmatch(
             r"Slurm lets jobs wait: Partition(TimeLimit|Config); squeue shows which ones", line.strip()
@@ -135,7 +151,7 @@ def test_reason_to_wait_is_printed_and_ctrl_c_removes_the_jobs(
         output, errors = sweep.communicate(timeout=60)
     finally:
         sweep.kill()
-        sweep.wait()
+        sweep.communicate()
     assert sweep.returncode == INTERRUPTED
     assert "Traceback" not in errors
     assert set(table(output).values()) == {"waiting"}

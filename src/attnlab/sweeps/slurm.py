@@ -11,7 +11,7 @@ from typing import Any
 import submitit
 from submitit.helpers import DelayedSubmission
 
-from attnlab.errors import UserError
+from attnlab.errors import INTERRUPTED, UserError
 from attnlab.runs.directory import Run
 from attnlab.sweeps.cluster import ClusterScheduler, Task
 
@@ -83,16 +83,19 @@ class SlurmScheduler(ClusterScheduler):
         self.jobs = dict(zip(runs, jobs, strict=True))
 
     def collect(self) -> dict[Run, int | str]:
-        """Return the runs whose jobs have a result, or have left the queue without one."""
+        """Return the runs whose jobs have a final result, or have left the queue without one."""
         self._read_queue()
         ended: dict[Run, int | str] = {}
         for run, job in self.jobs.items():
             first = job.task(0)
-            left = self.absent.get(run, 0) > 1  # twice: a shared file system may show a result late
+            absent = self.absent.get(run, 0)
             with suppress(Exception):  # any exception of a job, which may be queued again
                 if first.paths.result_pickle.exists():
-                    ended[run] = first.result()
-            if run not in ended and left:
+                    code = first.result()
+                    # Slurm also interrupts the jobs of a node that fails, and queues them again
+                    if code != INTERRUPTED or absent:
+                        ended[run] = code
+            if run not in ended and absent > 1:  # twice: a shared file system may show a result late
                 ended[run] = f"the Slurm job {job.job_id} ended without a result, see {first.paths.stderr}"
         for run in ended:
             del self.jobs[run]
