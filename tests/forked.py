@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import logging
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -124,6 +128,66 @@ def fork(
         code = exit_code(entry)
     finally:
         os._exit(code)
+
+
+CLIENT = """#!{python} -SE
+import json, os, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect({path!r})
+request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)])
+socket.send_fds(connection, [request.encode()], [0, 1, 2])
+connection.shutdown(socket.SHUT_WR)
+sys.exit(int(connection.makefile().read() or 1))
+"""
+
+
+@contextmanager
+def serve_program(program: Path, change: Callable[[list[str]], list[str]]) -> Iterator[None]:
+    """Create a program for shell scripts that executes `attnlab` in forks of this process.
+
+    Args:
+        program: path of the new program, which exists also after the block, but fails then.
+        change: returns the arguments that are used instead of the given ones.
+    """
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = f"{folder}/socket"  # the paths of pytest's folders are too long for a socket
+        listener.bind(path)
+        listener.listen()
+        program.write_text(CLIENT.format(python=sys.executable, path=path))
+        program.chmod(0o755)
+        server = fork(
+            lambda: accept(listener, change), (), None, None, session=True, kept=(listener.fileno(),)
+        )
+        try:
+            yield
+        finally:
+            os.kill(server, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has no group of its own yet
+                os.killpg(server, signal.SIGKILL)
+            os.waitpid(server, 0)
+
+
+def accept(listener: socket.socket, change: Callable[[list[str]], list[str]]) -> None:
+    """Execute every command in a process of its own."""
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            answer(connection, change)
+            os._exit(0)
+        connection.close()
+
+
+def answer(connection: socket.socket, change: Callable[[list[str]], list[str]]) -> None:
+    """Execute the command that a client sent, with its streams, and send it the exit code."""
+    request, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    while more := connection.recv(1 << 20):
+        request += more
+    arguments, folder, environment = json.loads(request)
+    entry = entry_point([ATTNLAB, *change(arguments)])
+    assert entry is not None
+    child = fork(entry, streams, folder, environment, session=False, kept=())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    connection.sendall(str(code % 256).encode())
 
 
 def import_everything() -> None:

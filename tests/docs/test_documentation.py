@@ -18,6 +18,7 @@ import shlex
 import subprocess
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ from markdown_it import MarkdownIt
 
 from attnlab.config.compose import compose_run
 from attnlab.metrics.registry import METRICS
-from commands import ATTNLAB, clean_environment
+from commands import clean_environment
+from forked import serve_program
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -47,16 +49,13 @@ SHORT = {
 }
 """Settings of short training runs. A command's own settings take precedence."""
 
-# Placed on the PATH in front of the real command.
-PROGRAM = f"""#!{sys.executable}
-import subprocess, sys
-arguments, short = sys.argv[1:], {SHORT!r}
-shown = {{"--help", "--cfg"}} & {{*arguments}}
-if arguments and arguments[0] in ("train", "tune") and not shown:
-    given = {{argument.partition("=")[0].lstrip("+") for argument in arguments}}
-    arguments += [f"{{key}}={{value}}" for key, value in short.items() if key not in given]
-sys.exit(subprocess.run([{ATTNLAB!r}, *arguments]).returncode)
-"""
+
+def shortened(arguments: list[str]) -> list[str]:
+    """Return the arguments of a command with those of `SHORT` that it does not give itself."""
+    if arguments[0] not in ("train", "tune") or {"--help", "--cfg"} & {*arguments}:
+        return arguments
+    given = {argument.partition("=")[0].lstrip("+") for argument in arguments}
+    return arguments + [f"{key}={value}" for key, value in SHORT.items() if key not in given]
 
 
 class Block(NamedTuple):
@@ -66,6 +65,12 @@ class Block(NamedTuple):
     language: str
     marker: str  # "not run", "fails" or ""
     text: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file as which a Python block is saved, or "" if it is executed."""
+        name = re.match(r"# ([\w./-]+\.\w+)\n", self.text)
+        return name[1] if name and self.language == "python" else ""
 
     @property
     def commands(self) -> list[str]:
@@ -87,33 +92,42 @@ def blocks(page: Path) -> list[Block]:
     return blocks
 
 
+def executed(page: Path) -> list[Block]:
+    """Return the blocks that are not marked as not run."""
+    return [block for block in blocks(page) if block.marker != "not run"]
+
+
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
 @pytest.mark.slow
 @pytest.mark.examples
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if executed(page)], ids=name)
 def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "attnlab"
     program.parent.mkdir()
-    program.write_text(PROGRAM)
-    program.chmod(0o755)
     environment = clean_environment(WANDB_MODE="offline")
     environment["PATH"] = f"{program.parent}:{Path(sys.executable).parent}:{environment['PATH']}"
     folder = tmp_path / "work"
     folder.mkdir()
+    with serve_program(program, shortened):
+        follow(page, folder, environment)
+
+
+def follow(page: Path, folder: Path, environment: dict[str, str]) -> None:
+    """Execute the blocks of a page in a folder."""
     session = ""  # the Python blocks so far: later blocks use their names
-    for block in blocks(page):
-        if block.marker == "not run":
-            continue
-        saved = re.match(r"# ([\w./-]+\.\w+)\n", block.text)
-        if block.language == "python" and saved:
-            (folder / saved[1]).parent.mkdir(parents=True, exist_ok=True)
-            (folder / saved[1]).write_text(block.text)
+    for block, following in pairwise([*executed(page), None]):
+        assert block is not None
+        if block.file:
+            (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.file).write_text(block.text)
             continue
         if block.language == "python":
             session += block.text
+            if following and following.language == "python" and not following.file:
+                continue  # one process executes both
             command = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", session]
         else:
             command = ["bash", "-e", "-o", "pipefail", "-c", "\n".join(block.commands)]
