@@ -65,6 +65,7 @@ def write_run(
                 "seconds": 90.0,
                 "peak_memory": {"host": 2**30},
                 "git_commit": "abc",
+                "cpu": "Sparrow 2",
             }
         run.result.write_text(json.dumps(result))
     if sentences is not None:

@@ -31,7 +31,7 @@ def test_record_of_a_finished_run(tmp_path: Path) -> None:
         Prediction(index=1, source="c", reference="c", hypothesis="d"),
     ]
     assert record.versions == {"python": "3.11.7", "torch": "2.13.0"}
-    assert record.commit == "abc"
+    assert (record.commit, record.cpu) == ("abc", "Sparrow 2")
 
 
 def test_peak_memory_is_of_the_gpu_if_there_is_one(tmp_path: Path) -> None:
@@ -123,6 +123,15 @@ def test_directory_without_config_is_broken(tmp_path: Path) -> None:
     assert records == [("dot", 3, "broken"), ("mean", 1, "broken")]
 
 
+def test_directory_without_config_and_with_another_name_has_no_seed(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    lost = write_run(tmp_path, "dot", 3)
+    lost.config.unlink()
+    lost.directory.rename(lost.directory.with_name("renamed"))
+    (record,) = collect([tmp_path]).unfinished
+    assert (record.variant, record.seed, record.status) == ("renamed", -1, "broken")
+
+
 def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
     run = write_run(tmp_path, status="running")
     run.metrics.write_text("epoch,step,metric,value\n0,9,train/loss,2.5\n0,19,train/loss,2.")
@@ -196,6 +205,19 @@ def test_interpolated_seed_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_variants_are_ranked_by_the_first_metric() -> None:
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [2.0]}).variants == ["b", "a", "c"]
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [float("nan")]}, "val/loss").variants == ["a", "b", "c"]
+
+
+def test_variants_without_main_metrics_are_in_alphabetical_order(tmp_path: Path) -> None:
+    for variant in ("mean", "dot"):
+        write_run(tmp_path, variant, scores={"test/attention/entropy": 1.0})
+    assert collect([tmp_path]).variants == ["dot", "mean"]
+
+
+def test_standstill_does_not_count_as_a_speed(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    run.metrics.write_text(f"{run.metrics.read_text()}1,39,throughput/steps_per_second,0.0\n")
+    (record,) = collect([tmp_path]).runs
+    assert record.seconds_per_step == 0.25  # as without that line
 
 
 def test_default_metrics_are_of_the_test_split_if_available(tmp_path: Path) -> None:

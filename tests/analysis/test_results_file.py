@@ -26,6 +26,7 @@ def test_results_are_read_back(tmp_path: Path) -> None:
     assert [(run.variant, run.seed, run.status, run.scores) for run in read.runs] == [
         (run.variant, run.seed, run.status, run.scores) for run in study.runs
     ]
+    assert read.finished[0].cpu == "Sparrow 2"
     assert read.finished[0].versions == {"python": "3.11.7", "torch": "2.13.0"}
 
 

@@ -192,6 +192,7 @@ def test_recurrent_dropout_zeroes_the_same_units_at_every_step(cell: str) -> Non
     torch.testing.assert_close(last[0], outputs[:, -1:], rtol=0, atol=0)
     ours.eval()
     assert ours.draw_dropout((state,)) == ()
+    assert one_cell(cell).draw_dropout((state,)) == ()  # none by default
 
 
 def reference_gru(network: Any, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run, prepare
@@ -90,6 +90,13 @@ def test_force_removes_all_earlier_files(composed: Callable[..., DictConfig]) ->
     config.force = True
     prepare(config)
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "lock"]
+
+
+def test_interpolations_are_saved_as_their_values(composed: Callable[..., DictConfig]) -> None:
+    config = composed()
+    config.variant = "seed ${seed}"
+    assert OmegaConf.load(prepare(config).config).variant == f"seed {config.seed}"
+    assert "${" not in prepare(config).config.read_text()
 
 
 def test_identity_ignores_the_checkpoint_interval(composed: Callable[..., DictConfig]) -> None:

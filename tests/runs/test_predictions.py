@@ -61,7 +61,7 @@ def test_a_written_file_reads_back_equal(tmp_path: Path, weights: Weights) -> No
     assert path.read_text(encoding="utf-8").count("\n") == 2
     full, texts = read_predictions(path)
     assert (full, texts) == (FULL, TEXTS)
-    assert full.weights == pytest.approx(WEIGHTS, abs=1 / 510)
+    assert full.weights == pytest.approx(WEIGHTS, abs=1 / 510 if weights == "pack" else 1e-4)
     assert texts.weights is None
 
 
