@@ -1,78 +1,15 @@
-"""Print the table and the comparisons of a README about attention on CoNaLa from its results.csv.
+"""Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [FOLDER [RUNS]]: the folder of the README, by default this one. With the folder of the run
-directories, write results.csv and the figure first.
+python summary.py [RUNS]: with the folder of the run directories, write results.csv and the figure first.
 """
 
 from __future__ import annotations
 
+import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare, correct
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.statistics import Estimate, estimate
-from attnlab.analysis.study import Study
-from attnlab.report import figures, tables
-from attnlab.report.table import escape_markdown
-
-METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
-TESTED = ("val/loss", "val/conala_bleu")
-BASELINE = "none"
-REFERENCES = (BASELINE, "none_matched", "mean")
-"""The variants that all others are compared with, if they have runs."""
-
-
-def main(folder: str | None = None, runs: str | None = None) -> None:
-    """Print Markdown."""
-    place = Path(__file__).parent if folder is None else Path(folder)
-    results = place / "results.csv"
-    if runs is not None:
-        study = collect([Path(runs)])
-        results.write_text(format_results(study))
-        figures.write_one(study, "val-loss", place)
-    study = select(read_results(results), METRICS)
-    table = tables.scores_table(study)
-    has_parameters = all(run.parameters for run in study.finished)
-    print((tables.with_parameters(table, study) if has_parameters else table).markdown())
-    for variant in study.variants:
-        if variant != BASELINE:
-            gain = describe_gain(relative_gain(study, variant))
-            print(f"- With {escape_markdown(variant)} the validation loss is {gain}.")
-    tested = select(study, TESTED)
-    references = [name for name in REFERENCES if name in study.variants]
-    comparisons = [row for name in references for row in compare(tested, reference=name)]
-    distinct = {(row.metric, frozenset((row.variant, row.reference))): row for row in reversed(comparisons)}
-    print(tables.comparison_list(correct([*reversed(distinct.values())])), end="")
-
-
-def select(study: Study, metrics: tuple[str, ...]) -> Study:
-    """Select the metrics that the runs have."""
-    available = {name for run in study.finished for name in run.scores}
-    return replace(study, selected_metrics=tuple(name for name in metrics if name in available))
-
-
-def relative_gain(study: Study, variant: str) -> Estimate:
-    """Return the reduction of the validation loss in % of the baseline's, over the shared seeds."""
-    groups = study.by_variant()
-    ours, theirs = (
-        {run.seed: run.scores["val/loss"] for run in groups[name]} for name in (variant, BASELINE)
-    )
-    shared = sorted(ours.keys() & theirs.keys())
-    return estimate([100 * (1 - ours[seed] / theirs[seed]) for seed in shared])
-
-
-def describe_gain(gain: Estimate) -> str:
-    """Format a reduction with its interval, such as "4.54 % lower [2.52, 6.56], 5 seeds"."""
-    seeds = f"{gain.count} seed{'s' * (gain.count != 1)}"
-    direction = "lower" if gain.mean > 0 else "higher"
-    if gain.low is None or gain.high is None:
-        return f"{abs(gain.mean):.2f} % {direction}, {seeds}"
-    low, high = sorted(end if gain.mean > 0 else -end for end in (gain.low, gain.high))
-    return f"{abs(gain.mean):.2f} % {direction} [{low:.2f}, {high:.2f}], {seeds}"
-
+HERE = Path(__file__).parent
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    runpy.run_path(str(HERE.parent / "gain_of_attention.py"))["summarise"](HERE, *sys.argv[1:])

@@ -38,7 +38,8 @@ def main(runs: str | None = None) -> None:
         digits = 1 if metric.endswith("bleu") else 3
         print(f"{title}:\n\n{GRID['table'](groups, values, metric, scale=1, digits=digits).markdown()}")
     tested = replace(study, selected_metrics=(next(iter(METRICS)),))
-    comparisons = GRID["compare_at_each"](tested, values, "additive", "none_matched")
+    others = [name for name in groups if name != "additive"]
+    comparisons = GRID["compare_at_each"](tested, values, "additive", others)
     print(tables.comparison_list(comparisons), end="")
     if runs is not None:
         figure = Figure(figsize=(9, 3.5), layout="constrained")
