@@ -1,7 +1,7 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [RUNS]: with the folder of the run directories, evaluated in the ways of `WAYS`, write
-results.csv first.
+python summary.py [RUNS GENERATED]: write results.csv first, from the folder of the run directories and that
+of the runs with generated intents, evaluated in the ways of `WAYS`. reranker.py writes reranker.csv.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import tables
 
 RESULTS = Path(__file__).with_name("results.csv")
+RERANKER = Path(__file__).with_name("reranker.csv")
 WAYS = {
     "greedy": ("search.beam_size=1", "reranking=none"),
     "beam of 5": ("reranking=none",),
@@ -29,19 +30,27 @@ WAYS = {
 """Settings of each way of decoding."""
 ENSEMBLES = {name: WAYS[name] for name in ("beam of 5, the recipe", "beam of 20, the recipe")}
 """Settings of each way of decoding with all networks, evaluated with that of seed 0 as the first one."""
+ENSEMBLE = "ensemble of all seeds, "
+GENERATED = ", trained with generated intents"
 RECIPE = "beam of 5, the recipe"
 HELD_OUT = "test/held_out/conala_bleu"
 METRICS = ("val/conala_bleu", HELD_OUT, "test/held_out/conala_exact_match", "test/held_out/parses")
 
 
-def main(runs: str | None = None) -> None:
+def main(*folders: str) -> None:
     """Print Markdown."""
-    if runs is not None:
-        ways = [way for run in collect([Path(runs)]).finished for way in ways_of_decoding(run)]
+    if folders:
+        ways = [
+            replace(way, variant=way.variant + suffix)
+            for folder, suffix in zip(folders, ("", GENERATED), strict=True)
+            for run in collect([Path(folder)]).finished
+            for way in ways_of_decoding(run)
+        ]
         RESULTS.write_text(format_results(Study("conala_best", ways)))
-    study = replace(read_results(RESULTS), selected_metrics=METRICS)
+    runs_of_all = (*read_results(RESULTS).runs, *read_results(RERANKER).runs)
+    study = Study("conala_best", [*runs_of_all], selected_metrics=METRICS)
     print(tables.scores_table(study).markdown())
-    single = [run for run in study.runs if run.variant in WAYS]
+    single = [run for run in study.runs if not run.variant.startswith(ENSEMBLE)]
     tested = replace(study, runs=single, selected_metrics=(HELD_OUT,))
     print(tables.comparison_list(compare(tested, reference=RECIPE)), end="")
 
@@ -50,7 +59,7 @@ def ways_of_decoding(run: RunRecord) -> list[RunRecord]:
     """Return a record for each way in which a run was decoded, with its scores on both splits."""
     ways = []
     results = [json.loads(path.read_text()) for path in run.directory.glob("evaluations/*/result.json")]
-    ensembles = {f"ensemble of all seeds, {name}": overrides for name, overrides in ENSEMBLES.items()}
+    ensembles = {f"{ENSEMBLE}{name}": overrides for name, overrides in ENSEMBLES.items()}
     for name, overrides in (WAYS | ensembles).items():
         chosen = [
             result["metrics"]

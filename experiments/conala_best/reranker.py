@@ -1,0 +1,149 @@
+"""Train rerankers of the 20 best hypotheses; write what each feature is worth to reranker.csv.
+
+python reranker.py RUNS REVERSED: RUNS has the runs of the recipe, REVERSED that of a model of intents given
+code (Yin & Neubig 2019 call its score reconstruction). A hypothesis scores
+
+    log p(y | x) + a |y| + b (quoted texts that y repeats) + c log p(x | y),
+
+and valid Python comes before other text. The weights a, b and c are the best of a grid for the mean BLEU of
+all networks on the development split.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attnlab.analysis.collect import collect
+from attnlab.analysis.results_file import format_results
+from attnlab.analysis.study import Study
+from attnlab.api.model import Model, load
+from attnlab.config import build
+from attnlab.config.compose import apply_overrides
+from attnlab.data.corpus import Pair
+from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
+from attnlab.decoding.scoring import score
+from attnlab.metrics import conala
+from attnlab.metrics.sentence_counts import CONALA_BLEU
+from attnlab.runs.predictions import Prediction
+
+RESULTS = Path(__file__).with_name("reranker.csv")
+SIZE = 20
+LENGTH = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)
+QUOTED = (0.0, 1.0, 3.0, 10.0)
+REVERSED = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7)
+GRIDS = {
+    "length": (LENGTH, (0.0,), (0.0,)),
+    "length, quoted texts": (LENGTH, QUOTED, (0.0,)),
+    "length, quoted texts, reversed model": (LENGTH, QUOTED, REVERSED),
+}
+"""Values of a, b and c for each set of features."""
+BATCH = 64
+INVALID = 1e6
+"""Subtracted from the score of text that is not valid Python."""
+EMPTY = "None"
+"""Code in place of an empty hypothesis, which no tokenizer accepts."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The N hypotheses of one sentence: log p(y | x) [N], features [N, 3] and counts of BLEU [N, C]."""
+
+    predictions: list[Prediction]
+    log_p: NDArray[np.float64]
+    features: NDArray[np.float64]
+    counts: NDArray[np.float64]
+
+    def best(self, weights: tuple[float, ...]) -> int:
+        """Return the number of the best hypothesis with the weights a, b and c."""
+        return int(np.argmax(self.log_p + self.features @ np.array(weights)))
+
+
+def main(runs: str, reversed_runs: str) -> None:
+    """Write reranker.csv and print the chosen weights."""
+    torch.set_num_threads(1)
+    records = collect([Path(runs)]).finished
+    directories = [record.directory for record in records]
+    (reversed_run,) = collect([Path(reversed_runs)]).finished
+    backward = load(reversed_run.directory, trust=["reversed_pairs"])
+    networks = [decode(load(directory), backward) for directory in directories]
+    ensemble = decode(load(directories), backward)
+    rows = []
+    for name, grid in GRIDS.items():
+        weights = max(product(*grid), key=lambda w: fmean(bleu(one["val"], w) for one in networks))
+        print(f"{name}: a, b, c = {weights}", file=sys.stderr)
+        variant = f"beam of {SIZE}, reranked by {name}"
+        for record, splits in zip(records, networks, strict=True):
+            rows.append(replace(record, variant=variant, scores=scores(splits, weights)))
+        of_ensemble = scores(ensemble, weights)
+        rows.append(replace(records[0], variant=f"ensemble of all seeds, {variant}", scores=of_ensemble))
+    RESULTS.write_text(format_results(Study("conala_best", rows)))
+
+
+def decode(model: Model, backward: Model) -> dict[str, list[Candidates]]:
+    """Return the hypotheses of every sentence of the development and the held-out examples."""
+    config = apply_overrides(model.config, ["reranking=none", f"search.beam_size={SIZE}"])
+    translator = build.build_translator(config, model.vocabularies)
+    decoded = {}
+    for split, pairs in build.build_corpus(config).splits.items():
+        if split == "train":
+            continue
+        examples = build.encode_pairs(config, model.vocabularies, pairs)
+        predictions: list[list[Prediction]] = []
+        for start in range(0, len(pairs), BATCH):
+            rows = [*range(start, min(start + BATCH, len(pairs)))]
+            with torch.no_grad():
+                found = translator(model.network, examples[rows], [pairs[row] for row in rows], nbest=SIZE)
+            predictions += found
+        decoded[split] = [
+            candidates(one, pair, backward, float(config.search.length_penalty))
+            for one, pair in zip(predictions, pairs, strict=True)
+        ]
+    return decoded
+
+
+def candidates(
+    predictions: list[Prediction], pair: Pair, backward: Model, length_penalty: float
+) -> Candidates:
+    """Compute the features of the hypotheses of one pair; those that are not valid Python come last."""
+    lengths = np.array([len(prediction.tokens) for prediction in predictions])
+    log_p = np.array([prediction.score for prediction in predictions]) * lengths**length_penalty
+    texts = [prediction.hypothesis for prediction in predictions]
+    replaced = pair.postprocess.placeholders if isinstance(pair.postprocess, RestorePlaceholders) else ()
+    reversed_pairs = [Pair(replace_in_code(text, replaced) or EMPTY, pair.source) for text in texts]
+    examples = build.encode_pairs(backward.config, backward.vocabularies, reversed_pairs)
+    of_source = score(backward.network, examples[[*range(len(texts))]]).sum(dim=1).numpy()
+    quoted = [conala.repeated_quotations(prediction) for prediction in predictions]
+    valid = np.array([conala.is_valid_python(text) for text in texts])
+    return Candidates(
+        predictions,
+        np.where(valid, log_p, log_p - INVALID),
+        np.array([lengths, quoted, of_source]).T,
+        CONALA_BLEU.count(texts, [pair.reference or ""] * len(texts)),
+    )
+
+
+def bleu(sentences: Sequence[Candidates], weights: tuple[float, ...]) -> float:
+    """Return the official BLEU of the best hypothesis of each sentence."""
+    return float(CONALA_BLEU.value(sum(one.counts[one.best(weights)] for one in sentences)))
+
+
+def scores(splits: dict[str, list[Candidates]], weights: tuple[float, ...]) -> dict[str, float]:
+    """Return the metrics of both splits, by the names of `attnlab evaluate`."""
+    return {
+        f"{split}/{metric.__name__}": float(metric([one.predictions[one.best(weights)] for one in sentences]))
+        for split, sentences in splits.items()
+        for metric in (conala.conala_bleu, conala.conala_exact_match, conala.parses)
+    }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
