@@ -32,7 +32,7 @@ def main(runs: str | None = None) -> None:
     lengths = sorted(int(value.removeprefix("length")) for value in groups["additive"])
     values = {f"length{length}": f"{length} tokens [%]" for length in lengths}
     print(GRID["table"](groups, values, METRIC, scale=100).markdown())
-    comparisons = GRID["compare_at_each"](study, values, "additive", "none_matched")
+    comparisons = GRID["compare_at_each"](study, values, "additive", ["none_matched"])
     print(tables.comparison_list(comparisons), end="")
     if runs is not None:
         figure = Figure(figsize=(6, 3.5), layout="constrained")
