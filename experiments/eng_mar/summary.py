@@ -59,8 +59,10 @@ def main(folder: str | None = None) -> None:
 
 
 def compare_pair(study: Study, system: str, reference: str) -> list[Comparison]:
-    """Compare two systems across seeds."""
+    """Compare two systems across seeds; empty if one of them has no run."""
     runs = [run for run in study.runs if run.variant in (system, reference)]
+    if len({run.variant for run in runs}) < 2:
+        return []
     return compare(replace(study, runs=runs), reference=reference)
 
 
@@ -73,7 +75,7 @@ def write_files(outputs: Path) -> None:
     ]
     study = replace(collected, runs=runs, selected_metrics=METRICS)
     (HERE / "results.csv").write_text(format_results(study))
-    first = [study.by_variant()[name][0] for name in (BASELINE, ATTENTION, RECIPE)]
+    first = [study.by_variant()[name][0] for name in (BASELINE, ATTENTION)]
     (HERE / "samples.md").write_text(samples(first) + "\n")
     shutil.copyfile(first[-1].directory / "figures" / "attention-3.png", HERE / "attention.png")
 
