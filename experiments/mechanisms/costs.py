@@ -18,7 +18,9 @@ from attnlab.config import build
 from attnlab.config.compose import compose_run
 
 HERE = Path(__file__).parent
-MECHANISMS = sorted(path.stem for path in (HERE.parents[1] / "conf" / "attention").glob("*.yaml"))
+NAMES = sorted(path.stem for path in (HERE.parents[1] / "conf" / "attention").glob("*.yaml"))
+MECHANISMS = {name: [f"attention={name}"] for name in NAMES}
+MECHANISMS["additive_biased"] = ["attention=additive", "attention_bias=true"]
 MODEL = ("encoder.size=64", "decoder.size=128", "trainer.accelerator=cpu")
 LENGTHS = {"task": None, "50": 50}
 BATCHES, ROUNDS = 5, 7
@@ -37,7 +39,7 @@ def main() -> None:
 
 def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
     """Return one row per mechanism and round; `length` is None for the lengths of the task."""
-    configs = {name: compose_run([f"attention={name}", *MODEL]) for name in MECHANISMS}
+    configs = {name: compose_run([*words, *MODEL]) for name, words in MECHANISMS.items()}
     base = configs["additive"]
     settings = timing.Settings.of(base)
     if length is None:
