@@ -48,13 +48,16 @@ def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: floa
     return Table("grid", registry.label(metric), columns, rows)
 
 
-def compare_at_each(study: Study, values: Mapping[str, str], ours: str, theirs: str) -> list[Comparison]:
-    """Compare two mechanisms at each value over seeds, in all metrics of the study, as one family."""
+def compare_at_each(
+    study: Study, values: Mapping[str, str], ours: str, others: Sequence[str]
+) -> list[Comparison]:
+    """Compare a mechanism with others at each value over seeds, in all metrics, as one family."""
     comparisons = []
     for value in values:
-        pair = (f"{ours}-{value}", f"{theirs}-{value}")
-        runs = [run for run in study.runs if run.variant in pair]
-        comparisons += compare(replace(study, runs=runs), reference=pair[1])
+        for theirs in others:
+            pair = (f"{ours}-{value}", f"{theirs}-{value}")
+            runs = [run for run in study.runs if run.variant in pair]
+            comparisons += compare(replace(study, runs=runs), reference=pair[1])
     return correct(comparisons)
 
 
