@@ -141,7 +141,7 @@ def test_recorded_commits_are_in_the_history() -> None:
     shallow = git("rev-parse", "--is-shallow-repository")
     if shallow != "false":
         pytest.skip("not a checkout with the whole history")
-    for path in EXPERIMENTS.glob("*/results.csv"):
+    for path in EXPERIMENTS.glob("*/*.csv"):
         with path.open(newline="") as file:
             for commit in {row.get("commit") for row in csv.DictReader(file)} - {None, ""}:
                 assert git("cat-file", "-t", str(commit)) == "commit", path

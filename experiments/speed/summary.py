@@ -16,7 +16,8 @@ TABLES = {
     "The reversing model with batches of similar length and one thread": "reverse-one-thread.csv",
     "JoeyNMT 2.3.0: 20 training batches of 64, two layers of 512 units on each side, vocabularies of 8,000; "
     "search for 256 sentences of 30 steps": "peers.csv",
-    "Decoding 2,000 intents with the untrained CoNaLa model, 500 at a time, two threads": "decoding.csv",
+    "Decoding with the untrained CoNaLa model, two threads: 100 intents one at a time, or 2,000 in batches "
+    "of 500": "decoding.csv",
     "What `attnlab train` adds to a bare loop of steps of the reversing model": "overhead-reverse.csv",
     "The same for the CoNaLa model": "overhead-conala.csv",
     "Delivery of batches of the reversing model": "pipeline-reverse.csv",
