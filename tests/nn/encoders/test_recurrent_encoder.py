@@ -137,6 +137,18 @@ def test_recurrent_dropout_only_in_training() -> None:
     assert torch.equal(states(), states())
 
 
+@kinds
+@pytest.mark.parametrize("lengths", [[4, 4], [4, 3]])
+def test_bf16_on_any_cpu(cell: str, layers: int, bidirectional: bool, lengths: list[int]) -> None:
+    encoder = make(cell, layers, bidirectional)
+    embedded = torch.randn(2, 4, E)
+    expected = read(encoder, embedded, lengths)
+    with torch.autocast("cpu", torch.bfloat16):
+        memory = read(encoder, embedded, lengths)
+    torch.testing.assert_close(memory.states.float(), expected.states, rtol=0, atol=0.05)
+    torch.testing.assert_close(memory.hidden.float(), expected.hidden, rtol=0, atol=0.05)
+
+
 class SameDevice(TorchDispatchMode):
     """Refuses an index on another device than the tensor, as a GPU does."""
 

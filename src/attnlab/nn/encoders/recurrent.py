@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnlab.nn.cells import Kind, Norms, Recurrence
 from attnlab.nn.encoders.base import Encoder
-from attnlab.nn.fused import linear
+from attnlab.nn.fused import linear, torch_refuses_lstm
 from attnlab.types import Memory
 
 NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -60,7 +60,8 @@ class RecurrentEncoder(Encoder):
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
-        if self.norms is not None or (self.training and self.recurrent_dropout > 0):
+        dropout = self.training and self.recurrent_dropout > 0
+        if self.norms is not None or dropout or (self.cell == "lstm" and torch_refuses_lstm(embedded)):
             # torch's network has no layer normalisation or recurrent dropout
             return self.run_layers(embedded, lengths, mask)
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)

@@ -14,7 +14,7 @@ from attnlab.nn.fused.attend import additive_scores
 from attnlab.nn.fused.cells import tanh
 from attnlab.nn.fused.kernels import Kernels, active_kernels
 from attnlab.nn.fused.layer import StateParameters, cell_step, unroll_layer
-from attnlab.nn.fused.linear import Linear, linear
+from attnlab.nn.fused.linear import Linear, linear, torch_refuses_lstm
 
 __all__ = [
     "Kernels",
@@ -25,5 +25,6 @@ __all__ = [
     "cell_step",
     "linear",
     "tanh",
+    "torch_refuses_lstm",
     "unroll_layer",
 ]

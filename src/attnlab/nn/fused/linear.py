@@ -127,6 +127,14 @@ def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor]
     return lambda y, x: y.add_(product(x))
 
 
+def torch_refuses_lstm(x: Tensor) -> bool:
+    """Return whether `torch.nn.LSTM` can raise an error for this input: in bf16 on a CPU without AVX-512.
+
+    torch 2.13 passes a batch of equal lengths to oneDNN, which has no LSTM in bf16 for such CPUs.
+    """
+    return x.device.type == "cpu" and _is_bf16(x) and not _onednn_supports(torch.bfloat16)
+
+
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if weight.device.type == "cpu" and _is_bf16(x):
         rows = x.reshape(x.shape[:-1].numel(), x.size(-1))  # [n, K]
