@@ -128,7 +128,7 @@ def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor]
 
 
 def torch_refuses_lstm(x: Tensor) -> bool:
-    """Return whether `torch.nn.LSTM` can raise an error for this input: in bf16 on a CPU without AVX-512.
+    """Return whether `torch.nn.LSTM` can raise an error for an input [B, S, E]: in bf16, without AVX-512.
 
     torch 2.13 passes a batch of equal lengths to oneDNN, which has no LSTM in bf16 for such CPUs.
     """
