@@ -30,9 +30,9 @@ def test_server_starts_answers_and_stops(tmp_path: Path) -> None:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
         body = {"sentences": ["3 4 5"], "beam_size": 5}
         answer = httpx.post(f"{address}api/translate", json=body, timeout=60)
-        if answer.status_code != 200:  # leaving the block waits for the server
-            server.kill()
-        assert answer.status_code == 200, answer.text
+        if not answer.text.startswith("{"):
+            server.kill()  # leaving the block waits for the server
+        assert answer.text.startswith("{"), (answer.status_code, answer.text)
         assert [len(result["predictions"]) for result in answer.json()["results"]] == [1, 1]
         taken = attnlab("serve", run, "--port", address.split(":")[-1].strip("/"), folder=tmp_path)
         assert taken.returncode == 1
