@@ -62,7 +62,7 @@ class RecurrentEncoder(Encoder):
         """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         dropout = self.training and self.recurrent_dropout > 0
         if self.norms is not None or dropout or (self.cell == "lstm" and torch_refuses_lstm(embedded)):
-            # torch's network has no layer normalisation or recurrent dropout
+            # torch's network has no layer normalisation, recurrent dropout or, on some CPUs, LSTM in bf16
             return self.run_layers(embedded, lengths, mask)
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
         packed, final = self.network(packed)
