@@ -245,9 +245,14 @@ def test_page_translates_while_typing(models: list[ServedModel], tmp_path: Path)
         type_into(page, ".start input", "6 6")
         wait(page, "document.querySelector('.output').textContent.startsWith('6 6')")
         assert not page.each(".output", "e.textContent")[1].startswith("6 6")
+        errors = "[...document.querySelectorAll('.card .error')]"
+        type_into(page, ".start input", "unknown")
+        wait(page, f"{errors}[0].textContent.includes('unknown')")
+        assert [bool(text) for text in page.each(".output", "e.textContent")] == [False, True]
+        assert page.each(".card .error", "e.textContent")[1] == ""
         type_into(page, "#source", "<b>")
-        wait(page, "document.querySelector('#status').textContent.includes('<b>')")
-        assert page.run("document.querySelector('#status b')") is None
+        wait(page, f"{errors}.every((e) => e.textContent.includes('<b>'))")
+        assert page.run("document.querySelector('.error b')") is None
         assert page.each(".frame", "e.children.length") == [0, 0]
         page.screenshot(tmp_path / "page.png")
         failed = [json.loads(error) for error in page.errors()]

@@ -32,7 +32,7 @@ def test_server_starts_answers_and_stops(tmp_path: Path) -> None:
         answer = httpx.post(f"{address}api/translate", json=body, timeout=60)
         if not answer.text.startswith("{"):
             server.kill()  # leaving the block waits for the server
-        assert answer.text.startswith("{"), (answer.status_code, answer.text)
+            pytest.fail(f"{answer.status_code} {answer.text}\n{server.stderr.read()}")
         assert [len(result["predictions"]) for result in answer.json()["results"]] == [1, 1]
         taken = attnlab("serve", run, "--port", address.split(":")[-1].strip("/"), folder=tmp_path)
         assert taken.returncode == 1

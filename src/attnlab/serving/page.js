@@ -20,9 +20,9 @@
     if (body) headers["Content-Type"] = "application/json";
     const options = { headers, signal, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
     const response = await fetch(path, options);
-    const answer = await response.json().catch(() => ({ detail: response.statusText }));
-    if (response.ok) return answer;
-    throw new Error(typeof answer.detail === "string" ? answer.detail : answer.detail[0].msg);
+    if (response.ok) return response.json();
+    const { detail } = await response.json().catch(() => ({ detail: response.statusText }));
+    throw new Error(typeof detail === "string" ? detail : detail[0].msg);
   }
 
   // Cards: one per model, with its own request, so that a fast model does not wait for a slow one
@@ -32,6 +32,7 @@
     card.facts = element("small");
     card.output = element("p", { className: "output" });
     card.output.dir = "auto";
+    card.error = element("p", { className: "error", role: "alert" });
     card.prefix = element("input", { type: "text", autocomplete: "off", spellcheck: false, dir: "auto" });
     card.prefix.addEventListener("input", () => schedule(card));
     const edit = element("button", { type: "button", textContent: "Edit translation" });
@@ -49,7 +50,7 @@
       }));
     card.article = element("article", { className: "card" },
       element("header", {}, element("h2", { textContent: model.name }), card.facts),
-      card.output,
+      card.output, card.error,
       element("div", { className: "start" },
         element("label", {}, "The translation starts with", card.prefix), edit),
       card.frame, card.readout, card.save);
@@ -80,11 +81,9 @@
     try {
       const answer = await call("api/translate", request, card.controller.signal);
       show(card, answer.results[0].predictions[0][0] ?? null);
-      report("");
     } catch (error) {
       if (error.name === "AbortError") return; // a newer request replaced this one
-      show(card, null);
-      report(`${card.model.name}: ${error.message}`);
+      show(card, null, error.message);
     }
   }
 
@@ -92,13 +91,9 @@
     return models.querySelector(`input[value="${CSS.escape(card.model.name)}"]`).checked;
   }
 
-  function report(message) {
-    status.textContent = message;
-    status.classList.toggle("error", message !== "");
-  }
-
-  function show(card, prediction) {
+  function show(card, prediction, error = "") {
     card.prediction = prediction;
+    card.error.textContent = error;
     card.article.classList.remove("busy");
     card.output.textContent = prediction?.text ?? "";
     card.facts.textContent = [card.model.mechanism, prediction && `score ${prediction.score.toFixed(3)}`].filter(Boolean).join(" · ");
@@ -199,5 +194,5 @@
   form.addEventListener("input", () => shown.forEach(schedule));
   form.addEventListener("submit", (event) => event.preventDefault());
   followCardWidth(cards);
-  start().catch((error) => report(error.message));
+  start().catch((error) => status.replaceChildren(error.message));
 })();
