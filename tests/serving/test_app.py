@@ -254,6 +254,7 @@ def test_page_translates_while_typing(models: list[ServedModel], tmp_path: Path)
         wait(page, f"{errors}.every((e) => e.textContent.includes('<b>'))")
         assert page.run("document.querySelector('.error b')") is None
         assert page.each(".frame", "e.children.length") == [0, 0]
+        assert page.each(".save", "e.checkVisibility()") == [False, False]
         page.screenshot(tmp_path / "page.png")
         failed = [json.loads(error) for error in page.errors()]
         assert all(error.get("source") == "network" for error in failed)  # the refused sentence
