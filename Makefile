@@ -1,10 +1,10 @@
 # make train    train a first model and draw its attention
-# make test     run all tests but the examples of the documentation and those of make clusters
+# make test     run all tests but those of make clusters, make experiments and make docs
 # make clusters run the tests that start Slurm, Ray, servers or several launchers on this machine
 # make quick    run the tests that are not marked slow
 # make lint     check style, docstrings and types
 # make experiments  run the path of every experiment with tiny data and networks
-# make docs     build the documentation into docs/build/html, and run its examples and notebooks
+# make docs     build the documentation into docs/build/html, run its notebooks (make html), and its examples (make examples)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,14 +12,14 @@ PYTEST := $(BIN)/pytest --dist worksteal
 # Many slow tests wait for processes that they started, so two workers share a core
 SHARED := -n $$((2 * $$(nproc)))
 
-.PHONY: train test clusters quick lint experiments docs
+.PHONY: train test clusters quick lint experiments docs html examples
 .DEFAULT_GOAL := train
 
 train: .venv/installed
 	$(BIN)/attnlab train
 
 test: .venv/installed
-	$(PYTEST) $(SHARED) -m "not examples and not clusters"
+	$(PYTEST) $(SHARED) -m "not examples and not clusters and not experiments"
 
 clusters: .venv/installed
 	$(BIN)/pytest -m clusters --durations=0
@@ -34,12 +34,17 @@ lint: .venv/installed
 	$(BIN)/pytest -q tests/test_docstrings.py
 
 experiments: .venv/installed
-	PATH=$(abspath $(BIN)):$$PATH $(MAKE) -C experiments all QUICK=1
+	$(BIN)/pytest -s -m experiments tests/test_experiments.py
 
 docs: .venv/installed
+	$(MAKE) -j 2 -O html examples
+
+html: .venv/installed
 	rm -rf docs/build/html docs/build/doctrees/notebooks docs/reference/api
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
-	$(PYTEST) $(SHARED) -m examples
+
+examples: .venv/installed
+	$(PYTEST) $(SHARED) -m examples tests/docs
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

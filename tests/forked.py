@@ -142,12 +142,12 @@ sys.exit(int(connection.makefile().read() or 1))
 
 
 @contextmanager
-def serve_program(program: Path, change: Callable[[list[str]], list[str]]) -> Iterator[None]:
+def serve_program(program: Path, change: Callable[[list[str]], list[str]] = list) -> Iterator[None]:
     """Create a program for shell scripts that executes `attnlab` in forks of this process.
 
     Args:
         program: path of the new program, which exists also after the block, but fails then.
-        change: returns the arguments that are used instead of the given ones.
+        change: returns the arguments that are used instead of the given ones, by default the same.
     """
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
         path = f"{folder}/socket"  # the paths of pytest's folders are too long for a socket
@@ -224,7 +224,8 @@ def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[s
     sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     sys.excepthook = sys.__excepthook__
-    sys.path[:] = [folder for folder in sys.path if folder not in ("", TESTS)]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [*filter(None, given), *(folder for folder in sys.path if folder not in ("", TESTS))]
     for name in [name for name, module in sys.modules.items() if comes_from_tests(module)]:
         del sys.modules[name]
     warnings.resetwarnings()

@@ -18,6 +18,8 @@ from hydra.core.override_parser.types import Glob
 
 from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF
+from commands import clean_environment
+from forked import serve_program
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 RECORDER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done >> {log}\necho >> {log}\n'
@@ -69,6 +71,17 @@ def test_file_of_an_experiment_or_study_starts_with_its_command(path: Path) -> N
 def test_commands_of_an_experiment_report_compose(path: Path) -> None:
     for command in training_commands(path.read_text()):
         compose_run(first_job(command))
+
+
+@pytest.mark.slow
+@pytest.mark.experiments
+def test_every_question_can_be_answered_in_short_form(tmp_path: Path) -> None:
+    program = tmp_path / "attnlab"
+    environment = clean_environment(WANDB_MODE="offline")
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    with serve_program(program):
+        settings = ("QUICK=1", f"ATTNLAB={program}", f"OUTPUTS={tmp_path}")
+        subprocess.run(["make", "-C", str(EXPERIMENTS), "all", *settings], env=environment, check=True)
 
 
 @pytest.mark.parametrize("quick", [(), pytest.param(("QUICK=1",), marks=pytest.mark.slow)], ids=str)
