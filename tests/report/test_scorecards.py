@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,31 @@ def score(value: float, width: float = 0.1) -> dict[str, Any]:
     return {"value": value, "low": value - width, "high": value + width, "units": 9, "sentences": 3}
 
 
-def write_card(run: Run, folder: str, scores: dict[str, Any], overrides: list[str]) -> None:
+def write_card(run: Run, folder: str, scores: dict[str, Any], overrides: list[str], **settings: Any) -> None:
     path = run.directory / "evaluations" / folder / "explanations.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"split": "test", "overrides": overrides, "scores": scores}))
+    record = {"split": "test", "overrides": overrides, "scores": scores, "settings": settings}
+    path.write_text(json.dumps(record))
+
+
+def test_scorecards_of_a_run_count_as_one_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "study", "dot", 0, TEXTS)
+    write_card(run, "test-b", {"gradient_tau": score(0.5), "erasure_tau": score(0.2)}, [], steps=16)
+    time.sleep(0.02)  # the times of files have a resolution
+    write_card(run, "test-a", {"gradient_tau": score(0.4)}, [], steps=16)  # newer
+    write_card(run, "test-c", {"gradient_tau": score(0.3)}, [], steps=32)
+    write_card(run, "test-d", {}, ["data.test_size=3"], steps=16)  # no measure has units
+    write_card(run, "test-e", {"integrated_gradients_error": score(0.1)}, ["seed=1"], steps=16)
+    evaluations = scorecards.gather(collect([tmp_path / "study"]))
+    titles = ["test explain.steps=16", "test explain.steps=32", "test seed=1"]
+    assert [evaluation.title for evaluation in evaluations] == titles
+    assert [[cell.text for cell in table.rows[0]] for table in scorecards.build(evaluations)] == [
+        ["dot", "1", "0.400 [0.300, 0.500]", "0.200 [0.100, 0.300]"],
+        ["dot", "1", "0.300 [0.200, 0.400]"],
+        ["dot", "1", "0.100 [0.000, 0.200]"],
+    ]
+    drawn = scorecards.draw(evaluations, variant_styles(["dot"]))
+    assert [figure.name for figure in drawn] == ["explanations", "explanations-2"]  # no panel for an error
 
 
 def test_report_has_a_table_and_small_multiples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

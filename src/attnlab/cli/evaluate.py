@@ -99,7 +99,7 @@ def main(options: argparse.Namespace) -> int:
         if config.get("explain") is not None:
             assert isinstance(network, Seq2Seq)  # checked by explain.check
             explained = explain.explain(config, network, vocabularies, data.pairs(split), trust=options.trust)
-            explain.write(explained, config.explain, split, overrides, folder)
+            explain.write(explained, config.explain, split, [*overrides, *other_checkpoint], folder)
         changed = {}
         for name, attention in interventions.items():
             assert isinstance(network, Seq2Seq)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -72,22 +74,35 @@ class Evaluation:
 
 
 def gather(study: Study) -> list[Evaluation]:
-    """Read the scorecards of the finished runs; an empty list if there are none."""
-    groups: dict[tuple[str, tuple[str, ...]], list[tuple[RunRecord, Scorecard]]] = {}
+    """Read the scorecards of the finished runs; an empty list if there are none.
+
+    Several scorecards of a run with the same settings, such as those of different measures, are one; of a
+    measure that several contain, the newest value counts.
+    """
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[Path, tuple[RunRecord, Scorecard]]] = {}
     for run in study.finished:
         for card in read_scorecards(run.directory):
-            groups.setdefault((card.split, card.overrides), []).append((run, card))
+            if card.scores:
+                members = groups.setdefault((card.split, card.overrides, card.settings), {})
+                _, older = members.get(run.directory, (run, card))
+                members[run.directory] = run, merge(older, card)
+    alike = Counter((split, overrides) for split, overrides, _ in groups)
     evaluations = []
-    for (split, overrides), members in sorted(groups.items()):
-        runs = [replace(run, scores=card.scores) for run, card in members]
+    for (split, overrides, settings), members in sorted(groups.items()):
+        cards = [card for _, card in members.values()]
+        runs = [replace(run, scores=card.scores) for run, card in members.values()]
         available = {metric for run in runs for metric in run.scores}
         metrics = [f"{split}/{name}" for name in registry.names("explanation")]
         selected = tuple(metric for metric in metrics if metric in available)
-        title = " ".join((split, *overrides))
-        evaluations.append(
-            Evaluation(title, Study(study.name, runs, selected), [card for _, card in members])
-        )
+        title = " ".join((split, *overrides, *(settings if alike[split, overrides] > 1 else ())))
+        evaluations.append(Evaluation(title, Study(study.name, runs, selected), cards))
     return evaluations
+
+
+def merge(older: Scorecard, newer: Scorecard) -> Scorecard:
+    """Return the newer scorecard with the measures that only the older one has."""
+    kept = {metric: ends for metric, ends in older.intervals.items() if metric not in newer.scores}
+    return newer._replace(scores=older.scores | newer.scores, intervals=kept | newer.intervals)
 
 
 def build(evaluations: Sequence[Evaluation]) -> list[Table]:
@@ -127,11 +142,17 @@ def draw(evaluations: Sequence[Evaluation], styles: Styles) -> list[StudyFigure]
                 needs_legend=False,
             )
             for number, evaluation in enumerate(evaluations, start=1)
+            if _drawn(evaluation)
         ]
 
 
+def _drawn(evaluation: Evaluation) -> list[str]:
+    """Return the measures that have a panel."""
+    return [metric for metric in evaluation.study.metrics if not metric.endswith(NOT_DRAWN)]
+
+
 def _figure(evaluation: Evaluation, styles: Styles) -> Figure:
-    metrics = [metric for metric in evaluation.study.metrics if not metric.endswith(NOT_DRAWN)]
+    metrics = _drawn(evaluation)
     variants = evaluation.study.variants
     rows = ceil(len(metrics) / COLUMNS)
     height = rows * (PANEL[1] + ROW_HEIGHT * len(variants))
