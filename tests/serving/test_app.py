@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +20,9 @@ from starlette.testclient import TestClient
 
 import attnlab
 from attnlab.runs.directory import Run
+from attnlab.runs.predictions import Prediction
 from attnlab.serving.app import Limits, create_app
-from attnlab.serving.models import ServedModel, load_models, unique_names
+from attnlab.serving.models import Options, ServedModel, Source, load_models, unique_names
 from browser import browser
 from commands import TINY_REVERSE
 from commands import attnlab as command
@@ -195,6 +196,36 @@ def served(models: list[ServedModel], **options: Any) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def test_sentences_of_a_closed_connection_are_not_translated(models: list[ServedModel]) -> None:
+    translated: list[str] = []
+    may_start = threading.Event()
+
+    class Slow(ServedModel):
+        """Waits before the first batch, and records the sentences."""
+
+        def translate(self, options: Options, sources: Sequence[Source]) -> list[list[Prediction]]:
+            assert may_start.wait(30)
+            translated.extend(source.text for source in sources)
+            return super().translate(options, sources)
+
+    def give_up(sentence: str) -> None:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{address}/api/translate", json={"sentences": [sentence]}, timeout=0.2)
+
+    slow = Slow("slow", models[0].model)
+    with served([slow], limits=Limits(batch_size=1, waiting=1)) as address:
+        give_up("3")  # its translation has begun
+        give_up("4")
+        with ThreadPoolExecutor(1) as thread:
+            last = thread.submit(
+                httpx.post, f"{address}/api/translate", json={"sentences": ["5"]}, timeout=60
+            )
+            time.sleep(0.2)
+            may_start.set()
+            assert last.result().status_code == 200  # the queue, of one sentence, has room
+    assert translated == ["3", "5"]
 
 
 @pytest.mark.slow

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -27,6 +27,10 @@ from attnlab.serving.models import Map, Options, ServedModel, Source
 
 FOLDER = Path(__file__).parent
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+CLOSED = 499
+"""Status of a request whose client closed the connection. Nobody receives it."""
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +201,7 @@ def create_app(
         ]
 
     @app.post("/api/translate", responses=ERRORS)
-    async def translate(request: TranslationRequest) -> TranslationResponse:
+    async def translate(request: TranslationRequest, connection: Request) -> TranslationResponse:
         """Translate sentences by one or several models."""
         selected = list(batchers) if request.models is None else request.models
         _check(request, selected, batchers, limits)
@@ -205,7 +209,9 @@ def create_app(
         sources = [Source(*pair) for pair in zip(request.sentences, prefixes, strict=True)]
         options = Options(request.beam_size, request.nbest, request.intervention, request.map)
         try:
-            results = await asyncio.gather(*(batchers[name].submit(options, sources) for name in selected))
+            results = await _unless_closed(
+                connection, [batchers[name].submit(options, sources) for name in selected]
+            )
         except QueueFullError:
             raise HTTPException(429, "Too many sentences are waiting: try again later") from None
         except UserError as error:
@@ -218,6 +224,41 @@ def create_app(
         )
 
     return app
+
+
+async def _unless_closed(connection: Request, work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Return the results of concurrent work; cancel it when the client closes the connection.
+
+    Raises:
+        HTTPException: if the connection was closed.
+        Exception: the first one of the work, the rest of which is cancelled.
+    """
+    results = asyncio.create_task(_together(work))
+    closed = asyncio.create_task(_closed(connection))
+    try:
+        await asyncio.wait((results, closed), return_when=asyncio.FIRST_COMPLETED)
+        if not results.done():
+            raise HTTPException(CLOSED, "The connection was closed")
+        return results.result()
+    finally:
+        results.cancel()
+        closed.cancel()
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Return the results of concurrent work; an exception cancels the rest."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _closed(connection: Request) -> None:
+    """Wait until the client closes the connection. The body of the request must have been read."""
+    while (await connection.receive())["type"] != "http.disconnect":
+        pass
 
 
 class BodyLimit:

@@ -45,7 +45,7 @@ class Batcher(Generic[Options, Item, Result]):
             QueueFullError: if the queue cannot hold all of them.
             Exception: that of `compute`, if it fails for one of the items.
         """
-        if len(self.waiting) + len(items) > self.queue_size:
+        if sum(not future.done() for _, _, future in self.waiting) + len(items) > self.queue_size:
             raise QueueFullError
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
@@ -54,7 +54,7 @@ class Batcher(Generic[Options, Item, Result]):
         try:
             return list(await asyncio.gather(*futures))
         finally:
-            for future in futures:  # after an error or a lost connection, the others need no computation
+            for future in futures:  # after an error, or if the caller was cancelled, none is needed
                 future.cancel()
 
     async def run(self) -> None:
