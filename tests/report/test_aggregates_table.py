@@ -42,5 +42,18 @@ def test_all_test_sets_of_the_first_metric_are_tasks() -> None:
     assert table.rows[0][2].value == (1 + 2 + 3 + 10) / 4  # of 0, 1, 2, 3, 10, 20
 
 
+def test_reference_without_a_run_that_has_all_scores_is_named() -> None:
+    result = study({"dot": [4.0, 2.0, 3.0], "none": [1.0, 0.0, 2.0]}, "test/a/bleu")
+    runs = [
+        replace(run, scores=run.scores | ({"test/b/bleu": 5.0} if run.variant == "dot" else {}))
+        for run in result.runs
+    ]
+    partial = replace(result, runs=runs, selected_metrics=("test/a/bleu", "test/b/bleu"))
+    (table,) = aggregates_table(partial, compare(partial, reference="none"))
+    assert [column.name for column in table.columns][1:] == ["runs", "interquartile mean of BLEU (a)"]
+    assert [row[0].text for row in table.rows] == ["dot"]
+    assert table.notes[1] == "Without a run that has all scores: none."
+
+
 def test_two_runs_give_no_aggregates() -> None:
     assert aggregates_table(study({"dot": [1.0, 2.0], "none": [1.0, 2.0]}), []) == []

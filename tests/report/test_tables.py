@@ -133,6 +133,12 @@ def test_costs_are_converted_and_missing_values_are_dashes() -> None:
     assert [cell.text for cell in result.rows[0]] == ["dot", "1,234,567", "1.5", "25.0", "3", "–"]
 
 
+def test_missing_scores_are_counted() -> None:
+    result = tables.scores_table(study({"dot": [1.0, float("nan"), 3.0], "none": [float("nan")]}))
+    assert [row[2].text.split(" [")[0] for row in result.rows] == ["2.0", "–"]
+    assert result.rows[0][2].text.endswith("] (2 of 3)")
+
+
 def test_unfinished_runs_are_noted_below_tables_and_listed_in_the_results() -> None:
     result = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
     failed = replace(result.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})

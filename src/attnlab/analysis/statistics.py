@@ -47,12 +47,14 @@ def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
     n, mean = len(values), float(np.mean(values))
     if n == 1:
         return Estimate(mean, None, None, 1)
+    if min(values) == max(values):  # their computed mean can differ from them
+        return Estimate(values[0], values[0], values[0], n)
     half_width = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * _standard_error(values)
     low, high = bounds
     if not isfinite(low):
         return Estimate(mean, mean - half_width, mean + half_width, n)
     above, below = mean - low, high - mean
-    if half_width == 0 or above <= 0 or below <= 0:
+    if above <= 0 or below <= 0:
         return Estimate(mean, mean, mean, n)
     if not isfinite(high):
         factor = exp(min(half_width / above, 700))  # exp overflows above 709

@@ -54,6 +54,8 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
         return []
     references = {row.reference for row in comparisons if row.metric == metrics[0]}
     reference = references.pop() if len(references) == 1 else None
+    if reference is not None and not len(groups[reference]):
+        reference = None
     columns = [
         *(Column("variant", numeric=False), Column("runs")),
         Column(f"interquartile mean of {heading(metrics[0])}"),
@@ -68,7 +70,9 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
         if reference is not None:
             row.append(Cell("") if variant == reference else _improvement(sign, scores, groups[reference]))
         rows.append(row)
-    return [Table("aggregates", "Aggregates over runs", columns, rows, [NOTE])]
+    omitted = [variant for variant, scores in groups.items() if not len(scores)]
+    notes = [NOTE, *([f"Without a run that has all scores: {', '.join(omitted)}."] if omitted else [])]
+    return [Table("aggregates", "Aggregates over runs", columns, rows, notes)]
 
 
 def _mean(scores: Scores, metric: str) -> Cell:

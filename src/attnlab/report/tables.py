@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from pathlib import Path
 
 from attnlab.analysis.comparison import Comparison
@@ -169,11 +169,14 @@ def _in_unit(metric: str, value: float | None) -> Cell:
 def _mean(
     values: Sequence[float | None], *, digits: int, scale: float = 1, bounds: Bounds = (0, inf)
 ) -> Cell:
-    """Return the mean and interval of the values without None; no interval if all values are equal."""
-    present = [value for value in values if value is not None]
+    """Return the mean and interval of the finite values, and their number if there are others."""
+    present = [value for value in values if value is not None and isfinite(value)]
     if not present:
         return Cell(MISSING)
-    return estimate_cell(estimate(present, bounds), digits=digits, scale=scale)
+    cell = estimate_cell(estimate(present, bounds), digits=digits, scale=scale)
+    if len(present) == len(values):
+        return cell
+    return replace(cell, text=f"{cell.text} ({len(present)} of {len(values)})")
 
 
 def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
