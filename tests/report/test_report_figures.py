@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +20,7 @@ from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
 from attnlab.report.figure_parts import StudyFigure
 from run_files import study as runs_of
+from run_files import write_run
 from studies import make_run
 
 # Sources of one and of three words
@@ -102,6 +105,51 @@ def test_variants_have_the_same_colour_in_all_figures(drawn: dict[str, StudyFigu
 def test_identical_curves_are_drawn_once(drawn: dict[str, StudyFigure]) -> None:
     assert len(drawn["lr"].figure.axes[0].lines) == 1
     assert "identical for all variants" in drawn["lr"].caption
+
+
+def test_identical_curves_are_drawn_in_their_unit(tmp_path: Path) -> None:
+    for variant in ("dot", "none"):
+        run = make_run(tmp_path / "study", variant, 0, TEXTS)
+        run.metrics.write_text("epoch,step,metric,value\n0,1,val/exact_match,0.25\n0,2,val/exact_match,0.5\n")
+    study = replace(collect([tmp_path / "study"]), selected_metrics=("test/exact_match",))
+    drawn = {figure.name: figure.figure for figure in figures.draw(study, variant_styles(study.variants))}
+    (line,) = drawn["val-exact_match"].axes[0].lines
+    assert line.get_ydata().tolist() == [25, 50]
+
+
+def test_scores_by_source_length_are_those_of_the_test_set_of_the_metric(tmp_path: Path) -> None:
+    texts = [("a", "x"), ("a b c", "x y")]
+    right, wrong = ([(*text, output) for text in texts] for output in ("x", "z"))
+    scores = {"test/a/exact_match": 0.5, "test/b/exact_match": 0.0}
+    run = write_run(tmp_path, scores=scores, sentences=right, split="test-a", name="study")
+    lines = [{"index": i, "source": s, "reference": r, "hypothesis": h} for i, (s, r, h) in enumerate(wrong)]
+    (run.predictions / "test-b.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    study = collect([tmp_path / "study"])
+    for name, exact in (("a", [100, 0]), ("b", [0, 0])):
+        chosen = replace(study, selected_metrics=(f"test/{name}/exact_match",))
+        drawn = {figure.name: figure for figure in figures.draw(chosen, variant_styles(chosen.variants))}
+        (line,) = drawn["by-length"].figure.axes[0].lines
+        assert line.get_ydata().tolist() == exact
+        assert drawn["by-length"].title == f"Exact match ({name}) by source length"
+
+
+def test_scores_on_test_and_validation_are_told_apart(tmp_path: Path) -> None:
+    study = runs_of({"dot": [10.0, 20.0, 30.0]}, "test/bleu")
+    runs = [replace(run, scores=run.scores | {"val/bleu": 50.0}) for run in study.runs]
+    both = replace(study, runs=runs, selected_metrics=("test/bleu", "val/bleu"))
+    drawn = {figure.name: figure for figure in figures.draw(both, variant_styles(both.variants))}
+    assert drawn["scores-bleu"].title == "BLEU by variant"
+    assert drawn["scores-val-bleu"].title == "BLEU (val) by variant"
+    assert drawn["scores-val-bleu"].figure.axes[0].get_xlabel() == "BLEU (val)"
+
+
+def test_equal_scores_are_drawn_without_bars() -> None:
+    """The computed mean of three times 0.996 is larger than 0.996."""
+    result = runs_of({"dot": [0.996] * 3, "none": [0.016] * 3}, "test/attention/alignment_accuracy")
+    assert any(
+        figure.name == "scores-attention-alignment_accuracy"
+        for figure in figures.draw(result, variant_styles(result.variants))
+    )
 
 
 def test_embedded_svg_has_text_elements_and_css_variables(

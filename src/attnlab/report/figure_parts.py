@@ -59,19 +59,19 @@ def bounds_of(metric: str) -> tuple[float, float]:
     return registry.scale(metric) * low, registry.scale(metric) * high
 
 
-def axis_label(metric: str) -> str:
-    """Return the label of a metric with its unit."""
-    unit = registry.unit(metric)
-    return f"{label_of(metric)}, in {unit}" if unit else label_of(metric)
+def axis_label(metric: str, *, split: bool = False) -> str:
+    """Return the label of a metric with its unit; see `label_of`."""
+    unit, label = registry.unit(metric), label_of(metric, split=split)
+    return f"{label}, in {unit}" if unit else label
 
 
-def title_of(metric: str) -> str:
-    """Return the label of a metric, capitalised unless it contains capitals."""
-    label = label_of(metric)
+def title_of(metric: str, *, split: bool = False) -> str:
+    """Return the label of a metric, capitalised unless it contains capitals; see `label_of`."""
+    label = label_of(metric, split=split)
     return label.capitalize() if label.islower() else label
 
 
-def label_of(metric: str) -> str:
-    """Return the label of a metric without its split, but with the name of a test set."""
-    named = registry.split(metric) not in ("test", "val") or metric.startswith("train/")
+def label_of(metric: str, *, split: bool = False) -> str:
+    """Return the label of a metric with the name of a test set, and with "(val)" only if `split`."""
+    named = split or registry.split(metric) not in ("test", "val") or metric.startswith("train/")
     return registry.label(metric if named else f"test/{registry.name(metric)}")

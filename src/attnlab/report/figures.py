@@ -34,6 +34,7 @@ from attnlab.report.figure_parts import (
     values_of,
 )
 from attnlab.report.score_figures import performance_profiles, scores
+from attnlab.runs.predictions import Prediction
 
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""
@@ -102,19 +103,26 @@ def _legend_handle(style: VariantStyle, *, dashed: bool) -> Line2D:
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw a corpus score by source length, which shows the bottleneck of a fixed-size encoding."""
-    runs = [run for runs in groups.values() for run in runs if run.predictions]
     metric, score = next(
         ((name, counts) for name in study.metrics if (counts := registry.sentence_counts(name))),
         (None, None),
     )
-    if metric is None or score is None or not runs:
+    if metric is None or score is None:
         return
-    unit, lengths = _source_lengths([prediction.source for run in runs for prediction in run.predictions])
+    split = registry.split(metric)
+    predictions = {
+        variant: [decoded for run in runs if (decoded := run.predictions_of(split))]
+        for variant, runs in groups.items()
+    }
+    sources = [each.source for runs in predictions.values() for decoded in runs for each in decoded]
+    if not sources:
+        return
+    unit, lengths = _source_lengths(sources)
     edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / MAX_BINS))
     shortest = 4 if registry.name(metric).endswith("bleu") else 0  # BLEU needs 4-grams
     bands = {
-        variant: _band([_bin_scores(run, score, unit, edges, shortest) for run in runs if run.predictions])
-        for variant, runs in groups.items()
+        variant: _band([_bin_scores(decoded, score, unit, edges, shortest) for decoded in runs])
+        for variant, runs in predictions.items()
     }
     if len(edges) < 2 or not any(bands.values()):
         return
@@ -122,7 +130,8 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
     axes.set_xlabel(f"source length, in {unit}")
     axes.set_ylabel(axis_label(metric))
-    caption = "Test sentences grouped by source length; mean over seeds, bands from minimum to maximum."
+    kind = "Validation" if split == "val" else "Test"
+    caption = f"{kind} sentences grouped by source length; mean over seeds, bands from minimum to maximum."
     yield StudyFigure("by-length", f"{title_of(metric)} by source length", caption, figure, dashed=True)
 
 
@@ -145,7 +154,8 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
         first = next(iter(bands.values()))
         identical = len(bands) > 1 and all(band == first for band in bands.values())
         if identical:
-            axes.plot([point[0] for point in first], [point[1] for point in first], color=INK)
+            scale = registry.scale(metric)
+            axes.plot([point[0] for point in first], [scale * point[1] for point in first], color=INK)
             caption = "During training; identical for all variants."
         else:
             _draw_bands(axes, bands, styles, scale=registry.scale(metric))
@@ -192,7 +202,7 @@ def _draw_cost(axes: Axes, points: Sequence[tuple[float, float]], style: Variant
     """Draw the mean (cost, score) of the seeds and the range of the scores."""
     scores = [score for _, score in points]
     mean = fmean(scores)
-    spread = [[mean - min(scores)], [max(scores) - mean]]
+    spread = [[max(0, mean - min(scores))], [max(0, max(scores) - mean)]]  # a rounded mean can be outside
     x = fmean(cost for cost, _ in points)
     axes.errorbar(x, mean, yerr=spread, fmt=style.marker, color=style.colour, capsize=2.5, markersize=6)
 
@@ -246,22 +256,22 @@ def _source_lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
 
 
 def _bin_scores(
-    run: RunRecord, score: SentenceCounts, unit: str, edges: range, shortest: int
+    predictions: Sequence[Prediction], score: SentenceCounts, unit: str, edges: range, shortest: int
 ) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
     Bins without a reference of at least `shortest` words are omitted.
     """
     counts = score.count(
-        [prediction.hypothesis for prediction in run.predictions],
-        [prediction.reference for prediction in run.predictions],
+        [prediction.hypothesis for prediction in predictions],
+        [prediction.reference for prediction in predictions],
     )
     rows: dict[float, list[int]] = {}
-    for row, prediction in enumerate(run.predictions):
+    for row, prediction in enumerate(predictions):
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
         index = (length - edges.start) // edges.step
         rows.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
-    words = [len(prediction.reference.split()) for prediction in run.predictions]
+    words = [len(prediction.reference.split()) for prediction in predictions]
     return {
         centre: float(score.value(counts[chosen].sum(axis=0)))
         for centre, chosen in sorted(rows.items())

@@ -32,6 +32,7 @@ ROW_HEIGHT = 0.3  # inches per variant, in figures with one row per variant
 
 def scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw one row per variant with its seeds, their mean and its interval."""
+    several_splits = len({registry.split(metric) == "val" for metric in study.metrics}) > 1
     for metric in study.metrics:
         bounds = bounds_of(metric)
         figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
@@ -53,7 +54,7 @@ def scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
             )
             spread = None
             if mean.low is not None and mean.high is not None:
-                spread = [[mean.mean - mean.low], [mean.high - mean.mean]]
+                spread = [[max(0, mean.mean - mean.low)], [max(0, mean.high - mean.mean)]]  # rounding errors
             axes.errorbar(
                 mean.mean,
                 row,
@@ -67,10 +68,11 @@ def scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
         axes.set_ylim(len(groups) - 0.4, -0.6)
         left, right = axes.get_xlim()
         axes.set_xlim(max(left, bounds[0]), min(right, bounds[1]))
-        axes.set_xlabel(axis_label(metric))
+        axes.set_xlabel(axis_label(metric, split=several_splits))
+        name = metric.removeprefix("test/")
         yield StudyFigure(
-            f"scores-{metric.removeprefix('test/').removeprefix('val/').replace('/', '-')}",
-            f"{title_of(metric)} by variant",
+            f"scores-{(name if several_splits else name.removeprefix('val/')).replace('/', '-')}",
+            f"{title_of(metric, split=several_splits)} by variant",
             "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval, on a transformed "
             "scale for scores with bounds.",
             figure,

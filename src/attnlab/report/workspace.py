@@ -99,7 +99,7 @@ def publish(
         dashboard: Any = workspace(entity or wandb.Api().default_entity or "", project, study, scores)
         url: str = dashboard.save().url
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
+        reason, *_ = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(f"The dashboard could not be saved: {reason}") from error
     return url
 
