@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from attnlab.benchmark import gpu_report, timing
 from attnlab.config import build
+from attnlab.decoding import search
 from attnlab.errors import UserError
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch
@@ -121,6 +122,9 @@ def test_rows_of_measurements(composed: Callable[..., DictConfig]) -> None:
     greedy, beam = timing.measure_search(module, batches, settings, rounds=1)
     assert (greedy.work, beam.work) == ("greedy", "beam 5")
     assert 4 <= greedy.tokens <= 4 * 4
+    greedy_outputs = [search.greedy(module.network, batch, max_length=3).tokens for batch in batches]
+    tokens = [sum(len(best[0]) + 1 for best in outputs) for outputs in greedy_outputs]
+    assert greedy.tokens == sum(tokens) / len(tokens)
 
 
 @pytest.mark.slow

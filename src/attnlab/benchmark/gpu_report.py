@@ -8,7 +8,7 @@ what a recurrent decoder can reach. All alternate batch by batch with a matrix p
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean, median
@@ -127,30 +127,21 @@ def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings,
 
     With CUDA graphs, a batch is one launch per step, besides the encoder and the last step.
     """
-    works: dict[str, Callable[[Batch], Any]] = {}
-    written: dict[str, float] = {}
+    searches: dict[str, timing.Search] = {}
     length = module.translator.max_length
     for path in ("fused", "CUDA graphs", "published loop"):
         network: Any = copy.deepcopy(module.network).eval()
         network.fused = path != "published loop"
         network.graphs = LoopGraphs() if path == "CUDA graphs" else None
-        searches: dict[str, Callable[..., Any]] = {"greedy": greedy, f"beam {BEAM}": partial(beam, size=BEAM)}
-        for name, search in searches.items():
+        searches[f"greedy, {path}"] = partial(greedy, network, max_length=length)
+        searches[f"beam {BEAM}, {path}"] = partial(beam, network, size=BEAM, max_length=length)
 
-            def work(batch: Batch, name: str, search: Callable[..., Any], network: Any) -> None:
-                with settings.arithmetic():
-                    hypotheses = search(network, batch, max_length=length)
-                written[name] = sum(len(best[0]) + 1 for best in hypotheses.tokens)
+    def work(name: str, batch: Batch) -> None:
+        with settings.arithmetic():
+            searches[name](batch)
 
-            label = f"{name}, {path}"
-            works[label] = partial(work, name=label, search=search, network=network)
-    times = timing.time_interleaved(works, batches, rounds, settings.device)
-    return [
-        _profiled(
-            Row(work=name, seconds=times[name], tokens=written[name]), work, batches[0], length + 1, settings
-        )
-        for name, work in works.items()
-    ]
+    rows = timing.time_searches(searches, batches, settings, rounds)
+    return [_profiled(row, partial(work, row.work), batches[0], length + 1, settings) for row in rows]
 
 
 def _profiled(row: Row, work: timing.Work, batch: Batch, steps: int, settings: Settings) -> Row:

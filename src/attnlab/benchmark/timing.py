@@ -38,11 +38,12 @@ from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
-from attnlab.types import PAD, Batch
+from attnlab.types import PAD, Batch, Hypotheses
 
 Item = TypeVar("Item")
 Loss = Callable[[Seq2SeqModule, Batch], Tensor]
 Work = Callable[[Batch], Any]
+Search = Callable[[Batch], Hypotheses]
 
 LAUNCHES = (
     "cudaLaunchKernel",
@@ -246,16 +247,25 @@ def measure_search(
     """Measure greedy and beam search over the batches, with the configured beam size, or 5."""
     network = module.network.eval()
     translator = module.translator
-    size = translator.beam_size if translator.beam_size > 1 else 5
-    searches: dict[str, Callable[..., Any]] = {
-        "greedy": greedy,
-        f"beam {size}": partial(beam, size=size, length_penalty=translator.length_penalty),
+    size, length = translator.beam_size if translator.beam_size > 1 else 5, translator.max_length
+    searches: dict[str, Search] = {
+        "greedy": partial(greedy, network, max_length=length),
+        f"beam {size}": partial(
+            beam, network, size=size, max_length=length, length_penalty=translator.length_penalty
+        ),
     }
+    return time_searches(searches, batches, settings, rounds)
+
+
+def time_searches(
+    searches: Mapping[str, Search], batches: Sequence[Batch], settings: Settings, rounds: int
+) -> list[Row]:
+    """Measure searches; the tokens of a row are the mean number that a batch yields, with `<eos>`."""
     written = dict.fromkeys(searches, 0.0)
 
     def work(name: str, batch: Batch) -> None:
         with settings.arithmetic():
-            hypotheses = searches[name](network, batch, max_length=translator.max_length)
+            hypotheses = searches[name](batch)
         written[name] += sum(len(best[0]) + 1 for best in hypotheses.tokens)
 
     works = {name: partial(work, name) for name in searches}
