@@ -84,15 +84,9 @@ function textOf(steps, copied) {
   return targetTokenizer.decode(steps.map(({ id }) => id), copied);
 }
 
-/* The complete output of a sentence, without drawing. */
-function translate(sentence) {
-  const source = read(sentence), steps = [...decode(source)];
-  return { text: textOf(steps, source.copied), tokens: steps.map(({ label }) => label), weights: steps.map(({ weights }) => [...weights]) };
-}
-
 /* Page */
 
-const state = { source: null, map: null, decoding: null, steps: [], finished: false, shown: 0, selected: -1, playing: 0 };
+const state = { source: null, map: null, decoding: null, steps: [], finished: false, selected: -1, playing: 0 };
 
 const percent = value => `${(100 * value).toFixed(value > 0 && value < 0.0995 ? 1 : 0)} %`;
 const isUnknown = ({ id }) => id !== undefined && id === targetTokenizer.idOf(UNKNOWN);
@@ -106,7 +100,7 @@ function start(sentence) {
     return;
   }
   $("message").textContent = source.notes.join(" ");
-  Object.assign(state, { source, decoding: decode(source), steps: [], finished: false, shown: 0, selected: -1 });
+  Object.assign(state, { source, decoding: decode(source), steps: [], finished: false, selected: -1 });
   $("status").textContent = "";
   $("text").textContent = "";
   $("result").hidden = false;
@@ -177,7 +171,6 @@ function showWeights(place, column = null) {
 /* Shows a step: its place in the output, its weights and the candidates. */
 function select(place) {
   state.selected = place;
-  state.shown = Math.max(state.shown, place + 1);
   const { candidates, id } = state.steps[place];
   [...$("output").children].forEach((token, k) => {
     token.classList.toggle("now", k === place);

@@ -51,7 +51,7 @@ def write(
         graphs: the network.
         config: the configuration of the run.
         vocabularies: tokenizers of both sides.
-        examples: sentences to offer; the first of different lengths are used.
+        examples: sentences to offer.
 
     Raises:
         UserError: if a tokenizer or an operator is not supported.

@@ -34,6 +34,7 @@ function makeTokenizer({ normalize, split, model, join }) {
     },
     graphemes: text => Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment),
     metaspace: text => {
+      if (!text) return [];
       const marked = text.replaceAll(" ", SPACE);
       return (marked.startsWith(SPACE) ? marked : SPACE + marked).split(new RegExp(`(?=${SPACE})`, "u"));
     },
