@@ -65,13 +65,12 @@ def read_costs() -> Costs:
     rounds: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
     with (MECHANISMS / "costs.csv").open(newline="") as file:
         for row in csv.DictReader(file):
-            values = {name: float(row[name]) for name in ("ms", "times_additive", "gflop", "peak_mb")}
+            values = {name: float(row[name]) for name in ("times_additive", "gflop", "peak_mb")}
             rounds[row["lengths"], row["mechanism"]].append(values)
     costs: Costs = {lengths: {} for lengths in HEADINGS}
     for (lengths, name), rows in rounds.items():
         costs[lengths][name] = {
             "ratio": estimate([row["times_additive"] for row in rows], (0, inf)),
-            "ms": Estimate(min(row["ms"] for row in rows), None, None, len(rows)),
             "gflop": Estimate(rows[0]["gflop"], None, None, 1),
             "peak_mb": Estimate(rows[0]["peak_mb"], None, None, 1),
         }

@@ -155,6 +155,12 @@ def test_symbolic_link_to_a_study_is_followed(tmp_path: Path) -> None:
     assert [record.directory for record in collect([tmp_path / "outputs"]).runs] == [run.directory.resolve()]
 
 
+def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_run(tmp_path / "outputs")
+    assert len(collect([Path("~/outputs")]).runs) == 1
+
+
 def test_missing_runs_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"contains no run directory. Give the folder of a study"):
         collect([tmp_path])

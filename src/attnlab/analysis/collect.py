@@ -48,6 +48,7 @@ def collect(
     Raises:
         UserError: if a path does not exist, or there is no run directory.
     """
+    paths = [path.expanduser() for path in paths]
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist. Give run directories, or folders that contain some.")
@@ -86,7 +87,7 @@ def _find(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield each run directory at or below the paths once; follow symbolic links, but no cycles."""
     seen: set[Path] = set()
     for path in paths:
-        for name, subfolders, files in os.walk(path.expanduser(), followlinks=True):
+        for name, subfolders, files in os.walk(path, followlinks=True):
             folder = Path(name).resolve()
             is_run = "config.yaml" in files or "result.json" in files or RUN_NAME.fullmatch(folder.name)
             if is_run and folder not in seen:
