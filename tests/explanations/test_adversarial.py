@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from attnlab.explanations.adversarial import MovedWeights, attack, jensen_shannon
+from attnlab.nn.attention import Differential, Dot
 from attnlab.nn.attention.interventions import intervene
 from attnlab.types import Memory
-from networks import forced_logits, make_attention, make_network, random_batch
+from networks import forced_logits, make_attention, make_network, random_batch, randomise
 
 
 def test_divergence_by_hand() -> None:
@@ -28,6 +29,16 @@ def test_weights_are_moved_towards_candidates() -> None:
     context, weights, _ = moved(query, memory, inner.project(memory))
     torch.testing.assert_close(weights, 0.75 * own + 0.25 * torch.tensor([0.0, 1.0, 0.0]))
     torch.testing.assert_close(context, weights @ memory.states)
+
+
+def test_weights_that_are_not_moved_give_the_same_context() -> None:
+    inner = Differential(query_size=7, memory_size=7, score=Dot)
+    randomise(inner)
+    memory = Memory(torch.randn(1, 3, 7), torch.ones(1, 3, dtype=torch.bool))
+    query, keys = torch.randn(1, 1, 7), inner.project(memory)
+    same = MovedWeights(inner, torch.ones(1, 1), torch.zeros(1, 1, 3))
+    for moved, own in zip(same(query, memory, keys)[:2], inner(query, memory, keys)[:2], strict=True):
+        torch.testing.assert_close(moved, own)
 
 
 def test_network_that_ignores_its_context_has_the_largest_divergence() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.nn.attention.base import Attention, weighted_sum
+from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import wrap_weights
 from attnlab.nn.seq2seq import Encoded, Seq2Seq, select
 from attnlab.types import Batch, Memory
@@ -36,7 +36,7 @@ class Adversary(NamedTuple):
 class MovedWeights(Attention):
     """Mechanism with other weights α' = k α + γ Σ_j α_j in place of its weights α, where k + Σ_j γ_j = 1.
 
-    The context is the weighted sum of the memory with α'. The state depends on α.
+    The context is that of the inner mechanism with α'. The state depends on α.
 
     Args:
         inner: the mechanism.
@@ -55,9 +55,9 @@ class MovedWeights(Attention):
 
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return context [B, Q, D] and weights α' [B, Q, S], and the next state."""
-        _, weights, state = self.inner(query, memory, keys, state)  # [B, Q, S]
+        weights, state = self.inner.step(query, memory, keys, state)  # [B, Q, S]
         weights = self.kept[..., None] * weights + self.added * weights.sum(dim=-1, keepdim=True)
-        return weighted_sum(weights, memory), weights, state
+        return self.inner.context(weights, memory), weights.clamp(min=0), state
 
 
 @torch.no_grad()

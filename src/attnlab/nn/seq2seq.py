@@ -213,8 +213,9 @@ class Seq2Seq(TranslationModel):
         """Scheduled sampling: return the input tokens [B, T], each a reference or the model's prediction.
 
         No gradient flows through the choice of a token. So the tokens are predicted first, step by step, and
-        the target is then decoded with known tokens. The dropout of the readout and the noise of an attention
-        that draws some differ between the two passes.
+        the target is then decoded with known tokens. The dropout of the readout, the noise of an attention
+        that draws some and, outside the fused loop, the dropout between the layers of the decoder differ
+        between the two passes.
         """
         sampled = (~forced).any(dim=0).tolist()  # steps at which some sentence reads a prediction
         last = max((i for i, is_sampled in enumerate(sampled) if is_sampled), default=0)

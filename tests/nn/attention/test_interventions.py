@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
-from attnlab.nn.attention import Attention, Dot, MultiHead, ScaledDot
+from attnlab.nn.attention import Attention, Differential, Dot, General, MultiHead, ScaledDot
 from attnlab.nn.attention.interventions import (
     INTERVENTIONS,
     Intervention,
@@ -24,11 +26,13 @@ from networks import (
     make_attention,
     make_network,
     random_batch,
+    randomise,
     stepwise,
     walk,
 )
 
 WITHOUT_WEIGHTS = ("Final", "NoAttention")
+DIFFERENTIAL = partial(Differential, score=ScaledDot)
 
 all_interventions = pytest.mark.parametrize("intervention", INTERVENTIONS)
 with_weights = pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - {*WITHOUT_WEIGHTS, "MultiHead"}))
@@ -130,7 +134,8 @@ def test_inner_mechanism_is_unaffected(name: str, intervention: Intervention) ->
     memory = Memory(torch.randn(2, 5, 11), torch.arange(5) < torch.tensor([[5], [3]]))
     _, original = walk(inner, queries, memory)
     contexts, weights = walk(InterventionWrapper(inner, intervention), queries, memory)
-    torch.testing.assert_close(contexts, torch.bmm(weights, memory.states), rtol=0, atol=1e-6)
+    if name != "Differential":  # its context is of signed weights
+        torch.testing.assert_close(contexts, torch.bmm(weights, memory.states), rtol=0, atol=1e-6)
     assert not weights.masked_select(~memory.mask[:, None]).any()
     if intervention == "shuffled":
         torch.testing.assert_close(weights.sort(dim=-1).values, original.sort(dim=-1).values)
@@ -210,6 +215,23 @@ def test_interventions_apply_to_each_head(intervention: Intervention) -> None:
     assert not any(
         isinstance(head, InterventionWrapper) for head in attention.heads
     )  # the original is not modified
+    assert {*map(id, changed.parameters())} == {*map(id, attention.parameters())}
+
+
+@pytest.mark.parametrize("heads", [None, 3])
+def test_signed_weights_and_their_context_are_replaced(heads: int | None) -> None:
+    """At the first position the previous weights are the mechanism's own, some of which are negative."""
+    attention: Attention = Differential(query_size=7, memory_size=12, score=General)
+    if heads:
+        attention = MultiHead(query_size=7, memory_size=12, size=12, heads=heads, score=DIFFERENTIAL)
+    randomise(attention)
+    memory = Memory(torch.randn(2, 5, 12), torch.ones(2, 5, dtype=torch.bool))
+    queries = torch.randn(2, 1, 7)
+    changed = intervene(attention, "previous")
+    for own, other in zip(walk(attention, queries, memory), walk(changed, queries, memory), strict=True):
+        torch.testing.assert_close(other, own)
+    uniform, _ = walk(intervene(attention, "uniform"), queries, memory)
+    assert not torch.allclose(uniform, walk(attention, queries, memory)[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -321,7 +322,7 @@ def test_chunks_equal_the_moving_sums_of_the_paper() -> None:
     """β = exp(u) · forward sum of (α / backward sum of exp(u)), sums over w positions."""
     heads, scores = torch.rand(7, dtype=torch.float64) / 7, torch.randn(7, dtype=torch.float64)
     backward = sum(shift(scores.exp(), i) for i in range(3))
-    expected = scores.exp() * sum(shift(heads / backward, -i) for i in range(3))
+    expected = scores.exp() * sum(F.pad(heads / backward, (-i, i)) for i in range(3))
     assert chunk_weights(heads.tolist(), scores.tolist(), 3) == pytest.approx(expected.tolist())
 
 

@@ -39,7 +39,7 @@ class Attention(nn.Module):
 
     A new mechanism implements `score`. It may also override `project` (to transform the memory once per
     sentence), `weigh` (if its weights are not simply normalised scores), `begin` and `advance` (if it has
-    state), or `attend` (if its context is not a weighted sum of the memory). A constructor with additional
+    state), or `context` (if its context is not the weighted sum of the memory). A constructor with additional
     arguments takes the shared ones as `**sizes: Unpack[Sizes]` and passes them to `super().__init__`.
 
     Costs in the docstrings of mechanisms are per query and sentence, forward pass only. Operations count a
@@ -85,10 +85,19 @@ class Attention(nn.Module):
         """Return the state after a target position whose weights are [B, Q, S]."""
         return state
 
+    def step(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the weights [B, Q, S] of the context and the next state."""
+        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
+        return weights, self.advance(state, weights)
+
+    def context(self, weights: Tensor, memory: Memory) -> Tensor:
+        """Return the context Σ_j α_j h_j, [B, Q, D], of weights [B, Q, S]."""
+        return torch.bmm(weights.to(memory.states.dtype), memory.states)
+
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return context [B, Q, D], weights [B, Q, S] and the next state for queries [B, Q, H]."""
-        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
-        return weighted_sum(weights, memory), weights, self.advance(state, weights)
+        weights, state = self.step(query, memory, keys, state)  # [B, Q, S]
+        return self.context(weights, memory), weights, state
 
     def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
@@ -111,11 +120,6 @@ class Attention(nn.Module):
         return context[:, 0], weights[:, 0], state
 
 
-def weighted_sum(weights: Tensor, memory: Memory) -> Tensor:
-    """Return the context Σ_j α_j h_j, [B, Q, D], of weights [B, Q, S]."""
-    return torch.bmm(weights.to(memory.states.dtype), memory.states)
-
-
 class ScoreWrapper(Attention):
     """Base class of mechanisms that use the scores e of another, inner mechanism.
 
@@ -131,8 +135,8 @@ class ScoreWrapper(Attention):
         super().__init__(**sizes)
         self.inner = score(query_size=self.query_size, memory_size=self.memory_size)
         inner = type(self.inner)
-        overridden = (inner.weigh, inner.attend, inner.forward)
-        only_scores = overridden == (Attention.weigh, Attention.attend, Attention.forward)
+        others = ("weigh", "step", "context", "attend", "forward")
+        only_scores = all(getattr(inner, name) is getattr(Attention, name) for name in others)
         if self.inner.stateful or inner.score is Attention.score or not only_scores:
             raise ValueError(
                 f"attention.score cannot be {inner.__name__}: the inner mechanism must have scores, no state "

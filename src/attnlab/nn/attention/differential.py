@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes, weighted_sum
+from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.types import Memory
 
 
@@ -65,9 +65,12 @@ class Differential(ScoreWrapper):
         u1, v1, u2, v2 = self.vectors.to(first.dtype)
         return first - (torch.exp(u1 @ v1) - torch.exp(u2 @ v2) + self.initial) * second
 
+    def context(self, weights: Tensor, memory: Memory) -> Tensor:
+        """Return the scaled and normalised weighted sum, [B, Q, D], of signed weights [B, Q, S]."""
+        context = super().context(weights, memory)  # [B, Q, D]
+        return (1 - self.initial) * F.rms_norm(context, context.shape[-1:], eps=1e-5)
+
     def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return context [B, Q, D], the positive weights [B, Q, S] and the state."""
-        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
-        context = weighted_sum(weights, memory)  # [B, Q, D]
-        context = (1 - self.initial) * F.rms_norm(context, context.shape[-1:], eps=1e-5)
+        context, weights, state = super().attend(query, memory, keys, state)
         return context, weights.clamp(min=0), state

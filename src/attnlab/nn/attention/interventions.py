@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, weighted_sum
+from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.hard import one_hot_argmax
 from attnlab.nn.attention.multihead import MultiHead
 from attnlab.nn.attention.numerics import at_least_float32
@@ -41,7 +41,7 @@ def wrap_weights(attention: Attention, wrap: Callable[[Attention], Attention]) -
     """Return `attention` with each of its distributions of weights wrapped in another mechanism.
 
     In multi-head attention each head is wrapped, so that each head still reads its own values; in a decoder
-    with attention in every layer, each layer. The original module is not modified; parameters may be shared
+    with attention in every layer, each layer. The original module is not modified; parameters are shared
     with it.
 
     Args:
@@ -52,9 +52,9 @@ def wrap_weights(attention: Attention, wrap: Callable[[Attention], Attention]) -
         return PerLayer(wrap_weights(layer, wrap) for layer in attention.mechanisms)
     if not isinstance(attention, MultiHead):
         return wrap(attention)
-    attention = copy.deepcopy(attention)
-    attention.heads = nn.ModuleList(map(wrap, attention.heads))  # type: ignore[assignment]
-    return attention
+    wrapped = copy.copy(attention)  # the products of equal weights are cached by their address
+    wrapped._modules = {**attention._modules, "heads": nn.ModuleList(map(wrap, attention.heads))}
+    return wrapped
 
 
 def has_weights(attention: Attention) -> bool:
@@ -72,7 +72,7 @@ class InterventionState(NamedTuple):
 
 
 class InterventionWrapper(Attention):
-    """Mechanism with replaced weights: the weights α of an inner mechanism become α', and c = Σ_j α'_j h_j.
+    """Mechanism with replaced weights: the weights α of an inner mechanism become α', also in its context.
 
     ======== ===================================================================================
     uniform  1 / S at each real position
@@ -84,8 +84,8 @@ class InterventionWrapper(Attention):
 
     The inner mechanism computes its weights α as usual, and its state depends on α. A permutation depends
     only on the seed, the target position and the source positions: padding, batch and search do not change
-    it. The context is the weighted sum of the memory even if that of the inner mechanism is not; use
-    `intervene` for multi-head attention. The returned weights are α'.
+    it. The returned weights are α', or max(α', 0) if some are negative (`Differential`). Use `intervene` for
+    multi-head attention.
 
     Args:
         inner: the mechanism.
@@ -128,9 +128,10 @@ class InterventionWrapper(Attention):
         self, query: Tensor, memory: Memory, keys: Tensor, state: InterventionState
     ) -> tuple[Tensor, Tensor, InterventionState]:
         """Return context [B, Q, D] and weights [B, Q, S] after the intervention, and the next state."""
-        _, weights, inner = self.inner(query, memory, keys, state.inner)  # [B, Q, S]
+        weights, inner = self.inner.step(query, memory, keys, state.inner)  # [B, Q, S]
         weights, carried = self._replace(weights, memory.mask[:, None], state.carried)
-        return weighted_sum(weights, memory), weights, InterventionState(inner, carried)
+        context = self.inner.context(weights, memory)  # [B, Q, D]
+        return context, weights.clamp(min=0), InterventionState(inner, carried)
 
     def _replace(self, weights: Tensor, mask: Tensor, carried: Any) -> tuple[Tensor, Tensor | None]:
         """Return α' [B, Q, S] and the next `carried`; the mask [B, 1, S] is True at real tokens."""

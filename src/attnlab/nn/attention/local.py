@@ -21,7 +21,7 @@ class Windowed(ScoreWrapper):
     those outside the window masked, so the window does not reduce the cost.
 
     Args:
-        window: D of the paper, the number of positions on either side of the centre.
+        window: D of the paper, the number of positions on either side of the centre, 1 or more.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
@@ -29,14 +29,12 @@ class Windowed(ScoreWrapper):
         ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or the window is too small.
     """
 
-    minimum_window = 0
-
     def __init__(
         self, *, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
-        if window < self.minimum_window:
-            raise ValueError(f"attention.window must be {self.minimum_window} or more, not {window}")
+        if window < 1:
+            raise ValueError(f"attention.window must be 1 or more, not {window}")
         self.window = window
 
     def weigh_window(self, query: Tensor, memory: Memory, keys: Tensor, offsets: Tensor) -> Tensor:
@@ -58,7 +56,7 @@ class LocalM(Windowed):
     Cost: that of the inner scores, 4·S operations and S numbers.
 
     Args:
-        window: D, 0 or more.
+        window: D, 1 or more.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
@@ -98,8 +96,6 @@ class LocalP(Windowed):
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
-
-    minimum_window = 1  # σ = D/2 must be above 0
 
     def __init__(
         self, *, size: int, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]

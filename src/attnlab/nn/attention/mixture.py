@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.base import Attention, Sizes, weighted_sum
+from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
 from attnlab.types import Memory
 
@@ -80,13 +80,10 @@ class Mixture(Attention):
         """Return the probability mass of each position, including padding: [B, Q, S]."""
         return self._masses(query, keys.size(1), state)[0]
 
-    def attend(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return context [B, Q, D], weights [B, Q, S] and the new means [B, Q, K]."""
+    def step(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights [B, Q, S] and the new means [B, Q, K]."""
         masses, means = self._masses(query, memory.mask.size(1), state)
-        weights = masses * memory.mask[:, None]  # [B, Q, S]
-        return weighted_sum(weights, memory), weights, means
+        return masses * memory.mask[:, None], means
 
     def _masses(self, query: Tensor, positions: int, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mass of each position [B, Q, S] and the new means [B, Q, K]."""

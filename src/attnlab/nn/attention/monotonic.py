@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.additive import Additive
-from attnlab.nn.attention.base import Sizes, weighted_sum
+from attnlab.nn.attention.base import Sizes
 from attnlab.nn.attention.normalisers import Normaliser
 from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.types import Memory
@@ -143,12 +143,11 @@ class MoChA(Monotonic):
         """Return the energies of the head, [B, Q, S]."""
         return super().score(query, keys.chunk(2, dim=-1)[0], state)
 
-    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return context [B, Q, D], weights β [B, Q, S] and the head's position α [B, Q, S]."""
+    def step(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the weights β [B, Q, S] and the head's position α [B, Q, S]."""
         heads = self.weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
-        weights = self.distribute(heads, scores, memory.mask[:, None])  # [B, Q, S]
-        return weighted_sum(weights, memory), weights, heads
+        return self.distribute(heads, scores, memory.mask[:, None]), heads
 
     def distribute(self, heads: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Distribute the weight of each head position over its chunk; see `chunkwise_weights` for shapes."""
@@ -242,5 +241,5 @@ def chunkwise_weights(
 
 
 def shift(values: Tensor, places: int) -> Tensor:
-    """Shift values [..., S] to the right, or to the left if `places` < 0, and fill with zeros."""
+    """Shift values [..., S] to the right and fill with zeros."""
     return F.pad(values, (places, -places))
