@@ -53,6 +53,15 @@ def test_replayed_loop_equals_plain(order: str, cell: str) -> None:
         torch.testing.assert_close(network(batch).features, first, rtol=0, atol=1e-12)
 
 
+def test_training_replays_a_loop_that_was_captured_in_validation() -> None:
+    network, batch = make("bahdanau"), random_batch([3, 7], [4, 2])
+    with torch.inference_mode():
+        network(batch)
+    assert_equals_plain(network, batch)
+    assert network.graphs is not None
+    assert len(network.graphs.loops) == 1
+
+
 def test_second_forward_pass_before_the_backward_pass_is_not_replayed() -> None:
     """The tensors saved by the first forward pass stay valid."""
     network = make("bahdanau")

@@ -45,11 +45,11 @@ Capture = Callable[[Callable[[], Tensors]], tuple[Callable[[], None], Tensors]]
 class LoopGraphs:
     """Captured loops and steps of searches of one network.
 
-    The graphs share one memory pool: what a forward pass saves is valid until the next replay. While a
-    forward pass waits for its backward pass, nothing else is replayed.
+    The graphs share one memory pool: tensors that a forward pass saves are valid until the next replay.
+    While a forward pass waits for its backward pass, nothing else is replayed.
 
     Args:
-        capture: records a function; that of CUDA by default.
+        capture: records a function, by default as a CUDA graph.
         device: type of the device on which loops are captured.
     """
 
@@ -243,7 +243,8 @@ class GraphedUnroll(FusedUnroll):
         """Replay the loop for the input gates [N, gates], unless some steps have been processed."""
         loop = None
         if not self.loop.started:
-            with torch.no_grad():
+            # Buffers that a validation in inference mode created could not be written to in training
+            with torch.inference_mode(False), torch.no_grad():
                 loop = self.graphs.find(self.loop.options, gates, self.loop.tensors)
         if loop is None:
             return self.loop.finish(gates)
