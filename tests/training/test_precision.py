@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
+import torch
 
 from attnlab.cli import recipe
 from attnlab.config import build_training
@@ -39,6 +40,12 @@ def test_one_warning_with_the_factor_on_a_cpu_without_units(caplog: pytest.LogCa
     (record,) = caplog.records
     assert "this CPU has no bf16 units" in record.getMessage()
     assert bf16_slowdown() > 0
+
+
+def test_automatic_accelerator_is_not_one_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    trainer = build_training.make_trainer(compose_run(["trainer.accelerator=auto"]), logger=False)
+    assert type(trainer.accelerator).__name__ in ("CPUAccelerator", "CUDAAccelerator")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from lightning import Callback, Trainer
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
@@ -95,5 +96,7 @@ def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
     settings = {**config.trainer, "precision": choose_precision(config)}
+    if settings["accelerator"] == "auto":  # Lightning would choose Apple's GPUs too, which have no float64
+        settings["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
     trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **settings}, **arguments)
     return trainer
