@@ -73,7 +73,7 @@ class PreferredFirst:
     """Move hypotheses with a larger value of a function before the others; the order is otherwise kept.
 
     Args:
-        preference: maps a prediction to a number, such as that of the quoted names that it repeats.
+        preference: maps a prediction to a number, such as the number of quoted names that it repeats.
     """
 
     preference: Callable[[Prediction], float]

@@ -29,7 +29,7 @@ class Positions(nn.Module):
         return x
 
     def bias(self, queries: int, keys: int, like: Tensor) -> Tensor | None:
-        """Return what is added to the scores of the last T of S positions, [N, T, S], or None.
+        """Return the bias of the scores of the last T of S positions, [N, T, S], or None.
 
         Args:
             queries: T.

@@ -119,7 +119,7 @@ class TransformerDecoder(Decoder):
         layers: L.
         heads: N of the self-attention, a divisor of H.
         expansion: width of the feed-forward networks as a multiple of H.
-        dropout: dropout probability of what each part adds.
+        dropout: dropout probability of the output of each sublayer.
         positions: kind of position encoding, see `attnlab.nn.positions`.
         max_positions: number of positions of `positions="learned"`.
         weights_layer: layer whose attention weights are returned, from 1; None returns their mean.

@@ -50,7 +50,7 @@ class TransformerEncoder(Encoder):
         layers: number of layers.
         heads: N, a divisor of D.
         expansion: width of the feed-forward networks as a multiple of D.
-        dropout: dropout probability of what each part adds.
+        dropout: dropout probability of the output of each sublayer.
         positions: kind of position encoding, see `attnlab.nn.positions`.
         max_positions: number of positions of `positions="learned"`.
     """

@@ -1,7 +1,7 @@
 """Optional fast paths: hand-written backward passes and oneDNN products, equal to the plain code to 1e-5.
 
-The autograd graph of a loop computes the weight gradients of every step separately, stores what could be
-recomputed and has the overhead of many small operations. Here a loop is one operation: its forward pass
+The autograd graph of a loop computes the weight gradients of every step separately, stores tensors that could
+be recomputed and has the overhead of many small operations. Here a loop is one operation: its forward pass
 writes to buffers, its backward pass follows the equations in the docstrings, and sums over steps are one
 product after the loop.
 

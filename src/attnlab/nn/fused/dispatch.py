@@ -32,7 +32,7 @@ MIN_SENTENCES = 32
 def encode(encoder: Encoder, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
     """Run an encoder, on a CPU with fused layers if it is a `RecurrentEncoder`; arguments as of `Encoder`.
 
-    What the fused layers save is their backward pass.
+    The fused layers are faster mainly in their backward pass.
     """
     fused = active_kernels().fused and embedded.device.type == "cpu"  # torch's kernels are faster on a GPU
     pays = torch.is_grad_enabled() or len(embedded) >= MIN_SENTENCES

@@ -41,7 +41,7 @@ class LayerForward:
         state: h (and c) before the first step, each [B, H].
         rows: N, of all steps together.
         dtype: data type of matrix products and outputs. Gates and states are in fp32 or wider.
-        save: save what the backward pass needs.
+        save: save the tensors for the backward pass.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class _Options(NamedTuple):
 
     kind: str
     steps: list[slice]  # rows of each step, first step first
-    save: bool  # save what the backward pass needs
+    save: bool  # save the tensors for the backward pass
     dtype: torch.dtype
 
 

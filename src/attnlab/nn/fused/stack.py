@@ -37,7 +37,7 @@ class Options(NamedTuple):
     states: int  # 2 for LSTM (h and c), 1 for GRU
     temperature: float
     rows: Rows
-    save: bool  # save what the backward pass needs
+    save: bool  # save the tensors for the backward pass
 
 
 class Inputs(NamedTuple):
