@@ -16,14 +16,22 @@ from omegaconf import DictConfig
 
 from attnlab.cli import recipe
 from attnlab.config import build
-from attnlab.config.initialisation import PARTS, Source, freeze, initialise, part_of, read_source
+from attnlab.config.initialisation import (
+    PARTS,
+    Source,
+    find_source,
+    freeze,
+    initialise,
+    part_of,
+    read_source,
+)
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.subwords import subwords
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import InterruptedRunError, UserError
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.runs.directory import prepare
+from attnlab.runs.directory import Run, prepare
 from attnlab.training import checkpoints
 from attnlab.training.callbacks import LastCheckpoint
 from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
@@ -141,6 +149,15 @@ def test_tokenizers_must_split_alike(saved: Source) -> None:
 def test_subwords_stay_as_they_are() -> None:
     old, new = (subwords([text], max_size=9) for text in ("ab ab bc", "cd cd ab"))
     assert old.extended(new) is old
+
+
+def test_dropout_of_subwords_is_that_of_the_new_run(tmp_path: Path) -> None:
+    old, new = (subwords(["ab ab bc"], max_size=9, dropout=dropout) for dropout in (0.0, 0.3))
+    path = tmp_path / "old.ckpt"
+    torch.save({"state_dict": WEIGHTS, "attnlab": {"config": {}, "vocabularies": [old.to_json()] * 2}}, path)
+    source, vocabularies = find_source(str(path), Run(tmp_path / "new"), vocabularies_of(new))
+    assert source is not None
+    assert [tokenizer.dropout for tokenizer in vocabularies] == [0.3, 0.3]
 
 
 VOCABULARIES = {"config": {}, "vocabularies": [OLD.to_json()] * 2}

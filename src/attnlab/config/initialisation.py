@@ -142,9 +142,16 @@ def find_source(location: str, run: Run, trained: Vocabularies) -> tuple[Source 
     newest = checkpoints.load_newest(run.last, run.previous)
     if newest is not None:
         path, checkpoint = newest
-        return None, checkpoints.restore(checkpoint, path)[1]
+        return None, _with_dropout(checkpoints.restore(checkpoint, path)[1], trained)
     source = read_source(location)
-    return source, source.extend(trained)
+    return source, _with_dropout(source.extend(trained), trained)
+
+
+def _with_dropout(vocabularies: Vocabularies, trained: Vocabularies) -> Vocabularies:
+    """Give tokenizers of a checkpoint, which do not contain it, the dropout of this run's training."""
+    for tokenizer, other in zip(vocabularies, trained, strict=True):
+        tokenizer.dropout = other.dropout
+    return vocabularies
 
 
 @torch.no_grad()
