@@ -113,6 +113,25 @@ def test_gradient_accumulation_matches_the_steps_of_the_scheduler(composed: Comp
     assert trainer.global_step == 3 * 2
 
 
+@pytest.mark.parametrize("epochs", [4, -1])
+def test_epochs_of_the_halving_scheduler_do_not_depend_on_the_number_of_steps(
+    composed: Composed, epochs: int
+) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=halving"))
+    trainer = Trainer(max_epochs=epochs, max_steps=2, logger=False, accumulate_grad_batches=2, **QUIET)
+    trainer.fit(module, datamodule=data)
+    scheduler: Any = trainer.lr_scheduler_configs[0].scheduler
+    assert scheduler.lr_lambdas[0].steps_per_epoch == 2  # of 3 batches
+
+
+def test_plateau_counts_validations(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=plateau"))
+    trainer = Trainer(max_epochs=5, check_val_every_n_epoch=2, logger=False, **QUIET)
+    trainer.fit(module, datamodule=data)
+    scheduler: Any = trainer.lr_scheduler_configs[0].scheduler
+    assert scheduler.last_epoch == 2  # validations
+
+
 class LossRecorder(Callback):
     """Records the loss of each step and its number of tokens."""
 

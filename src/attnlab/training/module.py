@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any, Literal
 
 import lightning
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from attnlab.data.alignment import alignment_matrix
 from attnlab.data.datamodule import Seq2SeqData
@@ -251,18 +252,20 @@ class Seq2SeqModule(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         """Return the optimizer and its scheduler in Lightning's format."""
         optimizer = self.make_optimizer(self.parameters())
-        total = int(self.trainer.estimated_stepping_batches)
+        self.trainer.fit_loop.setup_data()  # counts the batches
         available = {
-            "total_steps": total,
-            "steps_per_epoch": max(1, total // max(1, self.trainer.max_epochs or 1)),
+            "total_steps": int(self.trainer.estimated_stepping_batches),
+            "steps_per_epoch": ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches),
         }
         numbers = {argument: available[name] for argument, name in self.scheduler_needs.items()}
         scheduler = self.make_scheduler(optimizer, **numbers)
+        after_validations = isinstance(scheduler, ReduceLROnPlateau) and self.scheduler_interval == "epoch"
         return {
             "optimizer": optimizer,
             "lr_scheduler": {
                 "scheduler": scheduler,
                 "interval": self.scheduler_interval,
+                "frequency": (self.trainer.check_val_every_n_epoch or 1) if after_validations else 1,
                 "monitor": "val/loss",
             },
         }
