@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from attnlab.errors import UserError
 from attnlab.runs import launcher
 from attnlab.runs.directory import Run
 from attnlab.runs.files import write_atomically
+from attnlab.sweeps.cluster import ClusterScheduler
 from attnlab.sweeps.jobs import state
 from attnlab.sweeps.scheduler import Scheduler
 from attnlab.sweeps.slots import Slots
@@ -113,6 +115,42 @@ def test_failed_job_is_recorded_and_others_continue(tmp_path: Path) -> None:
         "trainer.devices=9: this sweep has 2 devices",
     ]
     assert tries(runs[3]) == 0
+
+
+def test_worker_that_cannot_be_started_frees_its_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, start = [job(tmp_path, "a"), job(tmp_path, "b")], launcher.start
+
+    def refuse(run: Run, environment: dict[str, str], *, to_log: bool) -> launcher.Worker:
+        if run is runs[0]:
+            raise BlockingIOError("Resource temporarily unavailable")
+        return start(run, environment, to_log=to_log)
+
+    monkeypatch.setattr(launcher, "start", refuse)
+    dispatch(runs, devices="a")
+    assert [state(run) for run in runs] == ["failed", "finished"]
+
+
+def test_run_whose_job_ends_before_its_worker_starts_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lost(ClusterScheduler):
+        """A cluster whose jobs end at once."""
+
+        def submit(self, runs: Sequence[Run]) -> None:
+            self.runs = [*runs]
+
+        def collect(self) -> dict[Run, int | str]:
+            return dict.fromkeys(self.runs, "the node has no Python")
+
+        def cancel(self) -> None:
+            raise AssertionError
+
+    monkeypatch.setattr("attnlab.sweeps.cluster.find_errors", lambda *_: {})
+    run = job(tmp_path, "a")
+    Lost().train([run])
+    assert run.read_result() == {"status": "failed", "error": "the node has no Python"}
 
 
 def test_finished_jobs_do_not_run_again(tmp_path: Path) -> None:

@@ -142,7 +142,8 @@ class ClusterScheduler(ABC):
         """Record a run that another process uses, or one whose job ended before its worker did."""
         try:
             with run.lock():
-                if isinstance(code, str) and run.read_result().get("status") == "running":
+                begun = run.read_result().get("status") == "running"
+                if isinstance(code, str) and (begun or not (self.signals or state(run) == "finished")):
                     run.write_result("failed", error=code)
         except InUseError as error:
             self.in_use[run.directory] = str(error)

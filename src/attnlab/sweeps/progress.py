@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -52,7 +53,7 @@ class JobFiles:
             return
         self.read_at = now
         paths = (self.run.metrics, self.run.log, self.run.last, self.run.result)
-        state = [path.stat().st_mtime_ns for path in paths if path.exists()]
+        state = [_changed_at(path) for path in paths]
         if state == self._state:
             return
         self._state = state
@@ -65,6 +66,14 @@ class JobFiles:
         """Return `dot-seed0-12345678  val/loss 0.4132`."""
         score = "" if self.score is None else f"  {self.monitor} {self.score:.4f}"
         return f"{self.run.directory.name}{score}"
+
+
+def _changed_at(path: Path) -> int | None:
+    """Return the time in ns of the last change; None while a file does not exist, or is being replaced."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 class SweepProgress:

@@ -28,7 +28,8 @@ class RayScheduler(ClusterScheduler):
 
     def submit(self, runs: Sequence[Run]) -> None:
         """Connect to the cluster, or start one on this machine, and submit a task for each run."""
-        ray.init(**self.init)
+        if not ray.is_initialized():  # by the batch of runs before
+            ray.init(**self.init)
         train = ray.remote(**self.remote)(_train)
         self.runs = {train.remote(Task(run.directory)): run for run in runs}
 
