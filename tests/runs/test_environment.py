@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_code_is_recorded_by_commit_and_digest_of_changes(checkout: Path) -> Non
     (checkout / "new.py").write_text("size = 4\n")
     digests = [None if code is None else code.changes for code in (changed, added, code_in(checkout))]
     assert None not in digests
+    assert len(set(digests)) == 3
+
+
+def test_unreadable_files_count_by_their_names(checkout: Path) -> None:
+    digests = []
+    for name in ("new.py", ".#new.py", os.fsdecode(b"caf\xe9.py")):
+        (checkout / name).symlink_to("nowhere")
+        code = code_in(checkout)
+        assert code is not None
+        digests.append(code.changes)
     assert len(set(digests)) == 3
 
 

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +98,9 @@ def code_in(folder: Path, *, tracks: Path | None = None) -> Code | None:
         listed = _git(Path(top), "ls-files", "-z", "--others", "--exclude-standard", "--", *patterns)
         untracked = sorted(os.fsdecode(name) for name in listed.split(b"\0") if name)
         for name in untracked:
-            changes += name.encode() + (Path(top) / name).read_bytes()
+            changes += os.fsencode(name)
+            with suppress(OSError):  # such as a symbolic link to a missing file
+                changes += (Path(top) / name).read_bytes()
     except (OSError, subprocess.SubprocessError):
         return None
     return Code(top, commit, hashlib.sha256(changes).hexdigest() if changes else None)
