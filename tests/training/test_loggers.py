@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.training.loggers import MetricsFile, log_image, log_table, markdown_table
+from attnlab.config.compose import compose_run
+from attnlab.training.loggers import MetricsFile, flatten, log_image, log_table, markdown_table
 
 
 def test_truncated_file_equals_the_file_at_the_checkpoint_byte_for_byte(tmp_path: Path) -> None:
@@ -26,6 +27,13 @@ def test_truncated_file_equals_the_file_at_the_checkpoint_byte_for_byte(tmp_path
         assert path.read_bytes() == before
     metrics.log_metrics({"val/loss": 1 / 3, "epoch": 0}, step=4)
     assert path.read_bytes() == after
+
+
+def test_logged_settings_are_those_that_identify_a_run() -> None:
+    logged = flatten(compose_run(["encoder.size=7", "checkpoint.keep=3"]))
+    assert logged["encoder/size"] == 7
+    assert not {"checkpoint/keep", "checkpoint/every_minutes", "data/cache", "paths/output"} & {*logged}
+    assert not any(name.endswith("_partial_") for name in logged)
 
 
 def test_truncating_to_zero_starts_a_new_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
 from attnlab.runs.directory import Run
-from attnlab.runs.identity import NOT_IDENTITY
+from attnlab.runs.identity import identity
 from attnlab.runs.metrics_file import append_metrics, cut_incomplete_rows
 
 log = logging.getLogger(__name__)
@@ -165,16 +165,9 @@ def _init_wandb(
 
 def flatten(config: DictConfig) -> dict[str, Any]:
     """Return the settings that identify a run as a flat dictionary with names like `encoder/size`."""
-
-    def walk(node: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-        for name, value in node.items():
-            if isinstance(value, dict):
-                yield from walk(value, f"{prefix}{name}/")
-            elif name != "_partial_":
-                yield f"{prefix}{name}", value
-
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    return dict(walk({name: value for name, value in plain.items() if name not in NOT_IDENTITY}, ""))
+    settings: Any = OmegaConf.to_container(config, resolve=True)
+    names = {name: value for name, value in identity(settings).items() if not name.endswith("._partial_")}
+    return {name.replace(".", "/"): value for name, value in names.items()}
 
 
 def tensorboard_logger(*, run: Run, config: DictConfig) -> TensorBoardLogger:
