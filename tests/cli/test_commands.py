@@ -373,6 +373,12 @@ USAGE_ERRORS = {
 }
 
 
+def test_value_of_an_option_can_be_the_name_of_a_group(tmp_path: Path) -> None:
+    completed = attnlab("train", "--cfg", "job", "--package", "attention", folder=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "attnlab.nn.attention.Additive" in completed.stdout
+
+
 @pytest.mark.parametrize("case", USAGE_ERRORS)
 def test_usage_errors_are_one_line(case: str, tmp_path: Path) -> None:
     arguments, code, message = USAGE_ERRORS[case]

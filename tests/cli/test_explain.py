@@ -11,6 +11,12 @@ from attnlab.nn.ensemble import Ensemble
 from networks import make_network
 
 
+def test_sentences_are_spread_over_the_whole_split() -> None:
+    assert explain.spread(3, 5) == [0, 1, 3]
+    assert explain.spread(200, 399)[-1] == 397
+    assert explain.spread(5, 2) == [0, 1]
+
+
 def test_networks_without_weights_are_refused() -> None:
     config = OmegaConf.create({"explain": {"measures": ["erasure"]}})
     network = make_network()

@@ -88,6 +88,7 @@ USAGE: list[Row] = [
             ("search.beam_size=0", "search.beam_size=0: must be"),
             ("search.beam_size=-2", "search.beam_size=-2: must be"),
             ("search.beam_size=two", "search.beam_size=two: must be"),
+            (f"search.beam_size={LONG}", "search.beam_size=x+: must be"),
             ("search.beam_size=1.5", "search.beam_size=1.5: must be"),
             ("search.beam_size=null", "search.beam_size=null: must be"),
             ("search.length_penalty=nan", "search.length_penalty=NaN: must be"),

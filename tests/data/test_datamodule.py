@@ -50,9 +50,6 @@ class Recorder(LightningModule):
     def test_step(self, batch: Batch) -> None:
         self.tested.append(batch.indices.tolist())
 
-    def predict_step(self, batch: Batch) -> list[int]:
-        return batch.indices.tolist()
-
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
@@ -112,12 +109,10 @@ def test_epochs_differ_and_contain_every_pair(tmp_path: Path) -> None:
         assert sorted(index for batch in epoch for index in batch) == list(range(10))
 
 
-def test_test_and_predict_stages_use_the_test_split(tmp_path: Path) -> None:
+def test_test_stage_uses_the_test_split(tmp_path: Path) -> None:
     model, seq2seq = Recorder(), data(evaluation_batch_size=2)
-    testing = trainer(tmp_path)
-    testing.test(model, seq2seq, verbose=False)
+    trainer(tmp_path).test(model, seq2seq, verbose=False)
     assert model.tested == [[0, 1], [2]]
-    assert testing.predict(model, seq2seq) == [[0, 1], [2]]
 
 
 def test_loaders_work_without_a_trainer() -> None:

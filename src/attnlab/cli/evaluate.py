@@ -22,6 +22,7 @@ from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import count_seen
+from attnlab.data.files import exists
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
@@ -49,7 +50,7 @@ FIXED = ("batching.source_eos",)
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     quieten_lightning()
-    overrides = [word for word in options.runs_and_overrides if "=" in word and not Path(word).exists()]
+    overrides = [word for word in options.runs_and_overrides if "=" in word and not exists(word)]
     located = [locate(word) for word in options.runs_and_overrides if word not in overrides]
     if not located:
         raise UsageError("No RUN to evaluate: give a run directory or a checkpoint file")

@@ -70,8 +70,7 @@ def explain(
         UserError: if the run of the other direction or the gold alignments cannot be read.
     """
     settings = config.explain
-    step = max(1, len(pairs) // settings.sentences)
-    chosen = range(0, len(pairs), step)[: settings.sentences]
+    chosen = spread(settings.sentences, len(pairs))
     gold = None
     if settings.alignments is not None:
         gold_of_split = alignment.read_gold(settings.alignments, len(pairs))
@@ -93,6 +92,12 @@ def explain(
         gold=gold,
         reverse=reverse,
     )
+
+
+def spread(count: int, total: int) -> list[int]:
+    """Return at most `count` of the numbers from 0 to `total` - 1, evenly spread."""
+    count = min(count, total)
+    return [number * total // count for number in range(count)]
 
 
 def write(

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 import torch
 
@@ -18,6 +17,7 @@ from attnlab.cli.input_lines import Line, read_lines
 from attnlab.config.build import encode_pairs
 from attnlab.config.compose import apply_overrides
 from attnlab.data.corpus import Pair
+from attnlab.data.files import exists
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.runs.predictions import Prediction
@@ -116,7 +116,7 @@ def main(options: argparse.Namespace) -> int:
 def _restore(options: argparse.Namespace) -> _Predictor:
     """Restore the model, with the search settings of the options."""
     words = options.runs_and_overrides
-    overrides = [word for word in words if "=" in word and not Path(word).exists()]
+    overrides = [word for word in words if "=" in word and not exists(word)]
     runs = [word for word in words if word not in overrides]
     if not runs:
         raise UsageError("No RUN to translate with: give a run directory or a checkpoint file")

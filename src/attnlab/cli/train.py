@@ -43,7 +43,7 @@ def main(parsed: argparse.Namespace) -> int:
     os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     try:
         options = _check_options(arguments)
-        check_overrides(arguments)
+        check_overrides(options.overrides)
         if options.multirun:
             completed = with_settings_of_swept_options(options.overrides)
             replaced = dict(zip(options.overrides, completed, strict=True))

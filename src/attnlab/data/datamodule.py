@@ -31,8 +31,7 @@ class Seq2SeqData(LightningDataModule):
 
     The batch samplers divide the data among processes themselves, so the Trainer needs
     `use_distributed_sampler=False`. Training can be resumed within an epoch: it continues with the batch
-    after the last one that was started when the checkpoint was saved. The test and prediction stages use
-    `test_split`.
+    after the last one that was started when the checkpoint was saved. The test stage uses `test_split`.
 
     Args:
         corpus: text pairs.
@@ -155,10 +154,6 @@ class Seq2SeqData(LightningDataModule):
 
     def test_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of this rank's part of the test split."""
-        return self._evaluation_loader(self.test_split)
-
-    def predict_dataloader(self) -> DataLoader[Batch]:
-        """Return the loader of the test stage."""
         return self._evaluation_loader(self.test_split)
 
     def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
