@@ -167,12 +167,13 @@ class Scheduler:
                 continue
             job.devices, job.stopped_at, job.reason = devices, None, None
             job.started_at = job.files.changed_at = time.monotonic()
-            worker = None
             with self._failing(job.run, progress):
-                worker = launcher.start(job.run, self.slots.environment(devices), to_log=True)
+                try:
+                    worker = launcher.start(job.run, self.slots.environment(devices), to_log=True)
+                except (UserError, OSError):
+                    self.slots.release(devices)
+                    raise
                 self.running[worker] = job
-            if worker is None:
-                self.slots.release(devices)
 
     def _stop(self) -> None:
         """Ask jobs to stop when the sweep stops or at a timeout; kill them later, or at a second signal."""
