@@ -274,7 +274,7 @@ REFUSED = {
     "search.beam_size=0": "search.beam_size=0: must be a whole number ≥ 1",
     "search.beam_size=two": "search.beam_size=two: must be a whole number ≥ 1",
     "search.length_penalty=x": "search.length_penalty=x: must be a number ≥ 0",
-    "trainer.precision=17": "trainer.precision=17: must be 32-true",
+    "trainer.precision=17": "trainer.precision=17: must be auto, 32-true",
 }
 
 

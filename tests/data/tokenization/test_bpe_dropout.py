@@ -89,11 +89,7 @@ def test_batches_have_ends_and_the_longest_target_first():
 def test_evaluation_has_no_dropout():
     vocabularies = train_vocabularies(PAIRS, source=partial(subwords, max_size=120, dropout=0.9))
     data = Seq2SeqData(Corpus(train=PAIRS, val=PAIRS, test=PAIRS), vocabularies, batch_size=16)
-    for stage, load in (
-        ("fit", data.val_dataloader),
-        ("test", data.test_dataloader),
-        ("predict", data.predict_dataloader),
-    ):
+    for stage, load in (("fit", data.val_dataloader), ("test", data.test_dataloader)):
         data.setup(stage)
         for batch in load():
             for row, index in enumerate(batch.indices.tolist()):
