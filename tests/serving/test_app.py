@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -200,31 +201,40 @@ def served(models: list[ServedModel], **options: Any) -> Iterator[str]:
 
 def test_sentences_of_a_closed_connection_are_not_translated(models: list[ServedModel]) -> None:
     translated: list[str] = []
-    may_start = threading.Event()
+    started, may_go_on = threading.Event(), threading.Event()
 
     class Slow(ServedModel):
         """Waits before the first batch, and records the sentences."""
 
         def translate(self, options: Options, sources: Sequence[Source]) -> list[list[Prediction]]:
-            assert may_start.wait(30)
+            started.set()
+            assert may_go_on.wait(60)
             translated.extend(source.text for source in sources)
             return super().translate(options, sources)
 
-    def give_up(sentence: str) -> None:
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{address}/api/translate", json={"sentences": [sentence]}, timeout=0.2)
+    def ask(sentence: str) -> int:
+        body = {"sentences": [sentence]}
+        return httpx.post(f"{address}/api/translate", json=body, timeout=60).status_code
+
+    def send(sentence: str) -> socket.socket:
+        """Send a request without waiting for the answer."""
+        connection = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+        body = json.dumps({"sentences": [sentence]}).encode()
+        head = f"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        return connection
 
     slow = Slow("slow", models[0].model)
-    with served([slow], limits=Limits(batch_size=1, waiting=1)) as address:
-        give_up("3")  # its translation has begun
-        give_up("4")
-        with ThreadPoolExecutor(1) as thread:
-            last = thread.submit(
-                httpx.post, f"{address}/api/translate", json={"sentences": ["5"]}, timeout=60
-            )
-            time.sleep(0.2)
-            may_start.set()
-            assert last.result().status_code == 200  # the queue, of one sentence, has room
+    with served([slow], limits=Limits(batch_size=1, waiting=1)) as address, ThreadPoolExecutor(1) as thread:
+        with send("3"):
+            assert started.wait(60)
+        send("4").close()
+        for _ in range(20):  # until "5" waits, because the queue of one sentence has room for it
+            last = thread.submit(ask, "5")
+            if wait_for([last], timeout=1).not_done:
+                break
+        may_go_on.set()
+        assert last.result() == 200
     assert translated == ["3", "5"]
 
 

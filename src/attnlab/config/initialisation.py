@@ -148,7 +148,7 @@ def find_source(location: str, run: Run, trained: Vocabularies) -> tuple[Source 
 
 
 def _with_dropout(vocabularies: Vocabularies, trained: Vocabularies) -> Vocabularies:
-    """Give tokenizers of a checkpoint, which do not contain it, the dropout of this run's training."""
+    """Set the dropout of this run's tokenizers on tokenizers of a checkpoint, which does not contain it."""
     for tokenizer, other in zip(vocabularies, trained, strict=True):
         tokenizer.dropout = other.dropout
     return vocabularies

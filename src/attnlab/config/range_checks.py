@@ -41,7 +41,7 @@ LENGTHS = Rule(is_lengths, "two whole numbers, the shortest and the longest leng
 OPTIONAL_LENGTHS = Rule(lambda value: value is None or is_lengths(value), f"{LENGTHS.expected}, or null")
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16")
-"""Without those in which all weights have another type: log-probabilities and metrics need at least fp32."""
+"""Precisions with weights in fp32. With other weights, metrics are inexact and decoding fails."""
 
 RULES: dict[str, Rule] = {
     "seed": whole(0, 2**32 - 1),

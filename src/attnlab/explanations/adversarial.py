@@ -36,7 +36,7 @@ class Adversary(NamedTuple):
 class MovedWeights(Attention):
     """Mechanism with other weights α' = k α + γ Σ_j α_j in place of its weights α, where k + Σ_j γ_j = 1.
 
-    The context is that of the inner mechanism with α'. The state depends on α.
+    The inner mechanism computes its context from α', and its state from α.
 
     Args:
         inner: the mechanism.

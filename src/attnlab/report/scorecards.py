@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from attnlab.analysis.scorecards import Scorecard, read_scorecards
 from attnlab.analysis.statistics import Estimate, estimate
-from attnlab.analysis.study import RunRecord, Study
+from attnlab.analysis.study import Study
 from attnlab.metrics import registry
 from attnlab.plotting.style import STYLE_SHEET
 from attnlab.plotting.text import truncate
@@ -79,27 +79,27 @@ def gather(study: Study) -> list[Evaluation]:
     Several scorecards of a run with the same settings, such as those of different measures, are one; of a
     measure that several contain, the newest value counts.
     """
-    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[Path, tuple[RunRecord, Scorecard]]] = {}
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[Path, Scorecard]] = {}
     for run in study.finished:
         for card in read_scorecards(run.directory):
             if card.scores:
-                members = groups.setdefault((card.split, card.overrides, card.settings), {})
-                _, older = members.get(run.directory, (run, card))
-                members[run.directory] = run, merge(older, card)
-    alike = Counter((split, overrides) for split, overrides, _ in groups)
+                cards = groups.setdefault((card.split, card.overrides, card.settings), {})
+                cards[run.directory] = _merge(cards.get(run.directory, card), card)
+    counts = Counter((split, overrides) for split, overrides, _ in groups)
     evaluations = []
-    for (split, overrides, settings), members in sorted(groups.items()):
-        cards = [card for _, card in members.values()]
-        runs = [replace(run, scores=card.scores) for run, card in members.values()]
+    for (split, overrides, settings), cards in sorted(groups.items()):
+        evaluated = [run for run in study.finished if run.directory in cards]
+        runs = [replace(run, scores=cards[run.directory].scores) for run in evaluated]
         available = {metric for run in runs for metric in run.scores}
         metrics = [f"{split}/{name}" for name in registry.names("explanation")]
         selected = tuple(metric for metric in metrics if metric in available)
-        title = " ".join((split, *overrides, *(settings if alike[split, overrides] > 1 else ())))
-        evaluations.append(Evaluation(title, Study(study.name, runs, selected), cards))
+        title = " ".join((split, *overrides, *(settings if counts[split, overrides] > 1 else ())))
+        members = [cards[run.directory] for run in evaluated]
+        evaluations.append(Evaluation(title, Study(study.name, runs, selected), members))
     return evaluations
 
 
-def merge(older: Scorecard, newer: Scorecard) -> Scorecard:
+def _merge(older: Scorecard, newer: Scorecard) -> Scorecard:
     """Return the newer scorecard with the measures that only the older one has."""
     kept = {metric: ends for metric, ends in older.intervals.items() if metric not in newer.scores}
     return newer._replace(scores=older.scores | newer.scores, intervals=kept | newer.intervals)

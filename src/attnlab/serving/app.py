@@ -209,7 +209,7 @@ def create_app(
         sources = [Source(*pair) for pair in zip(request.sentences, prefixes, strict=True)]
         options = Options(request.beam_size, request.nbest, request.intervention, request.map)
         try:
-            results = await _unless_closed(
+            results = await _run_until_disconnect(
                 connection, [batchers[name].submit(options, sources) for name in selected]
             )
         except QueueFullError:
@@ -226,15 +226,17 @@ def create_app(
     return app
 
 
-async def _unless_closed(connection: Request, work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
+async def _run_until_disconnect(
+    connection: Request, work: Sequence[Coroutine[Any, Any, Result]]
+) -> list[Result]:
     """Return the results of concurrent work; cancel it when the client closes the connection.
 
     Raises:
         HTTPException: if the connection was closed.
         Exception: the first one of the work, the rest of which is cancelled.
     """
-    results = asyncio.create_task(_together(work))
-    closed = asyncio.create_task(_closed(connection))
+    results = asyncio.create_task(_gather(work))
+    closed = asyncio.create_task(_wait_for_disconnect(connection))
     try:
         await asyncio.wait((results, closed), return_when=asyncio.FIRST_COMPLETED)
         if not results.done():
@@ -245,7 +247,7 @@ async def _unless_closed(connection: Request, work: Sequence[Coroutine[Any, Any,
         closed.cancel()
 
 
-async def _together(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
+async def _gather(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
     """Return the results of concurrent work; an exception cancels the rest."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
@@ -255,7 +257,7 @@ async def _together(work: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]
             task.cancel()
 
 
-async def _closed(connection: Request) -> None:
+async def _wait_for_disconnect(connection: Request) -> None:
     """Wait until the client closes the connection. The body of the request must have been read."""
     while (await connection.receive())["type"] != "http.disconnect":
         pass

@@ -142,8 +142,9 @@ class ClusterScheduler(ABC):
         """Record a run that another process uses, or one whose job ended before its worker did."""
         try:
             with run.lock():
-                begun = run.read_result().get("status") == "running"
-                if isinstance(code, str) and (begun or not (self.signals or state(run) == "finished")):
+                # A job that was cancelled before its worker started has not failed
+                cancelled = self.signals > 0 and run.read_result().get("status") != "running"
+                if isinstance(code, str) and state(run) != "finished" and not cancelled:
                     run.write_result("failed", error=code)
         except InUseError as error:
             self.in_use[run.directory] = str(error)

@@ -39,8 +39,9 @@ class Attention(nn.Module):
 
     A new mechanism implements `score`. It may also override `project` (to transform the memory once per
     sentence), `weigh` (if its weights are not simply normalised scores), `begin` and `advance` (if it has
-    state), or `context` (if its context is not the weighted sum of the memory). A constructor with additional
-    arguments takes the shared ones as `**sizes: Unpack[Sizes]` and passes them to `super().__init__`.
+    state), `step` (if its next state does not follow from its weights), or `context` (if its context is not
+    the weighted sum of the memory). A constructor with additional arguments takes the shared ones as
+    `**sizes: Unpack[Sizes]` and passes them to `super().__init__`.
 
     Costs in the docstrings of mechanisms are per query and sentence, forward pass only. Operations count a
     multiply-add as two and tanh, exp or a root as one; memory is in numbers, most of them kept for the

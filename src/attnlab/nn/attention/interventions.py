@@ -52,7 +52,7 @@ def wrap_weights(attention: Attention, wrap: Callable[[Attention], Attention]) -
         return PerLayer(wrap_weights(layer, wrap) for layer in attention.mechanisms)
     if not isinstance(attention, MultiHead):
         return wrap(attention)
-    wrapped = copy.copy(attention)  # the products of equal weights are cached by their address
+    wrapped = copy.copy(attention)  # shares the parameters: prepacked weights are cached by address
     wrapped._modules = {**attention._modules, "heads": nn.ModuleList(map(wrap, attention.heads))}
     return wrapped
 
@@ -72,7 +72,7 @@ class InterventionState(NamedTuple):
 
 
 class InterventionWrapper(Attention):
-    """Mechanism with replaced weights: the weights α of an inner mechanism become α', also in its context.
+    """Mechanism whose weights α are replaced by α', from which it computes its context.
 
     ======== ===================================================================================
     uniform  1 / S at each real position
