@@ -144,7 +144,7 @@ def test_scores_on_test_and_validation_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_equal_scores_are_drawn_without_bars() -> None:
-    """The computed mean of three times 0.996 is larger than 0.996."""
+    """The computed mean of three times 99.6 is not 99.6."""
     result = runs_of({"dot": [0.996] * 3, "none": [0.016] * 3}, "test/attention/alignment_accuracy")
     assert any(
         figure.name == "scores-attention-alignment_accuracy"

@@ -118,7 +118,7 @@ def test_epochs_of_the_halving_scheduler_do_not_depend_on_the_number_of_steps(
     composed: Composed, epochs: int
 ) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=halving"))
-    trainer = Trainer(max_epochs=epochs, max_steps=2, logger=False, accumulate_grad_batches=2, **QUIET)
+    trainer = Trainer(max_epochs=epochs, max_steps=3, logger=False, accumulate_grad_batches=2, **QUIET)
     trainer.fit(module, datamodule=data)
     scheduler: Any = trainer.lr_scheduler_configs[0].scheduler
     assert scheduler.lr_lambdas[0].steps_per_epoch == 2  # of 3 batches

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-import torch
+from lightning.pytorch.accelerators import MPSAccelerator
 
 from attnlab.cli import recipe
 from attnlab.config import build_training
@@ -42,8 +42,9 @@ def test_one_warning_with_the_factor_on_a_cpu_without_units(caplog: pytest.LogCa
     assert bf16_slowdown() > 0
 
 
+@pytest.mark.filterwarnings("ignore:GPU available but not used")
 def test_automatic_accelerator_is_not_one_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(MPSAccelerator, "is_available", lambda: True)
     trainer = build_training.make_trainer(compose_run(["trainer.accelerator=auto"]), logger=False)
     assert type(trainer.accelerator).__name__ in ("CPUAccelerator", "CUDAAccelerator")
 
