@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from lightning.pytorch.accelerators import MPSAccelerator
+from lightning.fabric.accelerators.mps import MPSAccelerator
 
 from attnlab.cli import recipe
 from attnlab.config import build_training
