@@ -7,38 +7,11 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.encoders import MinGRUEncoder, RGLRUEncoder
-from attnlab.nn.encoders.linear_recurrent import RGLRU, MinGRU, scan
+from attnlab.nn.encoders.linear_recurrent import RGLRU, MinGRU
+from attnlab.nn.scan import scan
 from networks import randomise
 
 B, S, E, U = 2, 7, 3, 5
-
-
-def sequential(decays: Tensor, inputs: Tensor) -> Tensor:
-    state, states = torch.zeros_like(inputs[:, 0]), []
-    for decay, value in zip(decays.unbind(1), inputs.unbind(1), strict=True):
-        state = decay * state + value
-        states.append(state)
-    return torch.stack(states, dim=1)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5, 8, 300])
-def test_scan_equals_the_loop(steps: int) -> None:
-    decays, inputs = torch.rand(B, steps, U), torch.randn(B, steps, U)
-    torch.testing.assert_close(scan(decays, inputs), sequential(decays, inputs), rtol=1e-5, atol=1e-5)
-
-
-def test_scan_known_values() -> None:
-    """1; 1/2 + 2 = 5/2; 0 + 3 = 3; 3 / 2 - 1 = 1/2."""
-    decays = torch.tensor([0.5, 0.5, 0.0, 0.5])[None, :, None]
-    inputs = torch.tensor([1.0, 2, 3, -1])[None, :, None]
-    assert scan(decays, inputs).flatten().tolist() == [1, 2.5, 3, 0.5]
-
-
-def test_scan_is_exact_where_the_sum_of_logarithms_is_not() -> None:
-    """Gates near 1 make the products of decays vanish, which logarithms would have to subtract again."""
-    decays, inputs = torch.rand(B, 512, U) * 1e-3, torch.rand(B, 512, U)
-    exact = sequential(decays.double(), inputs.double())
-    torch.testing.assert_close(scan(decays, inputs).double(), exact, rtol=1e-6, atol=1e-6)
 
 
 @torch.no_grad()

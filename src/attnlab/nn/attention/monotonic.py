@@ -23,6 +23,7 @@ from attnlab.nn.attention.additive import Additive
 from attnlab.nn.attention.base import Sizes
 from attnlab.nn.attention.normalisers import Normaliser
 from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.nn.scan import scan
 from attnlab.types import Memory
 
 
@@ -197,17 +198,11 @@ def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:
     """Return the expected position of the head, α_i, for energies e_i and α_{i-1}, all [..., S].
 
     q_j, the probability that the head reaches position j, satisfies q_j = (1 - p_{j-1}) q_{j-1} + α_{i-1,j},
-    and α_ij = p_j q_j (equations 13 and 14). The recurrence is solved for all j in log₂ S rounds, each of
-    which doubles the number of positions to the left that are taken into account. The quotient of cumulative
-    products in appendix C of the paper needs fewer operations but divides by numbers that vanish where p is
-    near 1.
+    and α_ij = p_j q_j (equations 13 and 14). The quotient of cumulative products in appendix C of the paper
+    needs fewer operations than `scan` but divides by numbers that vanish where p is near 1.
     """
-    arriving, passing = previous, shift(torch.sigmoid(-energies), 1)  # [..., S]
-    reach = 1
-    while reach < energies.size(-1):
-        arriving = arriving + passing * shift(arriving, reach)
-        passing = passing * shift(passing, reach)
-        reach *= 2
+    passing = shift(torch.sigmoid(-energies), 1)  # [..., S]
+    arriving = scan(passing[..., None], previous[..., None])[..., 0]  # [..., S]
     return torch.sigmoid(energies) * arriving
 
 

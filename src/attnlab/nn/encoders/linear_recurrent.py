@@ -15,34 +15,8 @@ from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.fused import Linear
+from attnlab.nn.scan import scan
 from attnlab.types import Memory
-
-
-def scan(decays: Tensor, inputs: Tensor) -> Tensor:
-    """Return h_1 … h_S of the recurrence h_t = a_t h_{t-1} + b_t with h_0 = 0.
-
-    The recurrence is solved in log₂ S rounds, each of which doubles the number of steps that are taken into
-    account (Hillis & Steele 1986, CACM 29:12). It needs no logarithms, so that b may have any sign, and no
-    quotients of cumulative products, which are inexact for long sentences.
-
-    Args:
-        decays: a, [B, S, U].
-        inputs: b, [B, S, U].
-
-    Returns:
-        h, [B, S, U].
-    """
-    steps, reach = inputs.size(1), 1
-    while reach < steps:
-        inputs = inputs + decays * _delay(inputs, reach)
-        decays = decays * _delay(decays, reach)
-        reach *= 2
-    return inputs
-
-
-def _delay(values: Tensor, steps: int) -> Tensor:
-    """Move values [B, S, U] to later positions; the first ones become 0."""
-    return F.pad(values[:, :-steps], (0, 0, steps, 0))
 
 
 class LinearRecurrence(nn.Module, ABC):

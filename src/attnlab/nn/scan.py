@@ -1,0 +1,33 @@
+"""Solution of linear recurrences for all positions in parallel."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def scan(decays: Tensor, inputs: Tensor) -> Tensor:
+    """Return h_1 … h_S of the recurrence h_t = a_t h_{t-1} + b_t with h_0 = 0.
+
+    The recurrence is solved in log₂ S rounds, each of which doubles the number of steps that are taken into
+    account (Hillis & Steele 1986, CACM 29:12). It needs no logarithms, so that b may have any sign, and no
+    quotients of cumulative products, which are inexact for long sentences.
+
+    Args:
+        decays: a, [..., S, U].
+        inputs: b, [..., S, U].
+
+    Returns:
+        h, [..., S, U].
+    """
+    steps, reach = inputs.size(-2), 1
+    while reach < steps:
+        inputs = inputs + decays * _delay(inputs, reach)
+        decays = decays * _delay(decays, reach)
+        reach *= 2
+    return inputs
+
+
+def _delay(values: Tensor, steps: int) -> Tensor:
+    """Move values [..., S, U] to later positions; the first ones become 0."""
+    return F.pad(values, (0, 0, steps, -steps))
