@@ -101,7 +101,7 @@ def table(mechanisms: Mechanisms, metric: str, scale: float) -> Table:
             Cell(str(len(runs))),
             tables.estimate_cell(estimate([scale * run.scores[metric] for run in runs], (0, 100)), digits=1),
             *(
-                tables.estimate_cell(estimate(changes(runs, each, metric, scale)), digits=1)
+                tables.estimate_cell(estimate(changes(runs, each, metric, scale), (-100, 100)), digits=1)
                 for each in INTERVENTIONS
             ),
         ]
