@@ -50,7 +50,7 @@ def stratified_bootstrap(statistic: Callable[..., Scores], *groups: Scores) -> t
     """Return the ends of the 95 % percentile interval of a statistic of groups of scores, [R, M] each.
 
     The runs of a group are resampled within each task. The interval is too narrow for few runs: its coverage
-    of a mean is about 70 % with three runs, 82 % with five and 88 % with ten.
+    of a mean of normal scores is about 74 % with three runs, 84 % with five and 90 % with ten.
 
     Args:
         statistic: maps resamples [N, R, M] of each group to values [N, ...].
