@@ -180,6 +180,16 @@ def test_sentence_test_uses_the_seeds_with_the_same_test_set(tmp_path: Path) -> 
     assert over_sentences.p == pytest.approx(2 / 2**12)
 
 
+def test_sentence_test_needs_no_predictions_of_the_first_seed(tmp_path: Path) -> None:
+    for seed in range(3):
+        for variant, right in (("dot", True), ("none", False)):
+            sentences = [(f"s{n}", f"s{n}", f"s{n}" if right else "wrong") for n in range(8)]
+            scores = {"test/exact_match": float(right)}
+            write_run(tmp_path, variant, seed, scores=scores, sentences=[] if seed == 0 else sentences)
+    (over_sentences,) = (row for row in compare(collect([tmp_path])) if row.over == "sentences")
+    assert (over_sentences.seeds, over_sentences.sentences) == (2, 8)
+
+
 def test_equivalence_is_tested_within_a_margin() -> None:
     scores = {"additive": [10.1, 20.0, 30.2, 40.1], "none": [10.0, 20.1, 30.1, 40.0]}
     (result,) = compare(study(scores), margins={"test/bleu": 0.5})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from torch import nn
 
 from attnlab.benchmark.flops import attention_flops, useful_flops
 from networks import (
@@ -53,3 +54,11 @@ def test_padding_is_not_counted(order: str) -> None:
     batch = random_batch([7, 3], [4, 11])
     alone = [random_batch([7], [4]), random_batch([3], [11])]
     assert useful_flops(network, batch) == pytest.approx(sum(useful_flops(network, one) for one in alone))
+
+
+def test_tables_of_positions_are_not_multiplied() -> None:
+    network = make_network()
+    batch = random_batch([7, 3], [4, 11])
+    before = useful_flops(network, batch)
+    network.encoder.positions = nn.Embedding(50, UNITS)
+    assert useful_flops(network, batch) == before

@@ -214,6 +214,15 @@ def test_evaluate_with_attention_interventions(trained: Run, folder: Path) -> No
 
 
 @pytest.mark.slow
+def test_evaluate_counts_the_decoded_sentences(trained: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["trainer.limit_test_batches=1", "batching.batch_size=4"]
+    assert main.run(["evaluate", str(trained.directory), *settings]) == 0
+    assert "test · 4 of " in capsys.readouterr().out
+    evaluation, _ = overridden(trained, *settings)
+    assert evaluation["sentences"] == sum(row["sentences"] for row in evaluation["by_length"]) == 4
+
+
+@pytest.mark.slow
 def test_evaluate_explains_predictions(
     trained: Run, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

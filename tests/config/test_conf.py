@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config import build, build_training
-from attnlab.config.compose import all_keys, apply_overrides
+from attnlab.config.compose import all_keys, apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
 from attnlab.errors import UserError
 from attnlab.runs.directory import prepare
@@ -149,6 +149,20 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
     }
     assert expected.get(option, set()) | {"AttentionFigures", "AttentionWeights"} <= names
     assert option == CALLBACKS or not {"EarlyStopping", "WeightAveraging"} & names
+
+
+def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
+    config = composed(*TINY, *SYNTHETIC, "callbacks.early_stopping=null", "callbacks.attention_figures=null")
+    run = prepare(config)
+    built = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
+    assert None not in built
+    assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
+
+
+@pytest.mark.parametrize("option", options("encoder", "decoder", "readout", "attention"))
+def test_overfitting_combines_with_every_option(option: str) -> None:
+    config = compose_run(["debug=overfit", option])
+    assert config.encoder.get("dropout", 0) == config.decoder.get("dropout", 0) == 0
 
 
 @pytest.mark.parametrize("option", options("data"))

@@ -251,6 +251,16 @@ OPTION_VALUES = (
         "seed=0",
         r"'subwords', which experiment=translation sets: add ~",
     ),
+    (
+        "experiment=eng_mar_baseline encoder=transformer",
+        "seed=0",
+        r"'bidirectional', which experiment=eng_mar_baseline sets: add ~",
+    ),
+    (
+        "experiment=conala_steps readout=pointer_generator",
+        "seed=0",
+        r"pointer_generator has no effect, because experiment=conala_steps sets readout\._target_",
+    ),
     ("experiment=translation decoder=bahdanau bridge=copy", "name=x/y", "without / and"),
 )
 """Wrong values of settings of other options, and options that lack a key of an experiment."""
@@ -368,7 +378,7 @@ def test_command_ends_with_one_line_and_leaves_nothing(arguments: str, expected:
 CONSTRUCTED = (
     # arguments, expected message
     ("attention=dot decoder.size=9", "query of size 9 with a memory of size 32"),
-    ("+scheduler.schedule.often=3", "torch.optim.lr_scheduler.*'often'"),
+    ("+scheduler.schedule.often=3", "attnlab.training.learning_rate.*'often'"),
     ("data=pairs data.path=none.tsv", "none.tsv does not exist"),
 )
 """Settings that are refused by the parts that are built from them."""

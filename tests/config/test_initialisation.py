@@ -7,6 +7,7 @@ import logging
 import pickle
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,13 @@ def test_tokenizers_must_split_alike(saved: Source) -> None:
     words = train.words(["a b"], max_size=None)
     with pytest.raises(UserError, match=r"split text differently\. Set tokenizer"):
         saved.extend(vocabularies_of(words))
+
+
+def test_one_vocabulary_cannot_replace_two(saved: Source) -> None:
+    separate = replace(saved, vocabularies=Vocabularies(OLD, NEW))
+    with pytest.raises(UserError, match=r"one for targets\. Set shared_vocabulary=false"):
+        separate.extend(vocabularies_of(NEW))
+    assert separate.extend(Vocabularies(NEW, OLD)).target.size > NEW.size
 
 
 def test_subwords_stay_as_they_are() -> None:

@@ -65,6 +65,24 @@ def test_weight_on_a_distractor_is_that_of_the_concatenated_source(
         torch.testing.assert_close(ours, theirs[order], rtol=1e-4, atol=1e-6)
 
 
+@torch.no_grad()
+def test_copied_words_outside_the_vocabulary_keep_their_identity_beside_a_distractor(
+    composed: Callable[..., DictConfig],
+) -> None:
+    model = model_of(composed, "readout=pointer_generator", "tokenizer=whitespace")
+    copied = model.vocabularies.target.size  # of the first word of a source outside the vocabulary
+
+    def probabilities(source: str) -> torch.Tensor:
+        batch = model.encode([Pair(source, "99")])[[0]]
+        return model.network.logits(model.network(batch), batch.copy_ids)[0, 0].softmax(dim=-1)
+
+    alone = probabilities("99")
+    assert alone.argmax() == copied
+    beside = probabilities("99 98")[copied], probabilities("98 99")[copied + 1]
+    measured = distract(model.network, [Pair("99", "99")], [Pair("98", "98")], model.encode)
+    assert measured.drop.item() == pytest.approx((alone[copied] - max(beside)).item(), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     "overrides",
     [("attention=general",), ("decoder=transformer", "attention_size=8", "decoder.heads=2")],

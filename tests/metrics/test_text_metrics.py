@@ -122,6 +122,12 @@ def test_scoring_no_predictions_is_an_error(name: str) -> None:
         score([], [name])
 
 
+def test_edit_distance_to_empty_references_does_not_exist() -> None:
+    predictions = [Prediction(index=0, source="", reference="", hypothesis="a")]
+    (row,) = score_by_length(predictions, [1], ["edit_distance", "exact_match"])
+    assert row.scores == {"edit_distance": None, "exact_match": 0}
+
+
 def test_bleu_without_four_tokens_does_not_exist() -> None:
     """The row of 4 words has BLEU; that of 3 words has none, and its exact match is 1."""
     predictions = [

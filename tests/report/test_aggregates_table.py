@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from attnlab.analysis.comparison import compare
 from attnlab.report.aggregates import aggregates_table
+from attnlab.report.score_figures import performance_profiles
 from run_files import study
 
 
@@ -57,3 +58,13 @@ def test_reference_without_a_run_that_has_all_scores_is_named() -> None:
 
 def test_two_runs_give_no_aggregates() -> None:
     assert aggregates_table(study({"dot": [1.0, 2.0], "none": [1.0, 2.0]}), []) == []
+
+
+def test_no_aggregates_without_a_main_metric() -> None:
+    result = study({"dot": [4.0, 2.0, 3.0]}, "val/loss")
+    without = replace(result, selected_metrics=())
+    runs = [replace(run, scores={"val/other": 1.0}) for run in without.runs]
+    nothing = replace(without, runs=runs)
+    assert nothing.metrics == []
+    assert aggregates_table(nothing, []) == []
+    assert list(performance_profiles(nothing, nothing.by_variant(), {})) == []

@@ -95,6 +95,24 @@ def test_bleu_omits_lengths_without_a_reference_of_four_words(tmp_path: Path) ->
     assert line.get_xydata() == pytest.approx(np.array([[3, 100], [4, 100]]))
 
 
+def test_lengths_are_counted_in_the_tokens_of_the_metric(tmp_path: Path) -> None:
+    texts = [("a", "os.listdir(path)"), ("a b", "x"), ("a b c", "f(x, y)")]
+    run = make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
+    study = collect([tmp_path])
+    runs = [replace(each, scores=each.scores | {"test/conala_bleu": 100.0}) for each in study.runs]
+    chosen = replace(study, runs=runs, selected_metrics=("test/conala_bleu",))
+    drawn = {figure.name: figure for figure in figures.draw(chosen, variant_styles(chosen.variants))}
+    (line,) = drawn["by-length"].figure.axes[0].lines
+    assert line.get_xdata().tolist() == [1, 3], run.directory
+
+
+def test_costs_of_a_metric_without_a_direction_have_no_best_corner(tmp_path: Path) -> None:
+    runs = runs_of({"dot": [1.0, 2.0]}, "test/attention/entropy")
+    study = replace(runs, runs=[replace(run, parameters=9) for run in runs.runs])
+    drawn = {figure.name: figure for figure in figures.draw(study, variant_styles(study.variants))}
+    assert "better" not in drawn["cost-parameters"].caption
+
+
 def test_variants_have_the_same_colour_in_all_figures(drawn: dict[str, StudyFigure], study: Study) -> None:
     expected = [style.colour.lower() for style in variant_styles(study.variants).values()]
     for name in ("by-length", "val-loss", "attention-entropy"):

@@ -33,6 +33,7 @@ LATEX_WORDS = {
     r"\textquotedbl{}": '"',
     r"\textperiodcentered{}": "·",
     r"$\pm$": "±",
+    r"$\tau$": "τ",
     **{f"\\{character}": character for character in "{}$&#_%"},
 }
 

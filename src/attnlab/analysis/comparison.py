@@ -237,16 +237,21 @@ def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float 
 def _over_sentences(
     comparison: Comparison, pairs: Sequence[RunPair], counts: Callable[[str, Path], Counts]
 ) -> list[Comparison]:
-    """Return the paired test over sentences; empty without predictions for the same test set."""
+    """Return the paired test over sentences; empty without predictions for the same test set.
+
+    If runs have different test sets, the one of most pairs is used.
+    """
     metric = comparison.metric
     score = registry.sentence_counts(metric)
     if score is None or not pairs:
         return []
     split = registry.split(metric)
-    test_set = _sentences(pairs[0][0], split)
-    same = [pair for pair in pairs if all(_sentences(run, split) == test_set for run in pair)]
-    if len(test_set) < 2 or not same:
+    test_sets = [tuple(_sentences(run, split) for run in pair) for pair in pairs]
+    shared = [ours for ours, theirs in test_sets if ours == theirs and len(ours) > 1]
+    if not shared:
         return []
+    test_set = max(shared, key=shared.count)
+    same = [pair for pair, sets in zip(pairs, test_sets, strict=True) if sets == (test_set, test_set)]
     ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
     test = significance.paired_test(score, ours, theirs)
     return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]

@@ -51,13 +51,15 @@ def _settings(record: RunRecord) -> dict[str, Any]:
 def _distinguishing(runs: Sequence[RunRecord], settings: Sequence[dict[str, Any]]) -> list[str]:
     """Return a minimal list of settings that distinguish the runs; `name` and classes are preferred.
 
-    A setting that equals the seed in every run (`data.seed=${seed}`) is not used.
+    A further seed that equals the run's in every run (`data.seed=${seed}`) is not used.
     """
     names = dict.fromkeys(name for values in settings for name in values)
     chosen: list[str] = []
     groups = 1
     for name in sorted(names, key=lambda name: (name != "name", not name.endswith("_target_"))):
-        if all(values.get(name) == run.seed for run, values in zip(runs, settings, strict=True)):
+        if name.endswith("seed") and all(
+            values.get(name) == run.seed for run, values in zip(runs, settings, strict=True)
+        ):
             continue
         count = len({str([values.get(key) for key in (*chosen, name)]) for values in settings})
         if count > groups:

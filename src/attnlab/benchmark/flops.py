@@ -71,5 +71,11 @@ def attention_flops(network: Seq2Seq) -> AttentionFlops:
 
 
 def _weights(module: nn.Module) -> int:
-    """Count the elements of a module's weight matrices."""
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)
+    """Count the elements of a module's weight matrices; tables of positions are only read."""
+    return sum(
+        parameter.numel()
+        for part in module.modules()
+        if not isinstance(part, nn.Embedding)
+        for parameter in part.parameters(recurse=False)
+        if parameter.dim() > 1
+    )

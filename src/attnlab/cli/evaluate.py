@@ -93,8 +93,12 @@ def main(options: argparse.Namespace) -> int:
             data.test_split = split
         folder = run.directory / "evaluations" / _folder_name(split, changes)
         check_writable(folder / "result.json")
-        seen = _seen_in_training(records, data.pairs(split))
         scores = _evaluate(config, module, data, split, folder)
+        pairs = data.pairs(split)
+        decoded = [
+            pairs[output.index] for output in module.outputs
+        ]  # trainer.limit_test_batches leaves out some
+        seen = _seen_in_training(records, decoded)
         lengths = _by_length(module, split)
         explained = {}
         if config.get("explain") is not None:
@@ -113,12 +117,12 @@ def main(options: argparse.Namespace) -> int:
             "ensemble_with": other_members,
             "overrides": overrides,
             "split": split,
-            "sentences": len(data.pairs(split)),
+            "sentences": len(decoded),
             "seen_in_training": seen,
             "metrics": scores,
             "by_length": [row._asdict() for row in lengths],
             "signatures": registry.signatures(module.text_metrics),
-            "references": references(data.pairs(split), vocabularies),
+            "references": references(decoded, vocabularies),
         }
         if changed:
             result["attention_override"] = {
@@ -131,7 +135,8 @@ def main(options: argparse.Namespace) -> int:
             }
         write_json(folder / "result.json", result)
         save_png_and_svg(_curves(lengths), folder / "by_length")
-        print_table(_scores_table(scores, changed, title=f"{split} · {len(data.pairs(split))} sentences"))
+        sentences = f"{len(decoded)}" if len(decoded) == len(pairs) else f"{len(decoded)} of {len(pairs)}"
+        print_table(_scores_table(scores, changed, title=f"{split} · {sentences} sentences"))
         print_table(_lengths_table(lengths))
         if explained:
             print_table(explain.table(explained, split))

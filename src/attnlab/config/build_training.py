@@ -66,7 +66,7 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
     return [
         construct(node, run=run)
         for name, node in config.callbacks.items()
-        if name not in CALLBACK_SWITCHES or node[CALLBACK_SWITCHES[name]] is not None
+        if node is not None and (name not in CALLBACK_SWITCHES or node[CALLBACK_SWITCHES[name]] is not None)
     ]
 
 

@@ -60,8 +60,14 @@ class Source:
             trained: vocabularies of the new training data.
 
         Raises:
-            UserError: if the tokenizers split text differently.
+            UserError: if the tokenizers split text differently, or one vocabulary is to replace two.
         """
+        shared = trained.source is trained.target
+        if shared and self.vocabularies.source.to_json() != self.vocabularies.target.to_json():
+            raise UserError(
+                f"init.from={self.path}: that run has one vocabulary for sources and one for targets. Set "
+                "shared_vocabulary=false"
+            )
         try:
             source, target = (
                 ours.extended(theirs) for ours, theirs in zip(self.vocabularies, trained, strict=True)
@@ -75,7 +81,7 @@ class Source:
             ("source", "target"), self.vocabularies, (source, target), strict=True
         ):
             log.info("%s vocabulary: %d entries, %d new", side, ours.size, extended.size - ours.size)
-        return Vocabularies(source, source if trained.source is trained.target else target)
+        return Vocabularies(source, source if shared else target)
 
 
 @dataclass

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from attnlab.errors import UsageError
 
@@ -80,13 +80,15 @@ def _top_level_keys() -> frozenset[str]:
 def check_option_keys(config: DictConfig) -> None:
     """Check that presets set only keys that the chosen options have.
 
-    A key is refused if another shipped option of the group has it and the chosen one does not. Further
-    arguments of a class are allowed. `HydraConfig` must be that of this configuration.
+    A key is refused if another shipped option of the group has it and the chosen one does not; those of a
+    preset of `debug` are removed, because it combines with all options. Further arguments of a class are
+    allowed. `HydraConfig` must be that of this configuration.
 
     Raises:
-        UsageError: at the first group with such keys.
+        UsageError: at the first group with such keys, or if a preset replaces the class of a given option.
     """
     hydra = HydraConfig.get()
+    debug = f"debug={hydra.runtime.choices.get('debug')}"
     added = {override.lstrip("+").partition("=")[0] for override in hydra.overrides.task}
     for selected, option in hydra.runtime.choices.items():
         group, _, package = selected.partition("@")
@@ -96,19 +98,26 @@ def check_option_keys(config: DictConfig) -> None:
             continue
         if not str(node.get("_target_", "")).startswith("attnlab."):
             continue
+        target = _read(group, option).get("_target_")
+        if selected in added and target is not None and target != node["_target_"]:
+            preset = _presets_with(f"{package}._target_", hydra.runtime.choices)[0]
+            raise UsageError(f"{selected}={option} has no effect, because {preset} sets {package}._target_")
         others = {key: name for name in options_of(group) for key in keys_of(group, name)}
-        missing = [
-            key
+        missing = {
+            key: _presets_with(f"{package}.{key}", hydra.runtime.choices)
             for key in node
             if key in others and key not in keys_of(group, option) and f"{package}.{key}" not in added
-        ]
+        }
+        with read_write(node), open_dict(node):
+            for key in [key for key, presets in missing.items() if presets == [debug]]:
+                del missing[key], node[key]
         if missing:
             names = ", ".join(map(repr, missing))
             removals = " ".join(f"~{package}.{key}" for key in missing)
-            preset = _preset_with(f"{package}.{missing[0]}", hydra.runtime.choices)
+            first, (preset, *_) = next(iter(missing.items()))
             raise UsageError(
                 f"{selected}={option} has no setting {names}, which {preset} sets: add {removals}, or choose "
-                f"{selected}={others[missing[0]]}"
+                f"{selected}={others[first]}"
             )
 
 
@@ -133,10 +142,19 @@ def _read(group: str, option: str) -> dict[str, Any]:
     return yaml.safe_load((CONF / group / f"{option}.yaml").read_text(encoding="utf-8")) or {}
 
 
-def _preset_with(key: str, choices: Mapping[str, Any]) -> str:
-    """Return the chosen preset that sets a key, such as "experiment=conala"."""
-    for group in PRESETS:
-        option = choices.get(group)
-        if option in options_of(group) and OmegaConf.select(OmegaConf.create(_read(group, option)), key):
-            return f"{group}={option}"
-    return "the configuration"
+def _presets_with(key: str, choices: Mapping[str, Any]) -> list[str]:
+    """Return the chosen presets that set a key, such as "experiment=conala", or "the configuration"."""
+    chosen = [(group, str(choices.get(group))) for group in PRESETS]
+    presets = [
+        f"{group}={option}"
+        for group, option in chosen
+        if option in options_of(group) and _has(_read(group, option), key.split("."))
+    ]
+    return presets or ["the configuration"]
+
+
+def _has(content: Any, path: Sequence[str]) -> bool:
+    """Return whether nested mappings have a key, with any value."""
+    if not path:
+        return True
+    return isinstance(content, Mapping) and path[0] in content and _has(content[path[0]], path[1:])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples
-from attnlab.explanations.units import SENTENCES_PER_BATCH, log_probability, units_of
+from attnlab.explanations.units import SENTENCES_PER_BATCH, Units, log_probability, units_of
 from attnlab.nn.seq2seq import Seq2Seq
 
 Encode = Callable[[list[Pair]], Examples]
@@ -80,8 +80,9 @@ def _measure(
         size = added[rows].source_text.sum(dim=1, keepdim=True).to(device)  # [B, 1]
         positions = torch.arange(text.size(1), device=device)  # [S]
         beside = text & (positions < size if first else positions >= text.sum(dim=1, keepdim=True) - size)
+        offsets = size if first else torch.zeros_like(size)  # [B, 1]
         before, after = units_of(network, own[rows].to(device)), units_of(network, batch)
-        after = after._replace(tokens=before.tokens)
+        after = after._replace(tokens=_renumbered(before, after, offsets[after.batch.indices - start]))
         of_units = [
             log_probability(network, part, network.source_embedding(part.batch.source))
             for part in after.chunks()
@@ -93,3 +94,21 @@ def _measure(
         drop = before.log_p.exp() - torch.cat(of_units).exp()  # [N]
         parts.append(Distracted(after.batch.indices, share, crossing.to(share.dtype), drop))
     return Distracted(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def _renumbered(before: Units, after: Units, offsets: Tensor) -> Tensor:
+    """Return the explained tokens [N] with the ids that they have beside a distractor.
+
+    Words outside the vocabulary that a readout copies are numbered within their source.
+
+    Args:
+        before: units of the sources alone.
+        after: the same units, beside distractors.
+        offsets: [N, 1], number of tokens before each source.
+    """
+    if before.batch.copy_ids is None or after.batch.copy_ids is None:
+        return before.tokens
+    copies = before.batch.copy_ids == before.tokens[:, None]  # [N, S]
+    positions = copies.int().argmax(dim=-1, keepdim=True)  # [N, 1]
+    moved = after.batch.copy_ids.gather(-1, positions + offsets)[:, 0]  # [N]
+    return moved.where(copies.any(dim=-1), before.tokens)

@@ -81,7 +81,9 @@ def score_by_length(
 
 
 def exists(metric: str, predictions: Sequence[Prediction]) -> bool:
-    """Return whether a metric exists for these predictions: BLEU needs a reference of four tokens."""
+    """Return whether a metric exists: BLEU needs a reference of four tokens, the edit distance one token."""
+    if metric == "edit_distance":
+        return any(reference.split() for _, reference in text_pairs(predictions))
     counts = registry.sentence_counts(metric) if metric.endswith("bleu") else None
     return counts is None or bool(counts.count(*columns(predictions))[:, 1].max() >= MIN_BLEU_TOKENS)
 

@@ -47,8 +47,10 @@ def score_matrix(runs: Sequence[RunRecord], metrics: Sequence[str]) -> Scores:
 
 
 def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
-    """Build the table of aggregates; empty if every variant has fewer than `MIN_RUNS` runs."""
+    """Build the table of aggregates; empty without scores, or if no variant has `MIN_RUNS` runs."""
     metrics = tasks(study)
+    if not metrics:
+        return []
     groups = {variant: score_matrix(runs, metrics) for variant, runs in study.by_variant().items()}
     if max((len(scores) for scores in groups.values()), default=0) < MIN_RUNS:
         return []

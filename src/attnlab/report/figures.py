@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
+from attnlab.metrics.text import MIN_BLEU_TOKENS
 from attnlab.plotting.files import fix_layout, save
 from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle, variant_styles
 from attnlab.plotting.text import truncate
@@ -119,7 +120,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
         return
     unit, lengths = _source_lengths(sources)
     edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / MAX_BINS))
-    shortest = 4 if registry.name(metric).endswith("bleu") else 0  # BLEU needs 4-grams
+    shortest = MIN_BLEU_TOKENS if registry.name(metric).endswith("bleu") else 0
     bands = {
         variant: _band([_bin_scores(decoded, score, unit, edges, shortest) for decoded in runs])
         for variant, runs in predictions.items()
@@ -173,7 +174,8 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
         "parameters": ("model size", "parameters, in thousands", 0.001, lambda run: run.parameters),
     }
     for metric in study.metrics[:1]:
-        better = "lower" if registry.better(metric) == "lower" else "upper"
+        corner = {"lower": "; the lower left is better", "higher": "; the upper left is better"}
+        best = corner.get(str(registry.better(metric)), "")
         for name, (title, label, factor, cost) in costs.items():
             figure, axes = new_figure()
             for variant, runs in groups.items():
@@ -193,7 +195,7 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
             yield StudyFigure(
                 f"cost-{name}",
                 f"{title_of(metric)} and {title}",
-                f"Mean over seeds, bars from minimum to maximum; the {better} left is better.",
+                f"Mean over seeds, bars from minimum to maximum{best}.",
                 figure,
             )
 
@@ -260,7 +262,7 @@ def _bin_scores(
 ) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
-    Bins without a reference of at least `shortest` words are omitted.
+    Bins without a reference of at least `shortest` tokens, as BLEU counts them, are omitted.
     """
     counts = score.count(
         [prediction.hypothesis for prediction in predictions],
@@ -271,9 +273,8 @@ def _bin_scores(
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
         index = (length - edges.start) // edges.step
         rows.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
-    words = [len(prediction.reference.split()) for prediction in predictions]
     return {
         centre: float(score.value(counts[chosen].sum(axis=0)))
         for centre, chosen in sorted(rows.items())
-        if max(words[row] for row in chosen) >= shortest
+        if not shortest or counts[chosen][:, 1].max() >= shortest
     }

@@ -83,6 +83,8 @@ def scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
 def performance_profiles(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw the share of runs whose score is above each threshold (rliable), if a variant has enough runs."""
     metrics = aggregates.tasks(study)
+    if not metrics:
+        return
     matrices = {variant: aggregates.score_matrix(runs, metrics) for variant, runs in groups.items()}
     matrices = {variant: scores for variant, scores in matrices.items() if len(scores)}
     if max(map(len, matrices.values()), default=0) < aggregates.MIN_RUNS:

@@ -110,6 +110,7 @@ LATEX = str.maketrans(
         "±": r"$\pm$",
         "·": r"\textperiodcentered{}",
         "–": "--",
+        "τ": r"$\tau$",
     }
 )
 """Replacements for the characters that LaTeX does not print literally."""

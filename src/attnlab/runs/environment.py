@@ -107,9 +107,9 @@ def code_in(folder: Path, *, tracks: Path | None = None) -> Code | None:
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    """Return the output of a git command."""
+    """Return the output of a git command; a busy machine may need seconds for it."""
     command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, timeout=5, check=True).stdout
+    return subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
 
 
 def cpu_name() -> str:

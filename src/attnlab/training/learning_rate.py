@@ -1,11 +1,12 @@
-"""Learning-rate schedules that torch does not have."""
+"""Learning-rate schedules that torch does not have, or not for every number of steps."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
-from torch.optim import Optimizer
+from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LambdaLR
 
 
@@ -35,3 +36,47 @@ class HalvingLR(LambdaLR):
 
     def __init__(self, optimizer: Optimizer, *, steps_per_epoch: int, after: float, every: float) -> None:
         super().__init__(optimizer, Halving(steps_per_epoch, after, every))
+
+
+class OneCycleLR(lr_scheduler.OneCycleLR):
+    """One-cycle schedule of torch, also for a warm-up of exactly one step, where torch's divides by 0.
+
+    Smith & Topin 2019 (arXiv 1708.07120). Call `step` after every optimizer step.
+
+    Args:
+        optimizer: its learning rates are replaced.
+        max_lr: highest learning rate.
+        total_steps: optimizer steps of the training.
+        pct_start: share of the steps spent warming up.
+        anneal_strategy, cycle_momentum, base_momentum, max_momentum: as in torch.
+        div_factor, final_div_factor, three_phase: as in torch.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        *,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.85,
+        max_momentum: float = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+    ) -> None:
+        super().__init__(
+            optimizer,
+            max_lr=max_lr,
+            total_steps=total_steps,
+            pct_start=math.nextafter(pct_start, 1) if pct_start * total_steps == 1 else pct_start,
+            anneal_strategy=anneal_strategy,
+            cycle_momentum=cycle_momentum,
+            base_momentum=base_momentum,
+            max_momentum=max_momentum,
+            div_factor=div_factor,
+            final_div_factor=final_div_factor,
+            three_phase=three_phase,
+        )
