@@ -261,6 +261,11 @@ OPTION_VALUES = (
         "seed=0",
         r"pointer_generator has no effect, because experiment=conala_steps sets readout\._target_",
     ),
+    (
+        "decoder=transformer decoder.positions=learned",
+        "search.max_length=256",
+        "must be less than decoder.max_positions=256",
+    ),
     ("experiment=translation decoder=bahdanau bridge=copy", "name=x/y", "without / and"),
 )
 """Wrong values of settings of other options, and options that lack a key of an experiment."""

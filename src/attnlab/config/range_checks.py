@@ -285,7 +285,7 @@ SHIPPED = ("attnlab.", "torch.", "lightning.", "optuna.")
 
 
 def check_ranges(config: DictConfig) -> None:
-    """Check the settings of `RULES` that a configuration has.
+    """Check the settings of `RULES`, and that the decoder has a position for `search.max_length`.
 
     Raises:
         UsageError: at the first value that is not allowed.
@@ -295,6 +295,12 @@ def check_ranges(config: DictConfig) -> None:
         for value in _values(settings, key.split(".")):
             if not rule.allows(value):
                 raise UsageError(f"{key}={show(value)}: must be {rule.expected}")
+    places, longest = config.decoder.get("max_positions"), config.search.max_length
+    if config.decoder.get("positions") == "learned" and isinstance(places, int) and places <= longest:
+        raise UsageError(
+            f"search.max_length={longest}: must be less than decoder.max_positions={places}, the number of "
+            "learned positions"
+        )
 
 
 def _values(node: Any, keys: list[str]) -> list[Any]:

@@ -61,8 +61,8 @@ class Learned(Positions):
         last = first + x.size(-2)
         if last > len(self.table.weight):
             raise ValueError(
-                f"positions=learned has {len(self.table.weight)} positions, but a sentence has {last} "
-                "tokens: set max_positions higher, or use another kind of positions"
+                f"positions=learned has {len(self.table.weight)} positions, but a sentence or an output "
+                f"has {last} tokens: set max_positions higher, or use another kind of positions"
             )
         return x + self.table.weight[first:last]
 

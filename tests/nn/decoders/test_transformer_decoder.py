@@ -247,7 +247,7 @@ def test_every_parameter_gets_a_gradient_and_dropout_is_only_in_training() -> No
     assert not torch.equal(logits, forced_logits(network, batch))
     network.eval()
     assert torch.equal(forced_logits(network, batch), forced_logits(network, batch))
-    with pytest.raises(ValueError, match=r"has 6 positions, but a sentence has 7 tokens: set max_positions"):
+    with pytest.raises(ValueError, match=r"has 6 positions, but a sentence or an output has 7 tokens: set"):
         network(random_batch([3], [6]))
 
 

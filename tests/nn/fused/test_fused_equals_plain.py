@@ -12,16 +12,17 @@ from torch import Tensor, nn
 
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
-from attnlab.nn.attention import Additive
+from attnlab.nn.attention import Additive, Dot
 from attnlab.nn.attention.normalisers import Entmax
-from attnlab.nn.decoders import BahdanauDecoder, Unroll
+from attnlab.nn.decoders import BahdanauDecoder, LuongDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.encoders.bag import BagEncoder
 from attnlab.nn.fused import Kernels, dispatch, linear
 from attnlab.nn.fused.kernels import MIN_ROWS
 from attnlab.nn.fused.unroll import FusedUnroll
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
 from attnlab.types import PAD, Batch
-from networks import ORDERS, make_attention, make_network, random_batch, randomise
+from networks import ORDERS, assemble, make_attention, make_network, random_batch, randomise
 
 FUSED_ORDERS = ("bahdanau", "luong with input feeding")
 FUSED_ATTENTIONS = ("Additive", "Concat", "Dot", "ScaledDot", "General")
@@ -296,6 +297,16 @@ def test_mixed_precision_is_as_accurate_as_plain(order: str, cell: str, layer_no
         errors[fused] = float((one - two).norm() / two.norm())
     assert errors[True] < 0.01
     assert errors[True] < 1.5 * errors[False]
+
+
+@pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
+def test_dropout_between_layers_in_mixed_precision_with_keys_in_float32(decoder: type) -> None:
+    """The keys of dot products are the memory, which a bag of embeddings leaves in fp32."""
+    loop = decoder(input_size=8, attention=Dot(query_size=8, memory_size=8), size=8, layers=2, dropout=0.3)
+    network = assemble(BagEncoder(input_size=8, size=8), loop, source_width=8, width=8).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        _, gradients = results(network, random_batch([3, 7], [4, 2]), fused=True)
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
 # ---------------------------------------------------------------------------------------------- memory

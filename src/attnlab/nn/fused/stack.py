@@ -19,6 +19,11 @@ SAVED = 14
 """Buffers for the backward pass of a layer: the outputs, 3 of LN(W x + b), and 10 of `LayerForward`."""
 
 
+def dropped(values: Tensor, factors: Tensor) -> Tensor:
+    """Multiply by dropout factors, which have the type of the keys, in the type of the values, [N, H]."""
+    return (values * factors).to(values.dtype)
+
+
 class Weights(NamedTuple):
     """Parameters of one layer of the decoder."""
 
@@ -107,7 +112,7 @@ class StackForward:
         gates = torch.add(self.products[0](feed), gates)  # in fp32 or wider, as the input gates are
         output = self._update(0, rows, gates)  # [n, H]
         for number in range(1, len(self.layers)):
-            below = output * self.dropout[number - 1][rows] if self.dropout else output  # [n, H]
+            below = dropped(output, self.dropout[number - 1][rows]) if self.dropout else output  # [n, H]
             output = self._update(number, rows, self.products[number](below))
         return output
 
@@ -155,7 +160,7 @@ class StackBackward:
                 d_input = self.d_inputs[number][rows].copy_(norm.step(rows, d_input))
             d_output = self.products[number](d_input)  # [n, H], or [n, …] of the feed
             if number > 0 and self.dropout:
-                d_output = d_output * self.dropout[number - 1][rows]
+                d_output = dropped(d_output, self.dropout[number - 1][rows])
         assert d_output is not None
         return d_output
 
@@ -170,5 +175,5 @@ class StackBackward:
             gradients += [outer(d_input, below), bias, *d_norm, *layer.parameters()]
             below = self.outputs[number]  # [N, H]
             if self.dropout and number < len(self.dropout):
-                below = below * self.dropout[number]
+                below = dropped(below, self.dropout[number])
         return gradients
