@@ -97,13 +97,13 @@ def test_bleu_omits_lengths_without_a_reference_of_four_words(tmp_path: Path) ->
 
 def test_lengths_are_counted_in_the_tokens_of_the_metric(tmp_path: Path) -> None:
     texts = [("a", "os.listdir(path)"), ("a b", "x"), ("a b c", "f(x, y)")]
-    run = make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
+    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
     study = collect([tmp_path])
     runs = [replace(each, scores=each.scores | {"test/conala_bleu": 100.0}) for each in study.runs]
     chosen = replace(study, runs=runs, selected_metrics=("test/conala_bleu",))
     drawn = {figure.name: figure for figure in figures.draw(chosen, variant_styles(chosen.variants))}
     (line,) = drawn["by-length"].figure.axes[0].lines
-    assert line.get_xdata().tolist() == [1, 3], run.directory
+    assert line.get_xdata().tolist() == [1, 3]
 
 
 def test_costs_of_a_metric_without_a_direction_have_no_best_corner(tmp_path: Path) -> None:

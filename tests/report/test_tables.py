@@ -84,6 +84,10 @@ def test_html_is_escaped_in_markdown() -> None:
     assert "additive_biased" in table("additive_biased").markdown()
 
 
+def test_headings_of_rank_correlations_are_latex() -> None:
+    assert escape_latex("τ with erasure") == r"$\tau$ with erasure"
+
+
 def test_latex_table() -> None:
     result = replace(table("a_b", "50 %"), notes=["Not\nfinished"])
     assert result.latex().splitlines() == [

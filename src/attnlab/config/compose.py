@@ -18,6 +18,7 @@ from attnlab.config.options import (
     check_option_keys,
     check_overrides,
     options_of,
+    remove_debug_settings,
     suggest,
 )
 from attnlab.config.renamed_settings import explain_renamed
@@ -66,6 +67,7 @@ def resolve(config: DictConfig) -> DictConfig:
         del resolved["hydra"]
     OmegaConf.resolve(resolved)
     check_added_settings()
+    remove_debug_settings(resolved)
     check_option_keys(resolved)
     check_settings(resolved)
     return resolved

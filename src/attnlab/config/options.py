@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from hydra.core.hydra_config import HydraConfig
@@ -77,20 +77,59 @@ def _top_level_keys() -> frozenset[str]:
     return frozenset(settings | {path.name for path in CONF.iterdir() if path.is_dir()})
 
 
-def check_option_keys(config: DictConfig) -> None:
-    """Check that presets set only keys that the chosen options have.
+def remove_debug_settings(config: DictConfig) -> None:
+    """Remove the settings of a preset of `debug` that the chosen options do not have, in place.
 
-    A key is refused if another shipped option of the group has it and the chosen one does not; those of a
-    preset of `debug` are removed, because it combines with all options. Further arguments of a class are
-    allowed. `HydraConfig` must be that of this configuration.
+    Such a preset combines with all options. `HydraConfig` must be that of this configuration.
+    """
+    preset = f"debug={HydraConfig.get().runtime.choices.get('debug')}"
+    for choice in _choices(config):
+        with read_write(choice.node), open_dict(choice.node):
+            for key, presets in choice.missing.items():
+                if presets == [preset]:
+                    del choice.node[key]
+
+
+def check_option_keys(config: DictConfig) -> None:
+    """Check that presets set only keys that the chosen options have, and keep the class of a given option.
+
+    A key is refused if another shipped option of the group has it and the chosen one does not. Further
+    arguments of a class are allowed. `HydraConfig` must be that of this configuration.
 
     Raises:
-        UsageError: at the first group with such keys, or if a preset replaces the class of a given option.
+        UsageError: at the first group with such keys, or at an option that has no effect.
     """
-    hydra = HydraConfig.get()
-    debug = f"debug={hydra.runtime.choices.get('debug')}"
-    added = {override.lstrip("+").partition("=")[0] for override in hydra.overrides.task}
-    for selected, option in hydra.runtime.choices.items():
+    for choice in _choices(config):
+        override = f"{choice.selected}={choice.option}"
+        target = _read(choice.group, choice.option).get("_target_")
+        if choice.selected in _overridden() and target is not None and target != choice.node["_target_"]:
+            preset = _presets_with(f"{choice.package}._target_")[0]
+            raise UsageError(f"{override} has no effect, because {preset} sets {choice.package}._target_")
+        if choice.missing:
+            names = ", ".join(map(repr, choice.missing))
+            removals = " ".join(f"~{choice.package}.{key}" for key in choice.missing)
+            first, (preset, *_) = next(iter(choice.missing.items()))
+            others = {key: name for name in options_of(choice.group) for key in keys_of(choice.group, name)}
+            raise UsageError(
+                f"{override} has no setting {names}, which {preset} sets: add {removals}, or choose "
+                f"{choice.selected}={others[first]}"
+            )
+
+
+class _Choice(NamedTuple):
+    """A chosen option of attnlab and the keys that it lacks, with the presets that set them."""
+
+    selected: str
+    group: str
+    package: str
+    option: str
+    node: DictConfig
+    missing: dict[str, list[str]]
+
+
+def _choices(config: DictConfig) -> Iterator[_Choice]:
+    """Yield the chosen shipped options of a configuration that build a class of attnlab."""
+    for selected, option in HydraConfig.get().runtime.choices.items():
         group, _, package = selected.partition("@")
         package = package or group
         node = OmegaConf.select(config, package)
@@ -98,27 +137,18 @@ def check_option_keys(config: DictConfig) -> None:
             continue
         if not str(node.get("_target_", "")).startswith("attnlab."):
             continue
-        target = _read(group, option).get("_target_")
-        if selected in added and target is not None and target != node["_target_"]:
-            preset = _presets_with(f"{package}._target_", hydra.runtime.choices)[0]
-            raise UsageError(f"{selected}={option} has no effect, because {preset} sets {package}._target_")
-        others = {key: name for name in options_of(group) for key in keys_of(group, name)}
+        known = {key for name in options_of(group) for key in keys_of(group, name)} - keys_of(group, option)
         missing = {
-            key: _presets_with(f"{package}.{key}", hydra.runtime.choices)
+            str(key): _presets_with(f"{package}.{key}")
             for key in node
-            if key in others and key not in keys_of(group, option) and f"{package}.{key}" not in added
+            if key in known and f"{package}.{key}" not in _overridden()
         }
-        with read_write(node), open_dict(node):
-            for key in [key for key, presets in missing.items() if presets == [debug]]:
-                del missing[key], node[key]
-        if missing:
-            names = ", ".join(map(repr, missing))
-            removals = " ".join(f"~{package}.{key}" for key in missing)
-            first, (preset, *_) = next(iter(missing.items()))
-            raise UsageError(
-                f"{selected}={option} has no setting {names}, which {preset} sets: add {removals}, or choose "
-                f"{selected}={others[first]}"
-            )
+        yield _Choice(selected, group, package, option, node, missing)
+
+
+def _overridden() -> set[str]:
+    """Return the groups and settings that are given by overrides."""
+    return {override.lstrip("+").partition("=")[0] for override in HydraConfig.get().overrides.task}
 
 
 @cache
@@ -142,8 +172,9 @@ def _read(group: str, option: str) -> dict[str, Any]:
     return yaml.safe_load((CONF / group / f"{option}.yaml").read_text(encoding="utf-8")) or {}
 
 
-def _presets_with(key: str, choices: Mapping[str, Any]) -> list[str]:
+def _presets_with(key: str) -> list[str]:
     """Return the chosen presets that set a key, such as "experiment=conala", or "the configuration"."""
+    choices = HydraConfig.get().runtime.choices
     chosen = [(group, str(choices.get(group))) for group in PRESETS]
     presets = [
         f"{group}={option}"

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlab.config.compose import explain, resolve
-from attnlab.config.options import check_added_settings, check_option_keys
+from attnlab.config.options import check_added_settings, check_option_keys, remove_debug_settings
 from attnlab.config.validation import check_settings
 from attnlab.data.file_digests import changed_files
 from attnlab.errors import InUseError, UsageError, UserError
@@ -81,6 +81,7 @@ class Jobs:
                 check_devices(config)
             if not self.sweeping:
                 check_added_settings()
+                remove_debug_settings(config)
                 check_option_keys(config)
             run = self.prepare(config)
         except (UserError, OmegaConfBaseException) as error:
