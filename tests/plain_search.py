@@ -27,18 +27,19 @@ def single(batch: Batch, row: int, padding: int = 0) -> Batch:
     return make_batch([batch.source[row, : batch.source_lengths[row]].tolist()], padding=padding)
 
 
+FORBIDDEN = float("-inf")
+
+
 @torch.no_grad()
 def next_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> list[float]:
-    """Return log p(y | tokens) from a teacher-forced pass over the tokens so far."""
+    """Return log p(y | tokens) from a teacher-forced pass over the tokens so far; -inf for PAD and SOS."""
     inputs = torch.tensor([[SOS, *tokens, EOS]])
     logits = forced_logits(network, sentence._replace(target=inputs))
-    return logits[0, -1].log_softmax(dim=-1).tolist()  # type: ignore[no-any-return]
+    return [FORBIDDEN, FORBIDDEN, *logits[0, -1].log_softmax(dim=-1)[EOS:].tolist()]
 
 
 Restriction = Callable[[list[float], list[int]], list[float]]
 """Maps the scores of all tokens and the tokens so far to the scores, -inf where a token is not allowed."""
-
-FORBIDDEN = float("-inf")
 
 
 def unrestricted(scores: list[float], tokens: list[int]) -> list[float]:
@@ -173,7 +174,7 @@ def plain_sample(
         powers = {
             token: math.exp(score / temperature)
             for token, score in enumerate(scores)
-            if token not in (PAD, SOS) and (step < max_length or token == EOS)
+            if step < max_length or token == EOS
         }
         best = sorted(powers, key=lambda token: -powers[token])[:top_k]
         if top_p is not None:

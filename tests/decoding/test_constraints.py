@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
-from attnlab.types import EOS, PAD, SOS, Hypotheses
+from attnlab.types import EOS, PAD, Hypotheses
 from networks import make_network, random_batch
 from plain_search import (
     make,
@@ -71,11 +72,12 @@ def test_restricted_outputs_equal_those_of_the_plain_loop(
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-def test_eos_is_allowed_where_nothing_else_is() -> None:
+@pytest.mark.parametrize("search", [greedy, partial(beam, size=1), partial(sample, sampler=Sampler())])
+def test_eos_is_allowed_where_nothing_else_is(search: Any) -> None:
     network = make(0, ends=-50.0, vocabulary_size=WORDS)
     constraints = Constraints(min_length=8, no_repeat_ngram_size=1)
-    [[tokens]] = greedy(network, random_batch([3]), max_length=8, constraints=constraints).tokens
-    assert sorted(tokens) == [0, 1, 3, 4, 5]
+    [[tokens]] = search(network, random_batch([3]), max_length=8, constraints=constraints).tokens
+    assert sorted(tokens) == [3, 4, 5]
 
 
 @pytest.mark.slow
@@ -154,7 +156,6 @@ def test_frequencies_of_samples_are_the_probabilities() -> None:
     hypotheses = sample(network, sentence, Sampler(), size=many, max_length=1)
     counts = Counter(tokens[0] if tokens else EOS for tokens in hypotheses.tokens[0])
     p = torch.tensor(next_log_probabilities(network, sentence, [])).exp()
-    p = p.index_fill(0, torch.tensor([0, 1]), 0.0)  # PAD and SOS are not drawn
     frequencies = torch.tensor([counts[token] / many for token in range(WORDS)])
     torch.testing.assert_close(frequencies, p / p.sum(), rtol=0, atol=4 * 0.5 / many**0.5)
 
@@ -166,8 +167,6 @@ PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", ""), Pair("7 8 3 4", "9 9 9 9")]
 def translated(**options: Any) -> list[str]:
     vocabularies = Vocabularies(DIGITS, DIGITS)
     network = make_network(vocabulary_size=DIGITS.size, seed=3)
-    with torch.no_grad():
-        network.readout.output.bias[[PAD, SOS]] -= 50  # as in a trained network
     examples = encode(PAIRS, vocabularies, source_eos=False, max_source_length=None, max_target_length=None)
     translator = Translator(vocabularies=vocabularies, **{"max_length": 5, **options})
     results = translator(network, examples[[0, 1, 2]], PAIRS)

@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.decoding.beam import beam
-from attnlab.decoding.search import greedy
+from attnlab.decoding.sampling import Sampler
+from attnlab.decoding.search import greedy, sample
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.types import EOS, SOS, Batch, Hypotheses
+from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, random_batch, stepwise
 from plain_search import make, plain_beam, plain_greedy, single
 
-WORDS = 5  # SOS, EOS, PAD, UNK and one more: an untrained network may produce any of them
+WORDS = 6  # PAD, SOS, EOS, UNK and two more: an untrained network may produce the last four
 MAX_LENGTH = 3
 ALL_SEQUENCES = [
-    tokens for n in range(MAX_LENGTH + 1) for tokens in product([0, 1, 3, 4], repeat=n)
-]  # 1 + 4 + 16 + 64
+    tokens for n in range(MAX_LENGTH + 1) for tokens in product([3, 4, 5], repeat=n)
+]  # 1 + 3 + 9 + 27
 SEEDS = st.integers(0, 10_000)
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
@@ -191,9 +192,20 @@ def test_weights_equal_those_of_a_teacher_forced_pass(order: str, attention: str
             )
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_sentences_end_at_different_steps(size: int) -> None:
-    network = make(11, ends=1.0)
+@pytest.mark.parametrize(
+    "search", [greedy, partial(beam, size=4), partial(sample, sampler=Sampler(), size=4)]
+)
+def test_outputs_contain_neither_padding_nor_sos(search: Any) -> None:
+    network = make(3)
+    with torch.no_grad():
+        network.readout.output.bias[[PAD, SOS]] += 50
+    for hypotheses in search(network, random_batch([3, 7, 1]), max_length=6).tokens:
+        assert all({PAD, SOS}.isdisjoint(tokens) for tokens in hypotheses)
+
+
+@pytest.mark.parametrize(("size", "seed"), [(1, 56), (3, 4)])
+def test_sentences_end_at_different_steps(size: int, seed: int) -> None:
+    network = make(seed, ends=0.5)
     hypotheses = searches(size)(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
     lengths = [len(tokens[0]) for tokens in hypotheses.tokens]
     assert len(set(lengths)) > 2

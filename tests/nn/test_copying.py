@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 
@@ -10,6 +13,7 @@ from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
+from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
 from attnlab.nn.decoders import DecoderOutput
@@ -139,13 +143,17 @@ def test_search_outputs_out_of_vocabulary_words() -> None:
             assert set(hypotheses[0]) <= copyable[row]
 
 
-def test_samples_contain_only_copied_words_of_their_sentence() -> None:
+@pytest.mark.parametrize(
+    "search", [greedy, partial(beam, size=9), partial(sample, sampler=Sampler(temperature=50.0), size=40)]
+)
+def test_outputs_contain_only_copied_words_of_their_sentence(search: Any) -> None:
     network = pointing_network()
     batch = copying_batch(network)
     vocabulary = network.target_embedding.table.num_embeddings
     words = [{id for id in row.tolist() if id >= vocabulary} for row in batch.copy_ids]
-    samples = sample(network, batch, Sampler(temperature=50.0), size=40, max_length=5)
-    for row, hypotheses in enumerate(samples.tokens):
+    distinct = Constraints(min_length=20, no_repeat_ngram_size=1)  # every possible token
+    outputs = search(network, batch, max_length=20, constraints=distinct)
+    for row, hypotheses in enumerate(outputs.tokens):
         assert {id for ids in hypotheses for id in ids if id >= vocabulary} == words[row]
 
 

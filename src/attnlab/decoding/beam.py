@@ -80,7 +80,8 @@ def beam(
     for step in range(max_length + 1):
         logits, step_weights, state = model.step(last, state, sources)
         weights[step, live, : step_weights.size(1)] = step_weights.float()
-        log_p = log_probabilities(logits, must_end=step == max_length)  # [live, Q, V]
+        copy_ids = None if batch.copy_ids is None else batch.copy_ids[live]  # [live, S]
+        log_p = log_probabilities(logits, copy_ids, must_end=step == max_length)  # [live, Q, V]
         if step < max_length:
             log_p = constraints(
                 log_p, live, step, partial(_beam_history, tokens, parents, live, step, last.size(1))

@@ -13,16 +13,30 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.types import EOS, Hypotheses
+from attnlab.types import EOS, PAD, SOS, Hypotheses
 
 
-def log_probabilities(logits: Tensor, *, must_end: bool) -> Tensor:
-    """Return log-probabilities [..., V] in fp32; with `must_end`, -inf for all tokens except EOS."""
+def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool) -> Tensor:
+    """Return log-probabilities in fp32, -inf at tokens that no output may contain.
+
+    These are PAD, SOS, ids of copied words that a sentence does not have, and with `must_end` all tokens
+    except EOS. The others keep the probabilities of the model.
+
+    Args:
+        logits: [live, Q, V], or [live, Q, V + S] of a readout that copies.
+        copy_ids: `Batch.copy_ids` of the sentences, [live, S]; None if the readout does not copy.
+        must_end: True at the last step.
+    """
     log_p = logits.float().log_softmax(dim=-1)
+    ids = torch.arange(log_p.size(-1), device=log_p.device)[None]  # [1, V]
     if must_end:
-        not_eos = torch.arange(log_p.size(-1), device=log_p.device) != EOS
-        log_p = log_p.masked_fill(not_eos, float("-inf"))
-    return log_p
+        return log_p.masked_fill_((ids != EOS)[:, None], float("-inf"))
+    forbidden = (ids == PAD) | (ids == SOS)
+    if copy_ids is not None:
+        words = log_p.size(-1) - copy_ids.size(1)  # of the vocabulary
+        last = copy_ids.amax(dim=1, keepdim=True).clamp(min=words - 1)  # [live, 1]
+        forbidden = forbidden | (ids > last)  # [live, V + S]
+    return log_p.masked_fill_(forbidden[:, None], float("-inf"))
 
 
 class Finished(NamedTuple):

@@ -137,7 +137,7 @@ class _CapturedSearch:
         """Extend all beams by one token, or by EOS if they `must_end`; read and write buffers only."""
         logits, weights, state = model.step(self.last, self.state, self.sources)
         token, parent, sums = extend_groups(
-            log_probabilities(logits, must_end=must_end),
+            log_probabilities(logits, self.sources.copy_ids, must_end=must_end),
             self.sums,
             self.finished,
             self.sentences,

@@ -11,15 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.types import PAD, SOS
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
     """Draws tokens from softmax(log p / temperature), restricted to probable tokens.
 
     The random numbers of a sample depend on the seed, the index of the sentence and the number of the sample
-    only, not on the other sentences of the batch. PAD and SOS are never drawn.
+    only, not on the other sentences of the batch.
 
     Args:
         temperature: below 1 prefers probable tokens, above 1 flattens the distribution.
@@ -66,8 +64,6 @@ class Sampler:
 
     def _restrict(self, scores: Tensor) -> Tensor:
         """Return the scores [N, V] with -inf at the tokens that are not drawn."""
-        special = torch.tensor([PAD, SOS], device=scores.device)
-        scores = scores.index_fill(-1, special, float("-inf"))
         if self.top_k is not None:
             smallest = scores.topk(min(self.top_k, scores.size(-1)), dim=-1).values[:, -1:]  # [N, 1]
             scores = scores.masked_fill(scores < smallest, float("-inf"))

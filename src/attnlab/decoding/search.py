@@ -95,10 +95,7 @@ def sample(
     random = sampler.random_numbers(batch.indices, size, max_length + 1).to(batch.source.device)
 
     def choose(log_p: Tensor, live: Tensor, step: int) -> Tensor:
-        log_p = log_p[:, 0]  # [live, V]
-        if batch.copy_ids is not None:
-            log_p = _without_missing_words(log_p, batch.copy_ids[live // size])
-        return sampler.choose(log_p, random[live, step])[:, None]
+        return sampler.choose(log_p[:, 0], random[live, step])[:, None]
 
     rows = _decode_rows(
         model,
@@ -153,7 +150,8 @@ def _decode_rows(
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
     for step in range(max_length + 1):
         logits, step_weights, state = model.step(last, state, sources)
-        log_p = log_probabilities(logits, must_end=step == max_length)  # [live, 1, V]
+        copy_ids = None if batch.copy_ids is None else batch.copy_ids[sentences[live]]  # [live, S]
+        log_p = log_probabilities(logits, copy_ids, must_end=step == max_length)  # [live, 1, V]
         if step < max_length:
             history = partial(_row_history, tokens, live, step)
             log_p = constraints(log_p, sentences[live], step, history)
@@ -182,16 +180,6 @@ def _decode_rows(
 def _row_history(tokens: Tensor, live: Tensor, step: int) -> Tensor:
     """Return the tokens [live, 1, step] so far of the hypotheses of `_decode_rows`."""
     return tokens[live, None, :step]
-
-
-def _without_missing_words(log_p: Tensor, copy_ids: Tensor) -> Tensor:
-    """Return log-probabilities [live, V + S] with -inf at ids of copied words that a sentence does not have.
-
-    They have a tiny probability, which a high temperature raises. `copy_ids` is [live, S].
-    """
-    words, width = copy_ids.size(1), log_p.size(-1)
-    last = copy_ids.amax(dim=1, keepdim=True).clamp(min=width - words - 1)  # [live, 1]
-    return log_p.masked_fill(torch.arange(width, device=log_p.device) > last, float("-inf"))
 
 
 def should_remove(live: int, remaining: int) -> bool:

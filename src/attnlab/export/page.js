@@ -56,7 +56,7 @@ function* decode({ ids, copyIds, copied }) {
     names.forEach((name, k) => { inputs[name] = state[k]; });
     const [logs, attention, ...next] = onnx.runGraph(step, step.inputs.map(name => inputs[name]));
     state = next;
-    const best = largest(logs.data, CANDIDATES);
+    const best = largest(logs.data.subarray(EOS), CANDIDATES).map(place => EOS + place);  // neither PAD nor SOS
     id = n === settings.max_length ? EOS : best[0];
     yield {
       id,

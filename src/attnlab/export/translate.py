@@ -82,7 +82,7 @@ class Translator:
         while tokens.shape[1] < self.config["max_length"] and not (tokens == EOS).any(axis=1).all():
             inputs = {"token": token, **fixed, **dict(zip(names, state, strict=True))}
             log_probabilities, _weights, *state = self.step.run(None, inputs)  # [B, 1, V], [B, 1, S]
-            token = log_probabilities.argmax(axis=-1)  # [B, 1]
+            token = EOS + log_probabilities[..., EOS:].argmax(axis=-1)  # [B, 1]: neither PAD nor SOS
             tokens = np.concatenate([tokens, token], axis=1)
         return [[*row, EOS][: [*row, EOS].index(EOS)] for row in tokens.tolist()]
 
