@@ -111,4 +111,4 @@ def _beam_history(tokens: Tensor, parents: Tensor, live: Tensor, step: int, beam
     for earlier in range(step - 1, -1, -1):
         path.append(tokens[earlier, live].gather(1, beam))
         beam = parents[earlier, live].gather(1, beam)
-    return torch.stack(path[::-1], dim=-1)
+    return torch.stack(path[::-1], dim=-1) if path else beam[..., None][..., :0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attnlab.decoding.grammar import PythonGrammar
 from attnlab.types import EOS, PAD
 
 FORBIDDEN = float("-inf")
@@ -18,7 +19,7 @@ FORBIDDEN = float("-inf")
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Minimum length, blocked n-grams and forced tokens; the defaults restrict nothing.
+    """Minimum length, blocked n-grams, forced tokens and a grammar; the defaults restrict nothing.
 
     A forced token is allowed whatever the other restrictions are. Where they allow no token at all, EOS is
     allowed.
@@ -27,16 +28,18 @@ class Constraints:
         min_length: minimum number of tokens before EOS.
         no_repeat_ngram_size: n; no n tokens in sequence occur twice in an output. 0 for no restriction.
         forced: [B, P] int64, the token of each of the first P positions; PAD where any token is allowed.
+        grammar: applied to the tokens that the other restrictions allow, if no token is forced.
     """
 
     min_length: int = 0
     no_repeat_ngram_size: int = 0
     forced: Tensor | None = None
+    grammar: PythonGrammar | None = None
 
     @property
     def restricts(self) -> bool:
         """True if some token may be forbidden."""
-        return self.min_length > 0 or self.no_repeat_ngram_size > 0 or self.forced is not None
+        return self != UNRESTRICTED
 
     def __call__(self, log_p: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]) -> Tensor:
         """Return the log-probabilities with -inf at the tokens that are not allowed.
@@ -53,6 +56,8 @@ class Constraints:
             allowed = allowed.masked_fill(repeats, FORBIDDEN)
         if step < self.min_length:
             allowed = allowed.index_fill(-1, torch.tensor(EOS, device=log_p.device), FORBIDDEN)
+        if self.grammar is not None:
+            allowed = self.grammar(allowed, sentences, history())
         if allowed is not log_p:
             nothing = allowed.isneginf().all(dim=-1, keepdim=True)  # [live, Q, 1]
             allowed = allowed.where(~(nothing & _is_token(EOS, log_p)), log_p)

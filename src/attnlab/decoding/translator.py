@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
+from attnlab.decoding.grammar import PythonGrammar
 from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
@@ -40,6 +41,7 @@ class Translator:
         prefix_size: outputs start with the first this many tokens of the batch's targets; None for all.
         forced_tokens: tokens at the first positions of every output; None where any token is allowed. A
             prefix of the target has priority.
+        grammar: "python" for outputs that Python's parser accepts; None for no restriction.
         num_beam_groups: groups of diverse beam search; 1 for beam search.
         diversity_penalty: penalty of diverse beam search, see `attnlab.decoding.beam.beam`.
         temperature: sample at this temperature; None for greedy or beam search.
@@ -60,6 +62,7 @@ class Translator:
     no_repeat_ngram_size: int = 0
     prefix_size: int | None = 0
     forced_tokens: Sequence[str | int | None] | None = None
+    grammar: Literal["python"] | None = None
     num_beam_groups: int = 1
     diversity_penalty: float = 0.5
     temperature: float | None = None
@@ -110,7 +113,7 @@ class Translator:
             For each sentence at most `nbest` predictions, best first. `Prediction.weights` are views of an
             array of the whole batch: copy those that are kept.
         """
-        hypotheses = self.search(model, batch, encoded)
+        hypotheses = self.search(model, batch, pairs, encoded)
         batch = batch.to("cpu")  # at once: each prediction would wait for several small transfers
         candidates = self.beam_size if self.reranking else nbest
         results = []
@@ -127,13 +130,17 @@ class Translator:
         return results
 
     def search(
-        self, model: TranslationModel, batch: Batch, encoded: tuple[Any, Any] | None = None
+        self,
+        model: TranslationModel,
+        batch: Batch,
+        pairs: Sequence[Pair],
+        encoded: tuple[Any, Any] | None = None,
     ) -> Hypotheses:
         """Sample, or search greedily or with a beam, without reranking. Arguments as for a call."""
         settings: dict[str, Any] = {
             "max_length": self.max_length,
             "length_penalty": self.length_penalty,
-            "constraints": self._constraints(batch),
+            "constraints": self._constraints(batch, pairs),
             "encoded": encoded,
         }
         if self.temperature is not None:
@@ -152,7 +159,7 @@ class Translator:
             **settings,
         )
 
-    def _constraints(self, batch: Batch) -> Constraints:
+    def _constraints(self, batch: Batch, pairs: Sequence[Pair]) -> Constraints:
         """Return the restrictions on the outputs of a batch."""
         forced = torch.tensor([self._forced_ids()], device=batch.target.device, dtype=torch.int64)  # [1, P]
         if self.prefix_size != 0:
@@ -164,7 +171,14 @@ class Translator:
             min_length=self.min_length,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
             forced=forced.expand(len(batch.source), -1) if forced.size(1) > 0 else None,
+            grammar=None if self.grammar is None else self._grammar(pairs),
         )
+
+    def _grammar(self, pairs: Sequence[Pair]) -> PythonGrammar:
+        def decode(row: int, ids: Sequence[int]) -> str:
+            return self.vocabularies.decode(ids, pairs[row].source)
+
+        return PythonGrammar(decode=decode, count=2 * self.beam_size)
 
     def _forced_ids(self) -> list[int]:
         """Return the id of each forced token; PAD where any token is allowed."""

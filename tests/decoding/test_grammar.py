@@ -1,0 +1,109 @@
+"""Outputs restricted to Python: the test of prefixes, and the searches against plain loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab.data.corpus import Pair
+from attnlab.data.examples import encode
+from attnlab.data.tokenization.python_code import cut, join, parse
+from attnlab.data.tokenization.train import python
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.grammar import can_be_continued
+from attnlab.decoding.translator import Translator
+from attnlab.runs.predictions import Prediction
+from attnlab.types import EOS
+from plain_search import FORBIDDEN, make, plain_beam, plain_greedy, single
+
+SNIPPETS = [
+    "sorted(d.items(), key=lambda x: x[1], reverse=True)",
+    "r = [int(s) for s in 'a b\\'c'.split(' ') if s is not None]",
+    "with open('f.txt', 'rb') as f:\n    for line in f:\n        print(line[1:-1:2])\nx = 1",
+    "try:\n    a = {'k': -1, **b}\nexcept (A, B) as e:\n    raise\nelse:\n    pass",
+    "@property\ndef f(self, *args, k=None, **kw) -> int:\n    return not a <= b < c if d else (yield)",
+    "async def g():\n    await h  # comment\n    x: int = 0x1f\n    del x, y; assert x, '''long'''",
+    "from a.b import (c as d, e)",
+    "print(f'{x!r}', end='')",
+]
+
+
+@pytest.mark.parametrize("code", SNIPPETS)
+def test_every_prefix_of_valid_code_can_be_continued(code: str) -> None:
+    pieces = cut(code)
+    assert parse(join(pieces)) is not None
+    assert [join(pieces[:n]) for n in range(len(pieces) + 1) if not can_be_continued(join(pieces[:n]))] == []
+
+
+ERRORS = [
+    "x )",
+    "x = = 3",
+    "f(a b",
+    "import import",
+    "x y",
+    "print 'a'",
+    "for x y",
+    "a[1:2)",
+    "'a' b",
+    "f(a=1 =",
+]
+ERRORS += ["x = 1\n  y", "else", "x for", "print x,", "try:\n    x\ny", "def f x", "x\0"]
+
+
+@pytest.mark.parametrize("code", ERRORS)
+def test_errors_cannot_be_continued(code: str) -> None:
+    assert not can_be_continued(code)
+
+
+WORDS = ["x", "(", ")", "=", "not", "'", "a"]
+PYTHON = python([" ".join(WORDS)], max_size=None)
+VOCABULARIES = Vocabularies(PYTHON, PYTHON)
+PAIRS = [Pair("x = a", ""), Pair("( x )", ""), Pair("not a", "")]
+
+
+def restrict(scores: list[float], tokens: list[int]) -> list[float]:
+    def is_possible(token: int) -> bool:
+        text = PYTHON.decode(tokens if token == EOS else [*tokens, token])
+        return parse(text) is not None if token == EOS else can_be_continued(text)
+
+    return [
+        score if score > FORBIDDEN and is_possible(token) else FORBIDDEN for token, score in enumerate(scores)
+    ]
+
+
+def searched(seed: int, **options: Any) -> tuple[Any, Any, list[list[Prediction]]]:
+    network = make(seed, ends=0.5, vocabulary_size=PYTHON.size)
+    examples = encode(PAIRS, VOCABULARIES, source_eos=False, max_source_length=None, max_target_length=None)
+    batch = examples[[0, 1, 2]]
+    translator = Translator(vocabularies=VOCABULARIES, grammar="python", max_length=6, **options)
+    return network, batch, translator(network, batch, PAIRS, nbest=options["beam_size"])
+
+
+@given(seed=st.integers(0, 10_000), size=st.sampled_from([1, 3]))
+@settings(max_examples=10)
+def test_restricted_outputs_equal_those_of_the_plain_loop(seed: int, size: int) -> None:
+    network, batch, predictions = searched(seed, beam_size=size)
+    for row, of_sentence in enumerate(predictions):
+        if size == 1:
+            ids, score = plain_greedy(network, single(batch, row), 6, restrict)
+            expected = [(score, ids)]
+        else:
+            expected = plain_beam(network, single(batch, row), size, 6, 1.0, restrict)
+        assert [prediction.hypothesis for prediction in of_sentence] == [
+            PYTHON.decode(ids) for _, ids in expected
+        ]
+        assert [prediction.score for prediction in of_sentence] == pytest.approx(
+            [score for score, _ in expected], abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("temperature", [None, 1.0])
+def test_outputs_that_end_before_the_limit_are_valid(temperature: float | None) -> None:
+    for seed in range(5):
+        _, _, predictions = searched(seed, beam_size=4, temperature=temperature)
+        ended = [one for of_sentence in predictions for one in of_sentence if len(one.tokens) <= 6]
+        assert ended
+        assert all(parse(one.hypothesis) is not None for one in ended)
