@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build, build_training
 from attnlab.config.initialisation import find_source, freeze, initialise, load_word_vectors
+from attnlab.config.restore import restore_teacher
 from attnlab.data import digests
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UserError
@@ -62,7 +63,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     word_vectors = load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source)}
     freeze(network, config.init.freeze)
-    module = build.build_module(config, network, vocabularies, corpus)
+    teacher = restore_teacher(config, vocabularies)
+    module = build.build_module(config, network, vocabularies, corpus, teacher)
     log.info(
         "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters, %s trainable",
         len(corpus.train),

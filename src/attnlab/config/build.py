@@ -38,6 +38,7 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.training.distillation import Distillation
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.shards import Shards
 
@@ -312,9 +313,15 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
 
 
 def build_module(
-    config: DictConfig, network: TranslationModel, vocabularies: Vocabularies, corpus: Corpus
+    config: DictConfig,
+    network: TranslationModel,
+    vocabularies: Vocabularies,
+    corpus: Corpus,
+    teacher: TranslationModel | None = None,
 ) -> Seq2SeqModule:
     """Build the LightningModule: the network with loss, metrics, optimizer and search settings.
+
+    A teacher is only needed for training.
 
     Raises:
         UserError: if the corpus does not have the metric that selects checkpoints.
@@ -336,6 +343,7 @@ def build_module(
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
         alignment_weight=config.loss.alignment,
+        distillation=None if teacher is None else Distillation(teacher, config.distillation.weight),
         text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )

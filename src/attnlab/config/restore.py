@@ -18,6 +18,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.runs.directory import locate
 from attnlab.training import checkpoints
 
 RESTORE_ERRORS = (
@@ -96,6 +97,39 @@ def restore_networks(
     if len(members) == 1:
         return config, vocabularies, first
     return config, vocabularies, Ensemble(members).eval()
+
+
+def restore_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationModel | None:
+    """Restore the model that `distillation.teachers` names, an ensemble if there are several.
+
+    Args:
+        config: of the run that learns from it.
+        vocabularies: of that run.
+
+    Returns:
+        None if there is no teacher.
+
+    Raises:
+        UserError: if a teacher cannot be restored, or its vocabularies or inputs are not those of the run.
+    """
+    locations = [*config.distillation.teachers]
+    if not locations:
+        return None
+    try:
+        taught, theirs, teacher = restore_networks([locate(location)[1] for location in locations])
+    except UserError as error:
+        raise UserError(f"distillation.teachers: {error}") from error
+    if [side.to_json() for side in theirs] != [side.to_json() for side in vocabularies]:
+        raise UserError(
+            f"distillation.teachers: {locations[0]} has other vocabularies than this run: give runs with the "
+            "same data and tokenizers"
+        )
+    if _inputs(taught) != _inputs(config):
+        raise UserError(
+            f"distillation.teachers: batching.source_eos of {locations[0]}, and whether its readout copies, "
+            "must be equal to those of this run"
+        )
+    return teacher
 
 
 def _inputs(config: DictConfig) -> tuple[bool, bool]:

@@ -25,6 +25,7 @@ from attnlab.metrics.tokens import MeanLoss, TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.runs.predictions import Prediction
+from attnlab.training.distillation import Distillation
 from attnlab.training.gathering import gather_predictions
 from attnlab.training.guided_alignment import guided_alignment_loss
 from attnlab.training.shards import Losses, Shards
@@ -47,6 +48,7 @@ class Seq2SeqModule(lightning.LightningModule):
         label_smoothing: share of the target distribution spread over the vocabulary (in training only).
         coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
         alignment_weight: weight of the guided alignment loss (in training only).
+        distillation: trains on the predictions of a teacher as well; None for the references only.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
         shards: virtual shards that make the results independent of the number of processes; None for none.
 
@@ -69,6 +71,7 @@ class Seq2SeqModule(lightning.LightningModule):
         label_smoothing: float = 0.0,
         coverage_weight: float = 0.0,
         alignment_weight: float = 0.0,
+        distillation: Distillation | None = None,
         text_metrics: Sequence[str] = (),
         shards: Shards | None = None,
     ) -> None:
@@ -84,6 +87,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_weight
         self.alignment_weight = alignment_weight
+        self.distillation = distillation
         self.text_metrics = tuple(text_metrics)
         self.shards = shards
         self.shard_gradients: list[Tensor] = []  # gradients of the last batch, one per trained parameter
@@ -140,6 +144,10 @@ class Seq2SeqModule(lightning.LightningModule):
         decoded, logits, labels = self.teacher_forced(batch, forced)
         loss = self.cross_entropy(logits, labels)
         logged = {"train/loss": loss}
+        if self.distillation is not None:
+            distilled = self.distillation.loss(logits, batch)
+            logged["train/distillation_loss"] = distilled
+            loss = torch.lerp(loss, distilled, self.distillation.weight)
         if self.coverage_weight > 0:
             coverage = coverage_loss(decoded.weights, batch.labels != PAD)
             logged["train/coverage_loss"] = coverage
@@ -161,11 +169,13 @@ class Seq2SeqModule(lightning.LightningModule):
         )
 
     def on_fit_start(self) -> None:
-        """Check that the training data has word alignments, if the loss needs them.
+        """Move the teacher to the device, and check that the data has word alignments if the loss needs them.
 
         Raises:
             UserError: if it has none.
         """
+        if self.distillation is not None:
+            self.distillation.teacher.to(self.device)
         if self.alignment_weight > 0 and not any(
             self.vocabularies.gold_alignment(pair) for pair in self.data.pairs("train")
         ):
