@@ -15,6 +15,7 @@ from attnlab.data.tokenization.train import python
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.grammar import can_be_continued
 from attnlab.decoding.translator import Translator
+from attnlab.errors import UsageError
 from attnlab.runs.predictions import Prediction
 from attnlab.types import EOS
 from plain_search import FORBIDDEN, make, plain_beam, plain_greedy, single
@@ -100,10 +101,15 @@ def test_restricted_outputs_equal_those_of_the_plain_loop(seed: int, size: int) 
         )
 
 
-@pytest.mark.parametrize("temperature", [None, 1.0])
-def test_outputs_that_end_before_the_limit_are_valid(temperature: float | None) -> None:
+def test_outputs_that_end_before_the_limit_are_valid() -> None:
     for seed in range(5):
-        _, _, predictions = searched(seed, beam_size=4, temperature=temperature)
+        _, _, predictions = searched(seed, beam_size=4)
         ended = [one for of_sentence in predictions for one in of_sentence if len(one.tokens) <= 6]
         assert ended
         assert all(parse(one.hypothesis) is not None for one in ended)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 1.0}, {"num_beam_groups": 2}])
+def test_other_searches_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="needs greedy or beam search"):
+        searched(0, beam_size=4, **options)

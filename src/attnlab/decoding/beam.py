@@ -84,7 +84,7 @@ def beam(
         log_p = log_probabilities(logits, copy_ids, must_end=step == max_length)  # [live, Q, V]
         if step < max_length:
             log_p = constraints(
-                log_p, live, step, partial(_beam_history, tokens, parents, live, step, last.size(1))
+                log_p, sums, live, step, partial(_beam_history, tokens, parents, live, step, last.size(1))
             )
         last, parent, sums = extend_groups(
             log_p, sums, finished, live, step, length_penalty=length_penalty, penalty=diversity_penalty

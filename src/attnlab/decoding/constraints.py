@@ -41,11 +41,14 @@ class Constraints:
         """True if some token may be forbidden."""
         return self != UNRESTRICTED
 
-    def __call__(self, log_p: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]) -> Tensor:
+    def __call__(
+        self, log_p: Tensor, sums: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]
+    ) -> Tensor:
         """Return the log-probabilities with -inf at the tokens that are not allowed.
 
         Args:
             log_p: [live, Q, V].
+            sums: log-probabilities of the hypotheses so far, [live, Q].
             sentences: row of each sentence in the batch, [live].
             step: number of tokens so far.
             history: returns the tokens so far, [live, Q, step].
@@ -57,7 +60,7 @@ class Constraints:
         if step < self.min_length:
             allowed = allowed.index_fill(-1, torch.tensor(EOS, device=log_p.device), FORBIDDEN)
         if self.grammar is not None:
-            allowed = self.grammar(allowed, sentences, history())
+            allowed = self.grammar(allowed, sums, sentences, history())
         if allowed is not log_p:
             nothing = allowed.isneginf().all(dim=-1, keepdim=True)  # [live, Q, 1]
             allowed = allowed.where(~(nothing & _is_token(EOS, log_p)), log_p)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ from torch import Tensor
 from attnlab.data.tokenization.python_code import parse
 from attnlab.types import EOS
 
-TESTED = 4
-"""Tokens that are tested at most for each one that the search reads."""
+TESTED = 8
+"""Continuations that are tested at most for each one that is kept."""
 
 FLAGS = ast.PyCF_ONLY_AST | codeop.Compile().flags
 """Flags of `compile` with which Python's parser reports an unexpected end as "incomplete input"."""
@@ -52,43 +53,42 @@ def _has_no_error(code: str) -> bool:
 class PythonGrammar:
     """Restriction of outputs to Python code, decided by Python's own parser.
 
-    A hypothesis keeps the most probable tokens with which its text can be continued to valid Python, and EOS
-    if its text is valid. This costs a call of the parser, some 50 µs, for each tested token, and reads the
-    log-probabilities on the CPU.
+    Of the continuations of all hypotheses of a sentence, the most probable ones are kept whose text is the
+    beginning of valid Python, or valid if they end. Each test costs a call of the parser, some 50 µs, and the
+    log-probabilities are read on the CPU.
 
     Args:
         decode: maps the row of a sentence in the batch and token ids to text.
-        count: number of tokens to keep; a beam of K hypotheses reads 2K.
+        count: number of continuations to keep for a sentence; a beam of K hypotheses reads 2K.
     """
 
     decode: Callable[[int, Sequence[int]], str]
     count: int
 
-    def __call__(self, log_p: Tensor, sentences: Tensor, history: Tensor) -> Tensor:
-        """Return the log-probabilities with -inf at the tokens that are not kept.
+    def __call__(self, log_p: Tensor, sums: Tensor, sentences: Tensor, history: Tensor) -> Tensor:
+        """Return the log-probabilities with -inf for the continuations that are not kept.
 
         Args:
             log_p: [live, Q, V].
+            sums: log-probabilities so far, [live, Q].
             sentences: row of each sentence in the batch, [live].
             history: the tokens so far, [live, Q, step].
         """
-        best, tokens = log_p.topk(min(TESTED * self.count, log_p.size(-1)), dim=-1)  # [live, Q, tested]
-        kept = [
-            [self._accept(row, *parts) for parts in zip(*of_row, strict=True)]
-            for row, *of_row in zip(
-                sentences.tolist(), history.tolist(), tokens.tolist(), best.isfinite().tolist(), strict=True
+        totals = (log_p + sums[..., None]).flatten(1)  # [live, Q * V]
+        best, places = totals.topk(min(TESTED * self.count, totals.size(1)), dim=-1)  # [live, tested]
+        parts = sentences, history, places, best.isfinite()
+        kept = torch.zeros_like(totals, dtype=torch.bool)
+        for number, (row, hypotheses, *tested) in enumerate(
+            zip(*(part.tolist() for part in parts), strict=True)
+        ):
+            continuations = (
+                (place, hypotheses[place // log_p.size(-1)], place % log_p.size(-1))
+                for place, is_possible in zip(*tested, strict=True)
+                if is_possible
             )
-        ]
-        best = best.masked_fill(~torch.tensor(kept, device=best.device), float("-inf"))
-        return torch.full_like(log_p, float("-inf")).scatter(-1, tokens, best)
-
-    def _accept(self, row: int, history: list[int], tokens: list[int], possible: list[bool]) -> list[bool]:
-        """Return whether each token is kept; the most probable ones come first."""
-        accepted: list[bool] = []
-        for token, is_possible in zip(tokens, possible, strict=True):
-            full = sum(accepted) == self.count
-            accepted.append(is_possible and not full and self._is_valid(row, history, token))
-        return accepted
+            valid = (place for place, *one in continuations if self._is_valid(row, *one))
+            kept[number, [*islice(valid, self.count)]] = True
+        return log_p.masked_fill(~kept.view_as(log_p), float("-inf"))
 
     def _is_valid(self, row: int, history: list[int], token: int) -> bool:
         if token == EOS:

@@ -154,7 +154,7 @@ def _decode_rows(
         log_p = log_probabilities(logits, copy_ids, must_end=step == max_length)  # [live, 1, V]
         if step < max_length:
             history = partial(_row_history, tokens, live, step)
-            log_p = constraints(log_p, sentences[live], step, history)
+            log_p = constraints(log_p, scores[live, None], sentences[live], step, history)
         last = choose(log_p, live, step)  # [live, 1]
         best = log_p.gather(-1, last[..., None])[..., 0]  # [live, 1]
         tokens[live, step] = last[:, 0]  # also after EOS, where it is ignored

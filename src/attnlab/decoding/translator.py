@@ -88,6 +88,11 @@ class Translator:
                 "search.num_beam_groups needs a beam search: set search.temperature=null, or "
                 "search.num_beam_groups=1 for samples"
             )
+        if self.grammar is not None and (self.temperature is not None or self.num_beam_groups > 1):
+            raise UsageError(
+                f"search.grammar={self.grammar} needs greedy or beam search: set search.temperature=null and "
+                "search.num_beam_groups=1"
+            )
         self._forced_ids()
 
     def __call__(
