@@ -1,7 +1,8 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [RUNS GENERATED]: write results.csv first, from the folder of the run directories and that
-of the runs with generated intents, evaluated in the ways of `WAYS`. reranker.py writes reranker.csv.
+python summary.py [RUNS GENERATED DISTILLED]: write results.csv first, from the folders of the runs of the
+recipe, evaluated in the ways of `WAYS` and `ENSEMBLES`, of the runs with generated intents, and of those that
+learned from the ensemble. reranker.py writes reranker.csv.
 """
 
 from __future__ import annotations
@@ -23,16 +24,24 @@ WAYS = {
     "greedy": ("search.beam_size=1", "reranking=none"),
     "beam of 5": ("reranking=none",),
     "beam of 5, valid Python first": ("reranking=python",),
-    "beam of 5, the recipe": ("reranking=conala",),
+    "beam of 5, grammar": ("reranking=none", "search.grammar=python"),
+    "beam of 5, the recipe with grammar": ("reranking=conala", "search.grammar=python"),
     "beam of 20, the recipe": ("reranking=conala", "search.beam_size=20"),
+    "beam of 20, the recipe with grammar": (
+        "reranking=conala",
+        "search.beam_size=20",
+        "search.grammar=python",
+    ),
     "beam of 20, minimum Bayes risk": ("reranking=mbr", "search.beam_size=20"),
 }
-"""Settings of each way of decoding."""
-ENSEMBLES = {name: WAYS[name] for name in ("beam of 5, the recipe", "beam of 20, the recipe")}
+"""Settings of each way of decoding that `attnlab evaluate` was given."""
+RECIPE = "beam of 5, the recipe"
+"""The way of decoding of the trained runs themselves."""
+LARGE_BEAMS = ("beam of 20, the recipe", "beam of 20, the recipe with grammar")
+ENSEMBLES = {RECIPE: ("reranking=conala",)} | {name: WAYS[name] for name in LARGE_BEAMS}
 """Settings of each way of decoding with all networks, evaluated with that of seed 0 as the first one."""
 ENSEMBLE = "ensemble of all seeds, "
-GENERATED = ", trained with generated intents"
-RECIPE = "beam of 5, the recipe"
+TRAININGS = ("", ", trained with generated intents", ", distilled from the ensemble")
 HELD_OUT = "test/held_out/conala_bleu"
 METRICS = ("val/conala_bleu", HELD_OUT, "test/held_out/conala_exact_match", "test/held_out/parses")
 
@@ -42,7 +51,7 @@ def main(*folders: str) -> None:
     if folders:
         ways = [
             replace(way, variant=way.variant + suffix)
-            for folder, suffix in zip(folders, ("", GENERATED), strict=True)
+            for folder, suffix in zip(folders, TRAININGS, strict=True)
             for run in collect([Path(folder)]).finished
             for way in ways_of_decoding(run)
         ]
@@ -57,7 +66,7 @@ def main(*folders: str) -> None:
 
 def ways_of_decoding(run: RunRecord) -> list[RunRecord]:
     """Return a record for each way in which a run was decoded, with its scores on both splits."""
-    ways = []
+    ways = [replace(run, variant=RECIPE)]
     results = [json.loads(path.read_text()) for path in run.directory.glob("evaluations/*/result.json")]
     ensembles = {f"{ENSEMBLE}{name}": overrides for name, overrides in ENSEMBLES.items()}
     for name, overrides in (WAYS | ensembles).items():

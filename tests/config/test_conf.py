@@ -353,6 +353,15 @@ def test_overrides_of_a_finished_run_apply_to_a_copy(composed: Composed) -> None
         apply_overrides(config, ["search.beem_size=5"])
 
 
+def test_search_settings_that_a_run_of_an_earlier_version_lacks_can_be_given(composed: Composed) -> None:
+    settings = OmegaConf.to_container(composed(), resolve=True)
+    del settings["search"]["grammar"]
+    config = OmegaConf.create(settings)
+    assert apply_overrides(config, ["search.grammar=python"]).search.grammar == "python"
+    with pytest.raises(UserError, match=r"(?i)did you mean 'search.grammar'\?"):
+        apply_overrides(config, ["search.gramar=python"])
+
+
 def test_suggest_returns_the_nearest_name_or_nothing() -> None:
     assert "did you mean 'size'?" in suggest("sise", ["size", "layers"]).lower()
     assert suggest("zzz", ["size", "layers"]) == ""

@@ -93,6 +93,8 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
                 raise UsageError(explain(error)) from error
             continue
         keys = all_keys(changed)
+        if key.startswith("search.") and key not in keys:  # runs of earlier versions lack later settings
+            keys += all_keys(compose_run([]))
         if key not in keys:
             if outdated := explain_renamed(key, str(override.input_line).partition("=")[2]):
                 raise UsageError(outdated)
@@ -101,7 +103,7 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
             raise UsageError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")
         if isinstance(OmegaConf.select(changed, key), DictConfig):
             raise UsageError(f"{override.input_line}: {key} is a group; give its single settings, {key}.…=…")
-        OmegaConf.update(changed, key, override.value())
+        OmegaConf.update(changed, key, override.value(), force_add=True)
     return changed
 
 
