@@ -43,7 +43,8 @@ def _has_no_error(code: str) -> bool:
         try:
             compile(code, "<output>", "exec", FLAGS)
         except SyntaxError as error:
-            return str(error.msg).startswith(("incomplete input", "unterminated"))
+            # Python 3.12 reports an open f-string as an error of its own
+            return str(error.msg).startswith(("incomplete input", "unterminated f-string"))
         except (ValueError, RecursionError, MemoryError):  # as in `python_code.parse`
             return False
     return True
@@ -75,16 +76,13 @@ class PythonGrammar:
             history: the tokens so far, [live, Q, step].
         """
         totals = (log_p + sums[..., None]).flatten(1)  # [live, Q * V]
-        best, places = totals.topk(min(TESTED * self.count, totals.size(1)), dim=-1)  # [live, tested]
-        parts = sentences, history, places, best.isfinite()
+        places = totals.topk(min(TESTED * self.count, totals.size(1)), dim=-1).indices  # [live, tested]
         kept = torch.zeros_like(totals, dtype=torch.bool)
-        for number, (row, hypotheses, *tested) in enumerate(
-            zip(*(part.tolist() for part in parts), strict=True)
+        for number, (row, hypotheses, tested) in enumerate(
+            zip(sentences.tolist(), history.tolist(), places.tolist(), strict=True)
         ):
             continuations = (
-                (place, hypotheses[place // log_p.size(-1)], place % log_p.size(-1))
-                for place, is_possible in zip(*tested, strict=True)
-                if is_possible
+                (place, hypotheses[place // log_p.size(-1)], place % log_p.size(-1)) for place in tested
             )
             valid = (place for place, *one in continuations if self._is_valid(row, *one))
             kept[number, [*islice(valid, self.count)]] = True
