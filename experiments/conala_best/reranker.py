@@ -6,14 +6,16 @@ code (Yin & Neubig 2019 call its score reconstruction). A hypothesis scores
     log p(y | x) + a |y| + b (quoted texts that y repeats) + c log p(x | y),
 
 and valid Python comes before other text. The weights a, b and c are the best of a grid for the mean BLEU of
-all networks on the development split.
+all networks on the development split. No reranker can have more than the hypotheses that are most similar to
+the references, which are written as well.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -32,7 +34,7 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.scoring import score
 from attnlab.metrics import conala
-from attnlab.metrics.sentence_counts import CONALA_BLEU
+from attnlab.metrics.sentence_counts import CONALA_BLEU, CORPUS_BLEU
 from attnlab.runs.predictions import Prediction
 
 RESULTS = Path(__file__).with_name("reranker.csv")
@@ -66,6 +68,14 @@ class Candidates:
         """Return the number of the best hypothesis with the weights a, b and c."""
         return int(np.argmax(self.log_p + self.features @ np.array(weights)))
 
+    def most_similar(self) -> int:
+        """Return the number of the hypothesis with the highest smoothed BLEU."""
+        return int(np.argmax(CORPUS_BLEU.value(self.counts)))
+
+
+Choice = Callable[[Candidates], int]
+"""Returns the number of the hypothesis that is chosen."""
+
 
 def main(runs: str, reversed_runs: str) -> None:
     """Write reranker.csv and print the chosen weights."""
@@ -76,14 +86,17 @@ def main(runs: str, reversed_runs: str) -> None:
     backward = load(reversed_run.directory, trust=["reversed_pairs"])
     networks = [decode(load(directory), backward) for directory in directories]
     ensemble = decode(load(directories), backward)
-    rows = []
+    choices: dict[str, Choice] = {"most similar to the reference": Candidates.most_similar}
     for name, grid in GRIDS.items():
         weights = max(product(*grid), key=lambda w: fmean(bleu(one["val"], w) for one in networks))
         print(f"{name}: a, b, c = {weights}", file=sys.stderr)
-        variant = f"beam of {SIZE}, reranked by {name}"
+        choices[f"reranked by {name}"] = partial(Candidates.best, weights=weights)
+    rows = []
+    for name, choice in choices.items():
+        variant = f"beam of {SIZE}, {name}"
         for record, splits in zip(records, networks, strict=True):
-            rows.append(replace(record, variant=variant, scores=scores(splits, weights)))
-        of_ensemble = scores(ensemble, weights)
+            rows.append(replace(record, variant=variant, scores=scores(splits, choice)))
+        of_ensemble = scores(ensemble, choice)
         rows.append(replace(records[0], variant=f"ensemble of all seeds, {variant}", scores=of_ensemble))
     RESULTS.write_text(format_results(Study("conala_best", rows)))
 
@@ -136,10 +149,10 @@ def bleu(sentences: Sequence[Candidates], weights: tuple[float, ...]) -> float:
     return float(CONALA_BLEU.value(sum(one.counts[one.best(weights)] for one in sentences)))
 
 
-def scores(splits: dict[str, list[Candidates]], weights: tuple[float, ...]) -> dict[str, float]:
+def scores(splits: dict[str, list[Candidates]], choice: Choice) -> dict[str, float]:
     """Return the metrics of both splits, by the names of `attnlab evaluate`."""
     return {
-        f"{split}/{metric.__name__}": float(metric([one.predictions[one.best(weights)] for one in sentences]))
+        f"{split}/{metric.__name__}": float(metric([one.predictions[choice(one)] for one in sentences]))
         for split, sentences in splits.items()
         for metric in (conala.conala_bleu, conala.conala_exact_match, conala.parses)
     }
