@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
-from attnlab.types import PAD, Batch
+from attnlab.types import EOS, PAD, Batch
 from networks import (
     ATTENTIONS,
     DECIDING,
@@ -107,7 +107,7 @@ def test_sampling_probability_one_equals_greedy_search(order: str, seed: int) ->
     network = make_network(order=order, seed=seed)
     batch = random_batch([3, 7, 5], [6, 6, 6])
     sampled = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
-    choices = network.readout(sampled.features).argmax(dim=-1)  # [B, T]
+    choices = EOS + network.readout(sampled.features)[..., EOS:].argmax(dim=-1)  # [B, T]
     hypotheses = greedy(network, batch, max_length=6)
     for row, [tokens] in enumerate(hypotheses.tokens):
         assert choices[row, : len(tokens)].tolist() == tokens
@@ -124,7 +124,7 @@ def test_scheduled_sampling_on_a_small_example() -> None:
     inputs = batch.inputs.clone()
     for i in (1, 4):  # a prediction depends only on the tokens before it
         predictions = forced_logits(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
-        inputs[:, i] = predictions[:, i - 1].argmax(dim=-1)
+        inputs[:, i] = EOS + predictions[:, i - 1, EOS:].argmax(dim=-1)
     assert not torch.equal(inputs, batch.inputs)
     expected = decode(network, batch._replace(target=torch.cat([inputs, inputs[:, :1]], dim=1)))
     for one, two in zip(sampled, expected, strict=True):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.types import Batch
+from attnlab.types import EOS, Batch
 
 
 def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -29,7 +29,7 @@ def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = No
     for i, reference in enumerate(torch.split(batch.inputs, 1, dim=1)):
         tokens = reference if forced is None else torch.where(forced[:, i : i + 1], reference, prediction)
         step_logits, step_weights, state = network.step(tokens, state, encoded)  # [B, 1, V], [B, 1, S]
-        prediction = step_logits.detach().argmax(dim=-1)  # [B, 1]
+        prediction = EOS + step_logits[..., EOS:].detach().argmax(dim=-1)  # [B, 1]: neither PAD nor SOS
         logits.append(step_logits)
         weights.append(step_weights)
     return torch.cat(logits, dim=1), torch.cat(weights, dim=1)

@@ -16,7 +16,7 @@ from attnlab.nn.fused import Kernels, dispatch
 from attnlab.nn.fused.graphs import LoopGraphs
 from attnlab.nn.fused.unroll import FusedUnroll
 from attnlab.nn.readout import PointerGenerator, Readout
-from attnlab.types import Batch, Memory
+from attnlab.types import EOS, Batch, Memory
 
 
 class Decoded(NamedTuple):
@@ -229,7 +229,7 @@ class Seq2Seq(TranslationModel):
                 previous = None if before is None else before[:n]  # [n, 1, H]
                 decoded = Decoded(self.readout.features(output, embedded[:n], previous), output.weights)
                 predicted = self._logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
-                best = predicted.argmax(dim=-1)[:, 0]  # [n]
+                best = EOS + predicted[:, 0, EOS:].argmax(dim=-1)  # [n]: neither PAD nor SOS, as in searches
                 tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
             before = None if before is None else output.states
         torch.clear_autocast_cache()  # the cached casts of the weights have no gradients
