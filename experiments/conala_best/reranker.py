@@ -6,8 +6,8 @@ code (Yin & Neubig 2019 call its score reconstruction). A hypothesis scores
     log p(y | x) + a |y| + b (quoted texts that y repeats) + c log p(x | y),
 
 and valid Python comes before other text. The weights a, b and c are the best of a grid for the mean BLEU of
-all networks on the development split. No reranker can have more than the hypotheses that are most similar to
-the references, which are written as well.
+all networks on the development split. The hypotheses that are most similar to the references are written as
+well: they are about the limit of a reranker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.scoring import score
 from attnlab.metrics import conala
-from attnlab.metrics.sentence_counts import CONALA_BLEU, CORPUS_BLEU
+from attnlab.metrics.sentence_counts import CONALA_BLEU, CONALA_EXACT_MATCH, CORPUS_BLEU
 from attnlab.runs.predictions import Prediction
 
 RESULTS = Path(__file__).with_name("reranker.csv")
@@ -57,20 +57,29 @@ EMPTY = "None"
 
 @dataclass(frozen=True)
 class Candidates:
-    """The N hypotheses of one sentence: log p(y | x) [N], features [N, 3] and counts of BLEU [N, C]."""
+    """The N hypotheses of one sentence.
+
+    Attributes:
+        log_p: log p(y | x), [N].
+        features: those with the weights a, b and c, [N, 3].
+        counts: of BLEU, [N, C].
+        exact: 1 for exact matches, [N].
+    """
 
     predictions: list[Prediction]
     log_p: NDArray[np.float64]
     features: NDArray[np.float64]
     counts: NDArray[np.float64]
+    exact: NDArray[np.float64]
 
     def best(self, weights: tuple[float, ...]) -> int:
         """Return the number of the best hypothesis with the weights a, b and c."""
         return int(np.argmax(self.log_p + self.features @ np.array(weights)))
 
     def most_similar(self) -> int:
-        """Return the number of the hypothesis with the highest smoothed BLEU."""
-        return int(np.argmax(CORPUS_BLEU.value(self.counts)))
+        """Return the number of an exact match, or else of the hypothesis with the highest smoothed BLEU."""
+        similarity = CORPUS_BLEU.value(self.counts)  # 0 for texts of less than four tokens
+        return int(np.lexsort((similarity, self.exact))[-1])
 
 
 Choice = Callable[[Candidates], int]
@@ -130,6 +139,7 @@ def candidates(
     lengths = np.array([len(prediction.tokens) for prediction in predictions])
     log_p = np.array([prediction.score for prediction in predictions]) * lengths**length_penalty
     texts = [prediction.hypothesis for prediction in predictions]
+    references = [pair.reference or ""] * len(texts)
     replaced = pair.postprocess.placeholders if isinstance(pair.postprocess, RestorePlaceholders) else ()
     reversed_pairs = [Pair(replace_in_code(text, replaced) or EMPTY, pair.source) for text in texts]
     examples = build.encode_pairs(backward.config, backward.vocabularies, reversed_pairs)
@@ -140,7 +150,8 @@ def candidates(
         predictions,
         np.where(valid, log_p, log_p - INVALID),
         np.array([lengths, quoted, of_source]).T,
-        CONALA_BLEU.count(texts, [pair.reference or ""] * len(texts)),
+        CONALA_BLEU.count(texts, references),
+        CONALA_EXACT_MATCH.count(texts, references)[:, 0],
     )
 
 
