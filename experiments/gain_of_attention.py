@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare, correct
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.statistics import Estimate, estimate
-from attnlab.analysis.study import Study
 from attnlab.report import figures, tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare, correct
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.statistics import Estimate, estimate
+from attnlab.report.study import Study
 from attnlab.report.table import escape_markdown
 
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")

@@ -11,12 +11,12 @@ from statistics import fmean
 
 from matplotlib.axes import Axes
 
-from attnlab.analysis.comparison import Comparison, compare, correct
-from attnlab.analysis.statistics import estimate
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
+from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.statistics import estimate
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table
 
 Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attnlab.nn.fused.graphs import Tensors
+from attnlab.fast.graphs import Tensors
 
 Function = Callable[[], Tensors]
 

@@ -192,17 +192,10 @@ def answer(connection: socket.socket, change: Callable[[list[str]], list[str]]) 
 
 def import_everything() -> None:
     """Import in this process what commands and workers import later."""
-    if "attnlab.cli.recipe" not in sys.modules:
+    if "attnlab.training.recipe" not in sys.modules:
         import matplotlib as mpl
         import pandas  # noqa: F401
         import wandb.sdk.launch  # noqa: F401
-
-        import attnlab.cli.bench
-        import attnlab.cli.evaluate
-        import attnlab.cli.predict
-        import attnlab.cli.recipe
-        import attnlab.cli.report
-        import attnlab.cli.train  # noqa: F401
 
         mpl.use("agg")
         gc.freeze()  # forks share the memory of imported modules
@@ -245,7 +238,7 @@ def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[s
 def leave_out_curves() -> None:
     """Draw no training curves unless `DRAW_CURVES` is set: they take longer than a tiny training."""
     if "DRAW_CURVES" not in os.environ:
-        from attnlab.cli import recipe
+        from attnlab.training import recipe
 
         recipe.save_training_curves = lambda *_: None
 

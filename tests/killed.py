@@ -21,7 +21,8 @@ import time
 import warnings
 from pathlib import Path
 
-from attnlab.cli import recipe, worker  # imported once, before the forks
+from attnlab.jobs import worker  # imported once, before the forks
+from attnlab.training import recipe
 
 FULL = 20_000
 CHANGES = ("open", "os.rename", "os.truncate", "os.remove")

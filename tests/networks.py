@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.benchmark.stepwise import stepwise as stepwise
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
@@ -18,6 +17,7 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder, RecurrentEncoder
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training.benchmark.stepwise import stepwise as stepwise
 from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
 
 SOURCE_WORDS, TARGET_WORDS = 23, 19

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnlab.runs.predictions import Prediction
+from attnlab.files.predictions import Prediction
 
 
 def predictions_of(*pairs: tuple[str, str]) -> list[Prediction]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from attnlab.analysis.study import RunRecord, Study
-from attnlab.runs.directory import Run
-from attnlab.runs.identity import identify
+from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import identify
+from attnlab.report.study import RunRecord, Study
 
 Sentence = tuple[str, str, str]
 """Source, reference, hypothesis."""

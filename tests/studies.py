@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import Prediction, write_predictions
+from attnlab.files.predictions import Prediction, write_predictions
+from attnlab.files.run_directory import Run
 from run_files import write_run
 
 Text = tuple[str, str]

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, clean_environment
 from forked import ATTNLAB, ForkedProcess
 

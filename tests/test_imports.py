@@ -17,34 +17,35 @@ MODULES = {"__init__", "errors", "types"}
 
 ORDER = (
     {"errors", "types"},
-    {"runs"},
+    {"files"},
     {"data", "nn"},
     {"decoding"},
     {"metrics"},
     {"plotting"},
-    {"training"},
+    {"fast"},
     {"config"},
-    {"sweeps", "analysis"},
-    {"explanations"},
-    {"benchmark", "report", "api", "export"},
-    {"serving"},
+    {"training"},
+    {"jobs"},
+    {"report"},
+    {"explain"},
+    {"api"},
+    {"deploy"},
     {"cli"},
 )
 """A package may import itself and the packages of earlier rows."""
 
 NOT_IMPORTED = {
-    "nn": {"errors", "runs"},  # plain torch
-    "sweeps": {"training", "plotting", "metrics", "decoding", "nn"},  # starts workers
-    "analysis": {
+    "nn": {"errors", "files", "fast"},  # plain torch
+    "report": {
         "config",
         "training",
-        "plotting",
+        "jobs",
         "decoding",
         "nn",
+        "fast",
         "data",
     },  # reads run directories, loads no models
-    "explanations": {"config", "training", "plotting", "sweeps"},
-    "report": {"config", "training", "decoding", "nn", "data", "sweeps", "explanations"},
+    "explain": {"config", "training", "plotting", "jobs"},
 }
 """Earlier packages that a package must nevertheless not import."""
 
@@ -89,9 +90,9 @@ def test_every_module_belongs_to_a_package() -> None:
         "attnlab.cli.report",
         "attnlab.config.compose",
         "attnlab.report.workspace",
-        "attnlab.runs.directory",
-        "attnlab.sweeps.hyperparameter_search",
-        "attnlab.sweeps.scheduler",
+        "attnlab.files.run_directory",
+        "attnlab.jobs.hyperparameter_search",
+        "attnlab.jobs.scheduler",
         "hydra_plugins.attnlab_launchers",
     ],
 )
@@ -114,7 +115,7 @@ def test_help_imports_no_torch(command: str) -> None:
 
 @pytest.mark.slow
 def test_worker_imports_optional_packages_late() -> None:
-    code = "import sys, attnlab.cli.recipe; print(*sys.modules)"
+    code = "import sys, attnlab.training.recipe; print(*sys.modules)"
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     late = {
         "wandb",
@@ -123,7 +124,7 @@ def test_worker_imports_optional_packages_late() -> None:
         "onnx",
         "jinja2.environment",
         "attnlab.cli.bench",
-        "attnlab.benchmark.timing",
+        "attnlab.training.benchmark.timing",
     }
     assert not late & set(completed.stdout.split())
 
@@ -133,4 +134,4 @@ def test_importing_a_library_module_sets_no_environment_variable(package: str) -
     for path in (SOURCE / package).rglob("*.py"):
         for statement in ast.parse(path.read_text()).body:
             if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-                assert "environ" not in ast.unparse(statement), f"{path}: {ast.unparse(statement)}"
+                assert "os.environ" not in ast.unparse(statement), f"{path}: {ast.unparse(statement)}"

@@ -15,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlab.analysis.aggregates import (
+from attnlab.plotting.files import save
+from attnlab.plotting.style import COLOURS
+from attnlab.report.aggregation import (
     Scores,
     interquartile_mean,
     performance_profile,
     probability_of_improvement,
     stratified_bootstrap,
 )
-from attnlab.analysis.collect import collect
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS
+from attnlab.report.collect import collect
 from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent

@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
-from attnlab.analysis.collect import collect
 from attnlab.api.model import load as load_model
 from attnlab.config import build
 from attnlab.data.corpus import Corpus, Pair, plain_pair
 from attnlab.data.datasets import conala
 from attnlab.data.tokenization.tokenizer import UNKNOWN
+from attnlab.report.collect import collect
 
 SAMPLES = 4
 TEMPERATURE = 0.5

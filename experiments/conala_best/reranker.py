@@ -24,18 +24,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.results_file import format_results
-from attnlab.analysis.study import Study
 from attnlab.api.model import Model, load
 from attnlab.config import build
 from attnlab.config.compose import apply_overrides
 from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.scoring import score
+from attnlab.files.predictions import Prediction
 from attnlab.metrics import conala
 from attnlab.metrics.sentence_counts import CONALA_BLEU, CONALA_EXACT_MATCH, CORPUS_BLEU
-from attnlab.runs.predictions import Prediction
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results
+from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("reranker.csv")
 SIZE = 20

@@ -12,11 +12,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.study import RunRecord, Study
 
 RESULTS = Path(__file__).with_name("results.csv")
 RERANKER = Path(__file__).with_name("reranker.csv")

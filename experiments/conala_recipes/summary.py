@@ -13,10 +13,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.results_file import format_results, read_results
 from attnlab.plotting.files import save
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results, read_results
 
 HERE = Path(__file__).parent
 GRID = runpy.run_path(str(HERE.parent / "grid.py"))

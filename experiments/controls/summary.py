@@ -10,8 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.results_file import format_results, read_results
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results, read_results
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import Comparison, compare, correct
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import escape_markdown
 
 HERE = Path(__file__).parent

@@ -22,12 +22,13 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.config.build import build_translator, encode_pairs
-from attnlab.config.restore import restore_network
 from attnlab.data.corpus import Pair
-from attnlab.export import folder, graphs, page
-from attnlab.export.translate import Translator
-from attnlab.runs.directory import locate
-from attnlab.runs.predictions import read_predictions
+from attnlab.deploy.export import browser_page as page
+from attnlab.deploy.export import folder, graphs
+from attnlab.deploy.export.translate import Translator
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import locate
+from attnlab.training.restore import restore_network
 from browser import browser
 
 ROUNDS = 3

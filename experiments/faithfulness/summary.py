@@ -9,12 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.scorecards import read_scorecards
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.metrics import registry
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.scorecard_files import read_scorecards
+from attnlab.report.study import RunRecord, Study
 
 RESULTS = Path(__file__).with_name("results.csv")
 SCORES = {

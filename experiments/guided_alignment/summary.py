@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.results_file import format_results, read_results
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import format_results, read_results
 
 RESULTS = Path(__file__).with_name("results.csv")
 METRICS = (

@@ -16,13 +16,13 @@ from statistics import fmean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.statistics import estimate
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.statistics import estimate
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent

@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from attnlab.benchmark import timing
-from attnlab.benchmark.flops import useful_flops
 from attnlab.config import build
 from attnlab.config.compose import compose_run
+from attnlab.training import build_training
+from attnlab.training.benchmark import timing
+from attnlab.training.benchmark.flops import useful_flops
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in (HERE.parents[1] / "conf" / "attention").glob("*.yaml"))
@@ -49,7 +50,9 @@ def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
         corpus, vocabularies = timing.random_corpus(length, length, 50, BATCHES, base)
     batches = timing.take_batches(base, corpus, vocabularies, BATCHES, settings.device)
     modules = {
-        name: build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+        name: build_training.build_module(
+            config, build.build_network(config, vocabularies), vocabularies, corpus
+        )
         for name, config in configs.items()
     }
     steps = {

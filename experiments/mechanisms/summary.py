@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent

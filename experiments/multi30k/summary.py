@@ -11,11 +11,11 @@ from pathlib import Path
 
 from sacrebleu.metrics.bleu import BLEU
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.study import RunRecord
 
 RESULTS = Path(__file__).with_name("results.csv")
 METRICS = ("test/bleu", "test/lowercase/bleu", "test/chrf", "test/token_accuracy", "val/bleu")

@@ -13,12 +13,12 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.statistics import estimate
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.report import figures, tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.statistics import estimate
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent

@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 from attnlab.config.compose import compose_run
-from attnlab.runs.directory import Run, prepare
-from attnlab.runs.launcher import INTERRUPTED, worker_environment
+from attnlab.files.run_directory import Run, prepare
+from attnlab.jobs.launcher import INTERRUPTED, worker_environment
 
 SETTINGS = (
     "data.symbols=5",
@@ -104,7 +104,7 @@ def train(
     first = last_step(run)
     began = time.monotonic()
     worker = subprocess.Popen(
-        [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)],
+        [sys.executable, "-m", "attnlab.jobs.worker", str(run.directory)],
         env={**worker_environment(), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -32,8 +32,8 @@ from device_counts import digest
 from kill_runs import all_processes, parent, working_folder
 
 from attnlab.config.compose import compose_run
-from attnlab.runs.directory import Run, prepare
-from attnlab.runs.launcher import worker_environment
+from attnlab.files.run_directory import Run, prepare
+from attnlab.jobs.launcher import worker_environment
 
 HERE = Path(__file__).parent
 ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
@@ -203,7 +203,7 @@ class Load:
             undisturbed = prepare(config)
             assert undisturbed.directory.name == run.directory.name
             worker = self.process(
-                [sys.executable, "-m", "attnlab.cli.worker", str(undisturbed.directory)],
+                [sys.executable, "-m", "attnlab.jobs.worker", str(undisturbed.directory)],
                 cwd=self.work,
                 env={**worker_environment(), "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
@@ -276,7 +276,7 @@ def main() -> int:
     process: type[subprocess.Popen[Any]] = subprocess.Popen
     if options.forked:
         sys.path.insert(0, str(HERE.parents[1] / "tests"))
-        from attnlab.cli import recipe
+        from attnlab.training import recipe
         from forked import ForkedProcess, import_everything
 
         import_everything()

@@ -22,9 +22,10 @@ import torch
 from lightning import Trainer
 from torch.nn.utils import clip_grad_norm_
 
-from attnlab.benchmark.timing import time_interleaved
 from attnlab.config import build
 from attnlab.config.compose import compose_run
+from attnlab.training import build_training
+from attnlab.training.benchmark.timing import time_interleaved
 from attnlab.training.callbacks.epoch_digests import digest
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.seeding import seed_generators
@@ -75,7 +76,9 @@ def main() -> None:
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     data = build.build_data(config, corpus, vocabularies)
-    module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+    module = build_training.build_module(
+        config, build.build_network(config, vocabularies), vocabularies, corpus
+    )
     data.setup("fit")
     batches = [batch for batch, _ in zip(data.train_dataloader(), range(options.batches), strict=False)]
 

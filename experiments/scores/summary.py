@@ -16,13 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.results_file import read_results
-from attnlab.analysis.statistics import Estimate, estimate
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import read_results
+from attnlab.report.statistics import Estimate, estimate
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table
 
 HERE = Path(__file__).parent

@@ -11,11 +11,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import Comparison, compare, correct
-from attnlab.analysis.results_file import format_results, read_results
-from attnlab.analysis.study import Study
 from attnlab.report import figures, tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.results_file import format_results, read_results
+from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("results.csv")
 BLEU = "val/conala_bleu"

@@ -22,13 +22,13 @@ from unittest.mock import patch
 import torch
 from tables import print_table
 
-from attnlab.benchmark import timing
-from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
+from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training.benchmark import timing
 from attnlab.types import EOS, Batch
 
 

@@ -20,14 +20,15 @@ import torch
 from matplotlib.figure import Figure
 from tables import write_csv
 
-from attnlab.benchmark import timing
-from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.decoding.beam import beam
+from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS, STYLE_SHEET
+from attnlab.training import build_training
+from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import EOS, Batch
 
@@ -75,7 +76,7 @@ def random_module(
     settings = timing.Settings.of(config)
     (batch,) = timing.take_batches(config, corpus, vocabularies, 1, settings.device)
     network = build.build_network(config, vocabularies)
-    return build.build_module(config, network, vocabularies, corpus), batch, settings
+    return build_training.build_module(config, network, vocabularies, corpus), batch, settings
 
 
 def measure_training(sizes: dict[str, int], options: argparse.Namespace) -> list[dict[str, object]]:

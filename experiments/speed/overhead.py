@@ -20,11 +20,12 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from tables import print_table
 
-from attnlab.benchmark import timing
-from attnlab.cli.logs import quieten_lightning
-from attnlab.config import build, build_training
+from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.runs.directory import prepare
+from attnlab.files.run_directory import prepare
+from attnlab.jobs.logs import quieten_lightning
+from attnlab.training import build_training
+from attnlab.training.benchmark import timing
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from attnlab.types import Batch
 
@@ -84,7 +85,9 @@ def main() -> None:
         vocabularies = build.build_vocabularies(config, corpus)
         data = build.build_data(config, corpus, vocabularies)
         data.setup("fit")
-        module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+        module = build_training.build_module(
+            config, build.build_network(config, vocabularies), vocabularies, corpus
+        )
         bare = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
         timer = AlternatingTimer(data.examples("train"), bare)
         metrics = MetricsFile(run.metrics)

@@ -23,9 +23,9 @@ from statistics import median
 import numpy as np
 from tables import print_table
 
-from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
+from attnlab.jobs.logs import quieten_lightning
 from attnlab.types import Batch
 
 HERE = Path(__file__).parent

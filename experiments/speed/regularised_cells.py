@@ -18,10 +18,11 @@ import torch
 from lightning import seed_everything
 from tables import print_table
 
-from attnlab.benchmark import timing
-from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
+from attnlab.jobs.logs import quieten_lightning
+from attnlab.training import build_training
+from attnlab.training.benchmark import timing
 
 VARIANTS = {
     "neither": (False, 0.0),
@@ -61,7 +62,7 @@ def main() -> None:
         ]
         config = compose_run([*shared, *settings, f"fused={fused}"])
         network = build.build_network(config, vocabularies)
-        module = build.build_module(config, network, vocabularies, corpus)
+        module = build_training.build_module(config, network, vocabularies, corpus)
         step = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
         works[f"{name}, {'fused' if fused else 'plain'}"] = step
 

@@ -31,11 +31,12 @@ from tables import print_table
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
 
-from attnlab.benchmark import timing
-from attnlab.benchmark.flops import useful_flops
-from attnlab.cli.logs import quieten_lightning
 from attnlab.config import build
 from attnlab.config.compose import compose_run
+from attnlab.jobs.logs import quieten_lightning
+from attnlab.training import build_training
+from attnlab.training.benchmark import timing
+from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch
@@ -182,7 +183,9 @@ def main() -> None:
         timing.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
         for chosen in (config, at_random)
     )
-    module = build.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
+    module = build_training.build_module(
+        config, build.build_network(config, vocabularies), vocabularies, corpus
+    )
     fused = timing.training_step(module, timing.fast_loss, settings)
     pairs = [Batch(*(None if part is None else part[:2] for part in batch)) for batch in ours]
     programs = {

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from tables import print_table
 from torch import Tensor
 
+from attnlab.fast import Kernels
 from attnlab.nn.encoders import RecurrentEncoder
-from attnlab.nn.fused import Kernels
 
 
 def fused(encoder: RecurrentEncoder, x: Tensor) -> Tensor:

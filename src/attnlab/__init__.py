@@ -5,7 +5,7 @@ The commands from Python::
     run = attnlab.train(["attention=dot", "seed=1"])    # train in a worker process
     model = attnlab.load(run)                           # a run, a checkpoint, or several as an ensemble
     model.translate(["3 4 5"], beam_size=5)[0].plot()   # predictions with text, tokens, score, attention
-    attnlab.runs("outputs/reverse")                     # settings and scores as a data frame
+    attnlab.results("outputs/reverse")                  # settings and scores as a data frame
     attnlab.history(run)                                # curves as a data frame
 
 Importing attnlab imports no torch: each name is loaded when it is first used.
@@ -14,7 +14,6 @@ Importing attnlab imports no torch: each name is loaded when it is first used.
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -26,6 +25,7 @@ _MODULES = {
     "UserError": "attnlab.errors",
     "history": "attnlab.api.studies",
     "load": "attnlab.api.model",
+    "results": "attnlab.api.studies",
     "train": "attnlab.api.training",
 }
 """The module of each public name."""
@@ -33,21 +33,11 @@ _MODULES = {
 if TYPE_CHECKING:
     from attnlab.api.model import Model, Score, load
     from attnlab.api.prediction import Prediction
-    from attnlab.api.studies import history, runs
+    from attnlab.api.studies import history, results
     from attnlab.api.training import train
     from attnlab.errors import UserError
-else:
-    from attnlab import runs
 
-    class _CallablePackage(ModuleType):
-        """The package `attnlab.runs`, which is also the function `attnlab.runs(PATH)`."""
-
-        def __call__(self, *paths):
-            return import_module("attnlab.api.studies").runs(*paths)
-
-    runs.__class__ = _CallablePackage
-
-__all__ = ["Model", "Prediction", "Score", "UserError", "__version__", "history", "load", "runs", "train"]
+__all__ = ["Model", "Prediction", "Score", "UserError", "__version__", "history", "load", "results", "train"]
 
 
 def __getattr__(name: str) -> Any:

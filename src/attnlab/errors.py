@@ -1,7 +1,15 @@
-"""Exceptions that commands handle, and the exit code of an interrupted command."""
+"""Exceptions that commands handle, and what stops a process: signals, exit code and time limit."""
+
+import signal
 
 INTERRUPTED = 75
 """Exit code of an interrupted command; the same command resumes an interrupted run or sweep."""
+
+ORPHAN_TIMEOUT = 10.0
+"""Seconds between SIGTERM and SIGKILL for a process whose parent ended."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+"""Signals at which a worker saves a checkpoint and stops. Slurm sends SIGUSR2 before a job's time limit."""
 
 
 class UserError(Exception):

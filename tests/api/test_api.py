@@ -12,8 +12,8 @@ import pytest
 
 import attnlab
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import read_predictions
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, clean_environment
 
 SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2"]
@@ -179,7 +179,7 @@ def test_prediction_is_drawn_in_a_notebook(model: attnlab.Model) -> None:
 
 
 def test_data_frames_of_runs_and_curves(trained: Run) -> None:
-    frame = attnlab.runs(trained.directory.parent)
+    frame = attnlab.results(trained.directory.parent)
     assert frame.loc[0, "variant"] == "additive"
     assert frame.loc[0, "encoder.size"] == 16
     assert frame.loc[0, "test/exact_match"] == trained.read_result()["metrics"]["test/exact_match"]
@@ -192,8 +192,8 @@ def test_data_frames_of_runs_and_curves(trained: Run) -> None:
 
 
 def test_package_of_run_directories_is_importable_and_callable(trained: Run) -> None:
-    import attnlab.runs.directory as directory
+    import attnlab.files.run_directory as directory
 
     assert directory.Run is Run
-    assert attnlab.runs.directory is directory  # type: ignore[attr-defined]
-    assert callable(attnlab.runs)
+    assert attnlab.files.run_directory is directory  # type: ignore[attr-defined]
+    assert callable(attnlab.results)

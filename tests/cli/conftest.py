@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from commands import LOGGED_REVERSE, attnlab
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from attnlab.training.averaging import average
 from commands import attnlab
 

@@ -16,12 +16,13 @@ import pytest
 import torch
 from PIL import Image
 
-from attnlab.cli import main, worker
+from attnlab.cli import main
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import Run
+from attnlab.jobs import worker
 from attnlab.metrics.attention import NAMES
 from attnlab.report import workspace
-from attnlab.runs.directory import Run
-from attnlab.runs.metrics_file import read_metrics
-from attnlab.runs.predictions import read_predictions
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
 from commands import ATTNLAB, LOGGED_REVERSE, TINY_REVERSE, attnlab, clean_environment

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from commands import attnlab
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import read_predictions
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import Run
 from commands import attnlab
 from multi30k import SIZES, SPLITS, write_corpus
 

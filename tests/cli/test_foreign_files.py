@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.cli import main
 from attnlab.data.tokenization.train import symbols
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, attnlab
 from run_files import write_run
 

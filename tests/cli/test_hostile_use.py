@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from attnlab.cli import main
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from run_files import write_run
 
 LONG = 300 * "x"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli.input_lines import read_lines
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from commands import ATTNLAB, attnlab, clean_environment
 from forked import ForkedProcess
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from attnlab.cli.main import run
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import read_predictions
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import Run
 from commands import attnlab
 
 

@@ -13,12 +13,13 @@ from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config import build, build_training
+from attnlab.config import build
 from attnlab.config.compose import all_keys, apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
 from attnlab.errors import UserError
-from attnlab.runs.directory import prepare
-from attnlab.runs.identity import identify
+from attnlab.files.run_directory import prepare
+from attnlab.files.run_identity import identify
+from attnlab.training import build_training
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 

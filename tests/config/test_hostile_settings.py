@@ -15,14 +15,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.cli import recipe
 from attnlab.config.compose import compose_run, explain
 from attnlab.config.options import CONF, check_option_keys
 from attnlab.config.range_checks import RULES
 from attnlab.config.validation import check_settings
 from attnlab.errors import UsageError, UserError
-from attnlab.runs.directory import prepare
-from attnlab.sweeps.jobs import Jobs
+from attnlab.files.run_directory import prepare
+from attnlab.jobs.sweep import Jobs
+from attnlab.training import recipe
 from commands import TINY_REVERSE, attnlab
 
 LONG = "x" * 300

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.errors import UserError
-from attnlab.runs.predictions import Prediction
+from attnlab.files.predictions import Prediction
 from attnlab.training import checkpoints
 from attnlab.training.callbacks import Reproducible
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all

@@ -19,7 +19,7 @@ from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
-from attnlab.runs.files import MACHINE
+from attnlab.files.writing import MACHINE
 
 PAIRS = [Pair("a b c", "c b a"), Pair("b", "b b é"), Pair("c\nd", "d")]
 SETTINGS: dict[str, Any] = {"source_eos": True, "max_source_length": None, "max_target_length": None}

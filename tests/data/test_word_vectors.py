@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.config.initialisation import load_word_vectors
 from attnlab.data.word_vectors import read_word_vectors
 from attnlab.errors import UserError
+from attnlab.training.initialisation import load_word_vectors
 from tiny_runs import SYNTHETIC, TINY, build_all
 
 IDS = {"dog": 3, "cat": 5, ". .": 7}

@@ -16,7 +16,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.grammar import can_be_continued
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError
-from attnlab.runs.predictions import Prediction
+from attnlab.files.predictions import Prediction
 from attnlab.types import EOS
 from plain_search import FORBIDDEN, make, plain_beam, plain_greedy, single
 

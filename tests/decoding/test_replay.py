@@ -17,8 +17,8 @@ from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.replay import CHECK
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
+from attnlab.fast.graphs import LoopGraphs, Tensors
 from attnlab.nn.ensemble import Ensemble
-from attnlab.nn.fused.graphs import LoopGraphs, Tensors
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, map_tensors
 from attnlab.types import Batch, Hypotheses

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk, PreferredFirst
+from attnlab.files.predictions import Prediction
 from attnlab.metrics import conala, text
 from attnlab.metrics.conala import is_valid_python
-from attnlab.runs.predictions import Prediction
 
 UNIFORM = np.array([[0.5, 0.5], [0.5, 0.5]])  # both source tokens have a total weight of 1
 UNEVEN = np.array([[1.0, 0.0], [0.75, 0.25]])  # the second source token has a total weight of 0.25

@@ -17,8 +17,8 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import AcceptedFirst
 from attnlab.decoding.search import greedy
 from attnlab.decoding.translator import Translator
+from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.runs.predictions import Prediction
 from attnlab.types import EOS
 from networks import make_network
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.attention import measure
 from attnlab.metrics.registry import DEFAULT_METRICS, MAIN_METRICS, METRICS, MetricInfo
 from attnlab.metrics.text import score
 from attnlab.metrics.tokens import TokenMetrics
-from attnlab.runs.predictions import Prediction
 from predictions import predictions_of
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score, score_by_length
-from attnlab.runs.predictions import Prediction
 from predictions import predictions_of
 
 

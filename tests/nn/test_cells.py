@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from attnlab.fast import Kernels
 from attnlab.nn.cells import Cells, CellStack, unroll_padded
-from attnlab.nn.fused import Kernels
 from networks import randomise
 
 B, Q, E, U, H = 2, 3, 5, 7, 11

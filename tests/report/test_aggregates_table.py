@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnlab.analysis.comparison import compare
 from attnlab.report.aggregates import aggregates_table
+from attnlab.report.comparison import compare
 from attnlab.report.score_figures import performance_profiles
 from run_files import study
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlab.analysis.collect import collect
+from attnlab.files.predictions import Prediction
 from attnlab.report import explorer
+from attnlab.report.collect import collect
 from attnlab.report.explorer import Sentence, disagreement, gather, score_of, to_json
-from attnlab.runs.predictions import Prediction
 from studies import make_run
 
 TEXTS = [("a b c", "x y"), ("d e", "z")]

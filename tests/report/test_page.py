@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.study import Study
 from attnlab.cli.main import run as run_command
+from attnlab.files.predictions import Prediction
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
 from attnlab.report.explorer import Sentence
-from attnlab.runs.predictions import Prediction
+from attnlab.report.study import Study
 from browser import Page, browser
 from studies import diagonal, make_run
 

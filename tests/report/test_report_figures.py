@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.study import Study
 from attnlab.cli.report import _margins
 from attnlab.errors import UsageError
 from attnlab.metrics.registry import label
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report import figures, svg
+from attnlab.report.collect import collect
 from attnlab.report.figure_parts import StudyFigure
+from attnlab.report.study import Study
 from run_files import study as runs_of
 from run_files import write_run
 from studies import make_run

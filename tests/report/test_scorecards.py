@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from attnlab.analysis.collect import collect
 from attnlab.cli import main
+from attnlab.files.run_directory import Run
 from attnlab.plotting.style import variant_styles
 from attnlab.report import scorecards
-from attnlab.runs.directory import Run
+from attnlab.report.collect import collect
 from studies import make_run
 
 TEXTS = [("a b", "b a"), ("c d e", "e d c")]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from attnlab.analysis.comparison import compare
-from attnlab.analysis.results_file import format_results
-from attnlab.analysis.study import RunRecord
 from attnlab.report import tables
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import format_results
+from attnlab.report.study import RunRecord
 from attnlab.report.table import Cell, Column, Table, escape_latex
 from run_files import study
 

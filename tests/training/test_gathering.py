@@ -11,8 +11,8 @@ import torch
 import torch.multiprocessing
 from torch import distributed
 
+from attnlab.files.predictions import Prediction
 from attnlab.metrics.tokens import TokenMetrics
-from attnlab.runs.predictions import Prediction
 from attnlab.training.gathering import gather_predictions
 
 LOGITS, LABELS = torch.arange(15.0).reshape(5, 3).sin(), torch.tensor([0, 1, 2, 1, 0])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.config import build_training
 from attnlab.errors import UserError
-from attnlab.runs.directory import prepare
+from attnlab.files.run_directory import prepare
+from attnlab.training import build_training
 from attnlab.training.loggers import TolerantMLFlowLogger, log_image
 
 pytestmark = [

@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
-from attnlab.runs.metrics_file import read_metrics
-from attnlab.runs.predictions import read_predictions
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import Run
 from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions
 from attnlab.training.loggers import MetricsFile
 from attnlab.types import PAD, Batch

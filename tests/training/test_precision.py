@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from lightning.fabric.accelerators.mps import MPSAccelerator
 
-from attnlab.cli import recipe
-from attnlab.config import build_training
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
-from attnlab.runs.directory import prepare
+from attnlab.files.run_directory import prepare
+from attnlab.training import build_training, recipe
 from attnlab.training.precision import bf16_slowdown, resolve_precision, warn_of_slow_precision
 from tiny_runs import SYNTHETIC, TINY
 

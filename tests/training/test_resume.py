@@ -21,7 +21,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from attnlab.runs.directory import Run, prepare
+from attnlab.files.run_directory import Run, prepare
 from attnlab.training import checkpoints
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
@@ -191,7 +191,7 @@ def start(run: Run) -> subprocess.Popen[bytes]:
     """Start a worker in its own process group; its errors are in `stderr_of(run)`."""
     with stderr_of(run).open("w") as stderr:
         return ForkedProcess(
-            [sys.executable, "-m", "attnlab.cli.worker", str(run.directory)],
+            [sys.executable, "-m", "attnlab.jobs.worker", str(run.directory)],
             env=clean_environment(),
             start_new_session=True,
             stdout=subprocess.DEVNULL,

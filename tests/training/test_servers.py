@@ -15,8 +15,8 @@ import matplotlib.pyplot as plt
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.config import build_training
-from attnlab.runs.directory import prepare
+from attnlab.files.run_directory import prepare
+from attnlab.training import build_training
 from attnlab.training.loggers import log_image, log_table
 from daemons import daemon, free_ports, wait_for
 

@@ -16,8 +16,8 @@ from torch import Tensor, distributed
 
 from attnlab.data.batch_sampler import shards_of
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
-from attnlab.runs.identity import identify
+from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import identify
 from attnlab.training import checkpoints
 from attnlab.training.callbacks import Interruption
 from attnlab.training.shards import Group, Shards, cut, tree_sum

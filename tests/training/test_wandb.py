@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.runs.directory import Run, prepare
-from attnlab.runs.metrics_file import read_metrics
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.run_directory import Run, prepare
 from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline

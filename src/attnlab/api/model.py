@@ -15,16 +15,16 @@ from tqdm import tqdm
 from attnlab.api.prediction import Prediction
 from attnlab.config.build import build_preparation, build_translator, encode_pairs
 from attnlab.config.range_checks import check_ranges
-from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.scoring import score
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
-from attnlab.explanations.attributions import METHODS, Method, relevance_map
+from attnlab.explain.attributions import METHODS, Method, relevance_map
+from attnlab.files.run_directory import Run, locate
+from attnlab.jobs.launcher import import_from_current_folder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-from attnlab.runs.directory import Run, locate
-from attnlab.runs.launcher import import_from_current_folder
+from attnlab.training.restore import restore_networks
 from attnlab.types import EOS, Batch
 
 PROGRESS_DELAY = 2.0

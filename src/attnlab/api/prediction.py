@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.errors import UserError
-from attnlab.runs import predictions
+from attnlab.files import predictions
 
 if TYPE_CHECKING:
     from attnlab.plotting.files import InlineFigure

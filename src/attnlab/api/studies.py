@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.analysis.collect import collect
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
-from attnlab.runs.identity import identity
-from attnlab.runs.metrics_file import read_metrics
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import identity
+from attnlab.report.collect import collect
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def runs(*paths: str | Path) -> pd.DataFrame:
+def results(*paths: str | Path) -> pd.DataFrame:
     """Return every run at or below the paths as a row: its state, scores and settings.
 
     Columns: `name`, `variant`, `seed`, `status`, `error`, `directory`, `parameters`, `steps`, `seconds`; each

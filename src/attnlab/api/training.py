@@ -14,10 +14,10 @@ from rich.console import Console
 
 from attnlab.config.compose import compose_run, explain
 from attnlab.errors import UsageError, UserError
-from attnlab.runs import launcher
-from attnlab.runs.directory import Run
-from attnlab.runs.launcher import Worker
-from attnlab.sweeps.jobs import Jobs, state
+from attnlab.files.run_directory import Run
+from attnlab.jobs import launcher
+from attnlab.jobs.launcher import Worker
+from attnlab.jobs.sweep import Jobs, state
 
 POLL_INTERVAL = 0.1
 """Seconds between two looks at the files of the worker."""

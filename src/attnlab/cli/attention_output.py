@@ -11,13 +11,13 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from attnlab.errors import UsageError
+from attnlab.files.predictions import Prediction, to_line
+from attnlab.files.writing import check_writable, open_atomically
 from attnlab.plotting.files import save
 from attnlab.plotting.heatmap import plot_heatmap
 from attnlab.plotting.terminal import heatmap_lines
 from attnlab.report import page
 from attnlab.report.explorer import Sentence
-from attnlab.runs.files import check_writable, open_atomically
-from attnlab.runs.predictions import Prediction, to_line
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")

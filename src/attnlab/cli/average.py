@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from attnlab.training.averaging import average
 from attnlab.training.checkpoints import AtomicCheckpointIO
 

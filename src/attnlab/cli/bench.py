@@ -15,8 +15,16 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
-from attnlab.benchmark import gpu_report
-from attnlab.benchmark.timing import (
+from attnlab.config import build
+from attnlab.config.compose import compose_run, explain
+from attnlab.errors import UsageError, UserError
+from attnlab.files.writing import check_writable, write_json
+from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.jobs.logs import quieten_lightning
+from attnlab.jobs.terminal import print_line, print_table
+from attnlab.training import build_training
+from attnlab.training.benchmark import gpu_report
+from attnlab.training.benchmark.timing import (
     Loss,
     Row,
     Settings,
@@ -28,14 +36,7 @@ from attnlab.benchmark.timing import (
     sizes_of,
     take_batches,
 )
-from attnlab.cli.logs import quieten_lightning
-from attnlab.cli.terminal import print_line, print_table
-from attnlab.config import build
-from attnlab.config.compose import compose_run, explain
-from attnlab.errors import UsageError, UserError
-from attnlab.runs.environment import environment
-from attnlab.runs.files import check_writable, write_json
-from attnlab.runs.launcher import import_from_current_folder
+from attnlab.training.environment import environment
 from attnlab.types import Batch
 
 
@@ -58,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
         vocabularies = build.build_vocabularies(config, corpus)
     batches = take_batches(config, corpus, vocabularies, options.batches, settings.device)
     network = build.build_network(config, vocabularies).to(settings.device)
-    module = build.build_module(config, network, vocabularies, corpus)
+    module = build_training.build_module(config, network, vocabularies, corpus)
 
     losses: dict[str, Loss] = {"train": fast_loss}
     if options.against:

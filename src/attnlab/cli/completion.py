@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from attnlab.cli.arguments import PARSERS
 from attnlab.cli.main import COMMANDS
-from attnlab.cli.options import PARSERS
 
 SCRIPT = """\
 _attnlab() {

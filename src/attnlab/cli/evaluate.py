@@ -13,30 +13,31 @@ from omegaconf import DictConfig
 from rich.table import Column, Table
 
 from attnlab.cli import explain
-from attnlab.cli.logs import quieten_lightning
-from attnlab.cli.terminal import print_line, print_table
-from attnlab.config import build, build_training, evaluation_data
+from attnlab.config import build, evaluation_data
 from attnlab.config.compose import apply_overrides
 from attnlab.config.range_checks import check_ranges
-from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import count_seen
-from attnlab.data.files import exists
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UsageError
+from attnlab.files.reading import exists
+from attnlab.files.run_directory import locate
+from attnlab.files.run_identity import short_hash
+from attnlab.files.writing import check_writable, write_json
+from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.jobs.logs import quieten_lightning
+from attnlab.jobs.terminal import print_line, print_table
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score_by_length
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
-from attnlab.runs.directory import locate
-from attnlab.runs.files import check_writable, write_json
-from attnlab.runs.identity import short_hash
-from attnlab.runs.launcher import import_from_current_folder
+from attnlab.training import build_training
 from attnlab.training.callbacks import Predictions
 from attnlab.training.checkpoints import read_data_record
 from attnlab.training.module import Seq2SeqModule
+from attnlab.training.restore import restore_networks
 
 CHANGEABLE = (
     *("attention_override", "batching", "data", "explain"),
@@ -76,7 +77,7 @@ def main(options: argparse.Namespace) -> int:
     if stage == "test" and not corpus.test_splits:
         raise UsageError("This corpus has no test split: evaluate the validation split with --split val")
     data = build.build_data(config, corpus, vocabularies)
-    module = build.build_module(config, network, vocabularies, corpus)
+    module = build_training.build_module(config, network, vocabularies, corpus)
     explain.check(config, network)
     interventions = build.build_interventions(config, network)
     if config.attention_override in interventions:

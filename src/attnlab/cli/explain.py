@@ -10,20 +10,20 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.table import Column, Table
 
-from attnlab.analysis.scorecards import FILE
 from attnlab.config import build
 from attnlab.config.options import suggest
-from attnlab.config.restore import restore_networks
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
-from attnlab.explanations import alignment, scorecard
-from attnlab.explanations.scorecard import MEASURES, Model, Score
+from attnlab.explain import alignment, scorecard
+from attnlab.explain.scorecard import MEASURES, Model, Score
+from attnlab.files.run_directory import locate
+from attnlab.files.writing import write_json
 from attnlab.metrics import registry
 from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-from attnlab.runs.directory import locate
-from attnlab.runs.files import write_json
+from attnlab.report.scorecard_files import FILE
+from attnlab.training.restore import restore_networks
 
 
 def check(config: DictConfig, network: TranslationModel) -> None:

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from attnlab.errors import UsageError, UserError
-from attnlab.runs.directory import locate
-from attnlab.runs.files import check_writable
-from attnlab.runs.launcher import import_from_current_folder
+from attnlab.files.run_directory import locate
+from attnlab.files.writing import check_writable
+from attnlab.jobs.launcher import import_from_current_folder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
@@ -28,8 +28,9 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError(f"--page {options.page}: the name must end in .html")
     if options.page is not None:
         check_writable(options.page)
-    from attnlab.config.restore import restore_network
-    from attnlab.export import folder, graphs, page
+    from attnlab.deploy.export import browser_page as page
+    from attnlab.deploy.export import folder, graphs
+    from attnlab.training.restore import restore_network
 
     if options.onnx is not None:
         folder.check(options.onnx)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from attnlab.errors import UserError
+from attnlab.files.printable import printable
 from attnlab.plotting.text import truncate
-from attnlab.runs.text import printable
 
 PROMPT = "> "
 MAX_PROBLEM = 300

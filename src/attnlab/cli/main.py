@@ -14,10 +14,10 @@ import sys
 from importlib import import_module
 
 from attnlab import __version__
-from attnlab.cli import interruption
 from attnlab.errors import INTERRUPTED, UsageError, UserError
-from attnlab.runs.environment import tokenize_in_one_thread
-from attnlab.runs.text import printable
+from attnlab.files.printable import printable
+from attnlab.jobs import interruption
+from attnlab.training.environment import tokenize_in_one_thread
 
 HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequence-to-sequence models
 
@@ -88,7 +88,7 @@ def _dispatch(arguments: list[str]) -> int:
     if command not in COMMANDS:
         raise UsageError(f"Unknown command {command!r}: choose from {', '.join(COMMANDS)}")
     with interruption.exit_at_once():
-        from attnlab.cli import options
+        from attnlab.cli import arguments as options
 
         parsed = options.parse(command, arguments)
         sys.path += getattr(parsed, "import_from", [])  # last, so that they replace no installed packages

@@ -17,10 +17,10 @@ from attnlab.cli.input_lines import Line, read_lines
 from attnlab.config.build import encode_pairs
 from attnlab.config.compose import apply_overrides
 from attnlab.data.corpus import Pair
-from attnlab.data.files import exists
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
-from attnlab.runs.predictions import Prediction
+from attnlab.files.predictions import Prediction
+from attnlab.files.reading import exists
 
 BATCH = 64
 """Number of sentences decoded together."""

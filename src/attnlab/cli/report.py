@@ -13,18 +13,18 @@ from rich.progress import track
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from attnlab.analysis.collect import collect
-from attnlab.analysis.comparison import HEADINGS, Comparison, Task, compare
-from attnlab.analysis.study import Study
-from attnlab.cli.terminal import print_line, print_table
 from attnlab.errors import UsageError, UserError
+from attnlab.files.printable import printable
+from attnlab.files.writing import check_writable
+from attnlab.jobs.terminal import print_line, print_table
 from attnlab.metrics import registry
 from attnlab.plotting.style import variant_styles
 from attnlab.report import figures, page, scorecards, tables
 from attnlab.report.aggregates import aggregates_table
+from attnlab.report.collect import collect
+from attnlab.report.comparison import HEADINGS, Comparison, Task, compare
+from attnlab.report.study import Study
 from attnlab.report.table import Table
-from attnlab.runs.files import check_writable
-from attnlab.runs.text import printable
 
 
 def main(options: argparse.Namespace) -> int:

@@ -19,10 +19,10 @@ def main(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from attnlab.serving.app import Limits, create_app
+        from attnlab.deploy.serving.app import Limits, create_app
     except ImportError as error:
         raise UserError(f"{error.name} is not installed: pip install 'attnlab[serve]'") from error
-    from attnlab.serving.models import load_models
+    from attnlab.deploy.serving.models import load_models
 
     models = load_models(options.runs, trust=options.trust)
     limits = Limits(waiting=options.queue, batch_size=options.batch)

@@ -21,8 +21,8 @@ from attnlab.config.compose import explain
 from attnlab.config.options import CONF, check_overrides
 from attnlab.config.sweep_overrides import with_settings_of_swept_options
 from attnlab.errors import UsageError
-from attnlab.runs.launcher import INTERRUPTED
-from attnlab.sweeps.jobs import Jobs
+from attnlab.jobs.launcher import INTERRUPTED
+from attnlab.jobs.sweep import Jobs
 
 PREPARE = "--prepare"
 """Option that creates the run directory and prints it, without training."""

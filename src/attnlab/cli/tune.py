@@ -16,12 +16,12 @@ from rich.table import Table
 
 from attnlab.config.compose import explain
 from attnlab.errors import UserError
-from attnlab.runs.launcher import INTERRUPTED
+from attnlab.jobs.launcher import INTERRUPTED
 
 if TYPE_CHECKING:
     from optuna import Study
 
-    from attnlab.sweeps.hyperparameter_search import Plan
+    from attnlab.jobs.hyperparameter_search import Plan
 
 HELP = """attnlab tune [OVERRIDE ...]: search hyper-parameters; each trial is an ordinary training run
 
@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         import optuna
 
-        from attnlab.sweeps.hyperparameter_search import make_plan, open_study, remaining_trials, run_trial
+        from attnlab.jobs.hyperparameter_search import make_plan, open_study, remaining_trials, run_trial
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise

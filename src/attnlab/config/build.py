@@ -30,7 +30,6 @@ from attnlab.decoding.reranking import (
 )
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
-from attnlab.metrics.registry import DEFAULT_METRICS, name, names
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.decoders import BahdanauDecoder, Decoder
@@ -38,9 +37,6 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-from attnlab.training.distillation import Distillation
-from attnlab.training.module import Seq2SeqModule
-from attnlab.training.shards import Shards
 
 CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """Exceptions of constructors whose arguments do not fit."""
@@ -310,43 +306,6 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
         }
     except ValueError as error:
         raise UserError(str(error)) from error
-
-
-def build_module(
-    config: DictConfig,
-    network: TranslationModel,
-    vocabularies: Vocabularies,
-    corpus: Corpus,
-    teacher: TranslationModel | None = None,
-) -> Seq2SeqModule:
-    """Build the LightningModule: the network with loss, metrics, optimizer and search settings.
-
-    A teacher is only needed for training.
-
-    Raises:
-        UserError: if the corpus does not have the metric that selects checkpoints.
-    """
-    monitor = name(config.checkpoint.monitor)
-    if monitor in names("text") and monitor not in (*DEFAULT_METRICS, *corpus.metrics):
-        raise UserError(
-            f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
-            + ", ".join(f"val/{metric}" for metric in (*DEFAULT_METRICS, *corpus.metrics))
-        )
-    return Seq2SeqModule(
-        network=network,
-        translator=build_translator(config, vocabularies),
-        optimizer=constructor(config.optimizer),
-        scheduler=constructor(config.scheduler.schedule),
-        scheduler_needs=dict(config.scheduler.needs),
-        scheduler_interval=config.scheduler.interval,
-        teacher_forcing=construct(config.teacher_forcing),
-        label_smoothing=config.loss.label_smoothing,
-        coverage_weight=config.loss.coverage,
-        alignment_weight=config.loss.alignment,
-        distillation=None if teacher is None else Distillation(teacher, config.distillation.weight),
-        text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
-        shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
-    )
 
 
 def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translator:

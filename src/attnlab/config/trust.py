@@ -23,7 +23,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.runs.directory import locate
+from attnlab.files.run_directory import locate
 
 logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
 

@@ -20,7 +20,7 @@ import numpy as np
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples, Sequences, encode
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.runs.files import open_atomically, remove_abandoned, write_json
+from attnlab.files.writing import open_atomically, remove_abandoned, write_json
 
 log = logging.getLogger(__name__)
 

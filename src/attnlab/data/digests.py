@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.file_digests import changed_files, file_digest
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.files.digests import changed_files, file_digest
 
 Record = Mapping[str, Any]
 """Plain values of `describe`, stored in checkpoints and in result.json."""

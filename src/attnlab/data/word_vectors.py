@@ -11,8 +11,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.data.files import GZIP_MAGIC
 from attnlab.errors import UserError
+from attnlab.files.reading import GZIP_MAGIC
 
 Vector = NDArray[np.float32]
 

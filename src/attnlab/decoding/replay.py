@@ -16,8 +16,8 @@ from torch import Tensor
 
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.extension import Finished, extend_groups, log_probabilities, trace_back
-from attnlab.nn.fused import Kernels
-from attnlab.nn.fused.graphs import Capture, pad, round_up
+from attnlab.fast import Kernels
+from attnlab.fast.graphs import Capture, pad, round_up
 from attnlab.nn.seq2seq import Encoded, TranslationModel, map_tensors, select
 from attnlab.types import SOS, Batch, Hypotheses
 

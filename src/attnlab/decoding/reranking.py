@@ -12,7 +12,7 @@ from statistics import fmean
 
 import torch
 
-from attnlab.runs.predictions import Prediction
+from attnlab.files.predictions import Prediction
 
 Reranker = Callable[[Sequence[Prediction]], list[Prediction]]
 

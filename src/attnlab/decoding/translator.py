@@ -21,8 +21,8 @@ from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
 from attnlab.errors import UsageError
+from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.runs.predictions import Prediction
 from attnlab.types import PAD, Batch, Hypotheses
 
 

@@ -14,8 +14,8 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.data.tokenization.python_code import parse
+from attnlab.files.predictions import Prediction
 from attnlab.metrics.text import columns, mean, text_pairs
-from attnlab.runs.predictions import Prediction
 
 
 def conala_bleu(predictions: Sequence[Prediction]) -> float:

@@ -48,7 +48,7 @@ class MetricInfo:
     Attributes:
         label: name in tables and figures.
         kind: source of the values: decoded "text", the "token" distribution given the reference, "attention"
-            weights, an "explanation" (see `attnlab.explanations`), or the "training" loop.
+            weights, an "explanation" (see `attnlab.explain`), or the "training" loop.
         format: range and unit of the values.
         direction: whether higher or lower is better; None if neither is.
         function: import path "module:name" of a text metric, a function of predictions.

@@ -13,9 +13,9 @@ from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.registry import DEFAULT_METRICS
-from attnlab.runs.predictions import Prediction
 
 MIN_BLEU_TOKENS = 4
 """Number of tokens of the shortest reference that contains a 4-gram."""

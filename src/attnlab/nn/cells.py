@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.fused import StateParameters, active_kernels, cell_step, linear, unroll_layer
+from attnlab.fast import StateParameters, active_kernels, cell_step, linear, unroll_layer
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.fast import Linear
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.dropout import Dropout
-from attnlab.nn.fused import Linear
 
 PARTS = ("state", "previous_state", "context", "input")
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attnlab.fast import Kernels, dispatch
+from attnlab.fast.graphs import LoopGraphs
+from attnlab.fast.unroll import FusedUnroll
 from attnlab.nn.decoders import Decoder, Unroll
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
-from attnlab.nn.fused import Kernels, dispatch
-from attnlab.nn.fused.graphs import LoopGraphs
-from attnlab.nn.fused.unroll import FusedUnroll
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import EOS, Batch, Memory
 
@@ -102,7 +102,7 @@ class Seq2Seq(TranslationModel):
         target_embedding: embedding of the target tokens; may be the same object as `source_embedding`.
         decoder: the decoder, which contains the attention.
         readout: computes the logits.
-        fused: use the hand-written backward passes and oneDNN products of `attnlab.nn.fused` where they
+        fused: use the hand-written backward passes and oneDNN products of `attnlab.fast` where they
             apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.
         cuda_graphs: on a GPU, replay the fused loop of the decoder over whole targets, and the steps of a
             search, from CUDA graphs.

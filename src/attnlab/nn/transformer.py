@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.fused import Linear
+from attnlab.fast import Linear
 from attnlab.nn.positions import Positions
 
 Cache = tuple[Tensor, Tensor]

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from attnlab.runs.files import open_atomically
+from attnlab.files.writing import open_atomically
 
 
 class InlineFigure(Figure):

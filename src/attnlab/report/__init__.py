@@ -1,1 +1,1 @@
-"""Tables, figures and the HTML page of a study. Reads run directories; imports no torch."""
+"""Reports of studies: collecting runs, statistics, significance tests, tables, figures and the page."""

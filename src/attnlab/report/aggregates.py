@@ -1,6 +1,6 @@
 """Aggregates over the runs of each variant: interquartile mean and probability of improvement.
 
-The tasks are the test sets of the first metric of the study; see `attnlab.analysis.aggregates`.
+The tasks are the test sets of the first metric of the study; see `attnlab.report.aggregation`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from math import isfinite
 
 import numpy as np
 
-from attnlab.analysis.aggregates import (
+from attnlab.metrics import registry
+from attnlab.report.aggregation import (
     Scores,
     interquartile_mean,
     probability_of_improvement,
     stratified_bootstrap,
 )
-from attnlab.analysis.comparison import Comparison
-from attnlab.analysis.statistics import Estimate
-from attnlab.analysis.study import RunRecord, Study
-from attnlab.metrics import registry
+from attnlab.report.comparison import Comparison
+from attnlab.report.statistics import Estimate
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table
 from attnlab.report.tables import estimate_cell, heading
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from sacrebleu.metrics.chrf import CHRF
 
-from attnlab.analysis.collect import load_predictions
-from attnlab.analysis.study import RunRecord, Study
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import Prediction, pack
+from attnlab.files.predictions import Prediction, pack
+from attnlab.files.run_directory import Run
+from attnlab.report.collect import load_predictions
+from attnlab.report.study import RunRecord, Study
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from math import isfinite
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.analysis.study import RunRecord
 from attnlab.metrics import registry
 from attnlab.plotting.style import VariantStyle
+from attnlab.report.study import RunRecord
 
 Groups = Mapping[str, Sequence[RunRecord]]
 Styles = Mapping[str, VariantStyle]

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.analysis.study import RunRecord, Study
+from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.text import MIN_BLEU_TOKENS
@@ -35,7 +35,7 @@ from attnlab.report.figure_parts import (
     values_of,
 )
 from attnlab.report.score_figures import performance_profiles, scores
-from attnlab.runs.predictions import Prediction
+from attnlab.report.study import RunRecord, Study
 
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""

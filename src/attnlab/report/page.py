@@ -8,15 +8,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from attnlab.analysis.comparison import HEADINGS, Comparison
-from attnlab.analysis.study import Study
-from attnlab.plotting import page
+from attnlab.files.writing import write_atomically
+from attnlab.plotting import html as page
 from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report import explorer, svg
+from attnlab.report.comparison import HEADINGS, Comparison
 from attnlab.report.explorer import Sentence
 from attnlab.report.figure_parts import StudyFigure
+from attnlab.report.study import Study
 from attnlab.report.table import Table
-from attnlab.runs.files import write_atomically
 
 FOLDER = Path(__file__).parent
 

@@ -7,12 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from attnlab.analysis.aggregates import performance_profile, stratified_bootstrap
-from attnlab.analysis.statistics import estimate
-from attnlab.analysis.study import Study
 from attnlab.metrics import registry
 from attnlab.plotting.text import truncate
 from attnlab.report import aggregates
+from attnlab.report.aggregation import performance_profile, stratified_bootstrap
 from attnlab.report.figure_parts import (
     MAX_NAME,
     MAX_POINTS,
@@ -26,6 +24,8 @@ from attnlab.report.figure_parts import (
     title_of,
     values_of,
 )
+from attnlab.report.statistics import estimate
+from attnlab.report.study import Study
 
 ROW_HEIGHT = 0.3  # inches per variant, in figures with one row per variant
 

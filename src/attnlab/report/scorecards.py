@@ -12,14 +12,14 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.analysis.scorecards import Scorecard, read_scorecards
-from attnlab.analysis.statistics import Estimate, estimate
-from attnlab.analysis.study import Study
 from attnlab.metrics import registry
 from attnlab.plotting.style import STYLE_SHEET
 from attnlab.plotting.text import truncate
 from attnlab.report import tables
 from attnlab.report.figure_parts import MAX_NAME, StudyFigure, Styles, title_of
+from attnlab.report.scorecard_files import Scorecard, read_scorecards
+from attnlab.report.statistics import Estimate, estimate
+from attnlab.report.study import Study
 from attnlab.report.table import Cell, Column, Table
 
 COLUMNS = 3

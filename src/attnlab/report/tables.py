@@ -15,13 +15,13 @@ from dataclasses import replace
 from math import inf, isfinite, isnan
 from pathlib import Path
 
-from attnlab.analysis.comparison import Comparison
-from attnlab.analysis.results_file import format_results
-from attnlab.analysis.statistics import Bounds, Estimate, estimate
-from attnlab.analysis.study import RunRecord, Study
+from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
+from attnlab.report.comparison import Comparison
+from attnlab.report.results_file import format_results
+from attnlab.report.statistics import Bounds, Estimate, estimate
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.table import Cell, Column, Table, escape_markdown
-from attnlab.runs.files import write_atomically
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "

@@ -29,7 +29,7 @@ from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
-from attnlab.runs.files import no_space_left, open_atomically
+from attnlab.files.writing import no_space_left, open_atomically
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 from torch import distributed
 
-from attnlab.runs.predictions import Prediction
+from attnlab.files.predictions import Prediction
 
 
 def gather_predictions(predictions: Sequence[Prediction]) -> list[Prediction]:

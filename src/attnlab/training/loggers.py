@@ -14,9 +14,9 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.runs.directory import Run
-from attnlab.runs.identity import identity
-from attnlab.runs.metrics_file import append_metrics, cut_incomplete_rows
+from attnlab.files.metrics_file import append_metrics, cut_incomplete_rows
+from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import identity
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ WandbMode = Literal["auto", "online", "offline"]
 
 
 class MetricsFile(Logger):
-    """Writes `metrics.csv`; see `attnlab.runs.metrics_file`.
+    """Writes `metrics.csv`; see `attnlab.files.metrics_file`.
 
     A resumed run first truncates the file to its length at the time of the checkpoint. The file then equals
     that of an uninterrupted run to the last digit, except for `throughput/…`.

@@ -19,12 +19,12 @@ from attnlab.data.alignment import alignment_matrix
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
 from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.text import score
 from attnlab.metrics.tokens import MeanLoss, TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
-from attnlab.runs.predictions import Prediction
 from attnlab.training.distillation import Distillation
 from attnlab.training.gathering import gather_predictions
 from attnlab.training.guided_alignment import guided_alignment_loss

@@ -16,8 +16,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
-    from attnlab.sweeps.cluster import ClusterScheduler
-    from attnlab.sweeps.scheduler import Scheduler
+    from attnlab.jobs.cluster import ClusterScheduler
+    from attnlab.jobs.scheduler import Scheduler
 
 
 class RunLauncher(Launcher):
@@ -39,7 +39,7 @@ class RunLauncher(Launcher):
         Returns:
             For each job, in order, its monitored metric; None if it failed.
         """
-        from attnlab.sweeps.jobs import Jobs, score
+        from attnlab.jobs.sweep import Jobs, score
 
         assert isinstance(self.jobs, Jobs)
         setup_globals()
@@ -87,8 +87,8 @@ class SlotsLauncher(RunLauncher):
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Scheduler:
         """Return the scheduler of this machine's devices."""
-        from attnlab.sweeps.scheduler import Scheduler
-        from attnlab.sweeps.slots import find_slots
+        from attnlab.jobs.scheduler import Scheduler
+        from attnlab.jobs.slots import find_slots
 
         slots = find_slots([config.trainer for config in configs], **self.resources)
         return Scheduler(slots, **self.policy)
@@ -105,7 +105,7 @@ class SlurmLauncher(RunLauncher):
     def scheduler(self, configs: Sequence[DictConfig]) -> ClusterScheduler:
         """Return the scheduler that submits array jobs to Slurm."""
         with _explained("submitit", "slurm"):
-            from attnlab.sweeps.slurm import SlurmScheduler
+            from attnlab.jobs.slurm import SlurmScheduler
 
         return SlurmScheduler(**self.submission, parameters=self.parameters)
 
@@ -120,7 +120,7 @@ class RayLauncher(RunLauncher):
     def scheduler(self, configs: Sequence[DictConfig]) -> ClusterScheduler:
         """Return the scheduler that submits Ray tasks."""
         with _explained("ray", "ray"):
-            from attnlab.sweeps.ray_tasks import RayScheduler
+            from attnlab.jobs.ray_tasks import RayScheduler
 
         return RayScheduler(init=self.ray.init, remote=self.ray.remote)
 

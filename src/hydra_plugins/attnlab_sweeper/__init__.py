@@ -43,7 +43,7 @@ class GridSweeper(BasicSweeper):
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose the jobs of a batch, which finds errors in them, and record their runs."""
-        from attnlab.sweeps.jobs import Jobs
+        from attnlab.jobs.sweep import Jobs
 
         assert isinstance(self.jobs, Jobs)
         assert self.hydra_context is not None

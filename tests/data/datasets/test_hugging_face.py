@@ -10,10 +10,10 @@ import pytest
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.hugging_face import load
-from attnlab.data.file_digests import changed_files
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
+from attnlab.files.digests import changed_files
 from multi30k import write_corpus
 
 datasets = pytest.importorskip("datasets")

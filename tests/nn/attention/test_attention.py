@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from attnlab.fast import Kernels
 from attnlab.nn.attention import (
     Additive,
     Attention,
@@ -24,7 +25,6 @@ from attnlab.nn.attention import (
     ScaledDot,
 )
 from attnlab.nn.attention.normalisers import SOFTMAX
-from attnlab.nn.fused import Kernels
 from attnlab.types import Memory
 from networks import ATTENTIONS, make_attention, randomise, same_sizes, walk
 

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.benchmark.flops import useful_flops
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
+from attnlab.deploy.export import graphs
 from attnlab.errors import UserError
-from attnlab.export import graphs
 from attnlab.nn.attention import MultiHead, ScaledDot
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.bridge import LinearBridge, ZeroBridge
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import TransformerEncoder
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training.benchmark.flops import useful_flops
 from attnlab.types import EOS
 from networks import (
     ATTENTIONS,

@@ -19,9 +19,9 @@ from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.datasets import placeholders
 from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.download import download
-from attnlab.data.files import decode, read_text
 from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
+from attnlab.files.reading import decode, read_text
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"

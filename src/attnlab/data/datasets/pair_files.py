@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.data.corpus import Alignment, Pair
-from attnlab.data.files import exists, read_text, split_lines
 from attnlab.errors import UserError
+from attnlab.files.reading import exists, read_text, split_lines
 
 LINK = re.compile(r"(\d+)-(\d+)", re.ASCII)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from attnlab.fast import Linear, additive_scores, linear
 from attnlab.nn.attention.base import Attention, Sizes
-from attnlab.nn.fused import Linear, additive_scores, linear
 from attnlab.types import Memory
 
 

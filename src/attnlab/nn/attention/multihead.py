@@ -8,8 +8,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from attnlab.fast import Linear
 from attnlab.nn.attention.base import Attention, Sizes
-from attnlab.nn.fused import Linear
 from attnlab.types import Memory
 
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.fast import Linear
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
-from attnlab.nn.fused import Linear
 from attnlab.types import Memory
 
 

@@ -7,10 +7,10 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from attnlab.fast import linear
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellSettings, CellState, StateShape, unroll_padded
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
-from attnlab.nn.fused import linear
 from attnlab.types import Memory
 
 

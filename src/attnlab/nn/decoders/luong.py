@@ -7,6 +7,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from attnlab.fast import Linear, tanh
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import CellStack, CellState, StackSettings
 from attnlab.nn.decoders.base import (
@@ -16,7 +17,6 @@ from attnlab.nn.decoders.base import (
     attend_positions,
     unroll,
 )
-from attnlab.nn.fused import Linear, tanh
 from attnlab.types import Memory
 
 

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.fast import Linear
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.per_layer import PerLayer
 from attnlab.nn.cells import CellState, StateShape
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, attend_positions
 from attnlab.nn.dropout import Dropout
-from attnlab.nn.fused import Linear
 from attnlab.nn.positions import Kind, Positions, make_positions
 from attnlab.nn.transformer import Cache, FeedForward, SelfAttention, input_map
 from attnlab.types import Memory

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.fast import Linear
 from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder
-from attnlab.nn.fused import Linear
 from attnlab.nn.scan import scan
 from attnlab.types import Memory
 

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from attnlab.fast import linear, torch_refuses_lstm
 from attnlab.nn.cells import Kind, Norms, Recurrence
 from attnlab.nn.encoders.base import Encoder
-from attnlab.nn.fused import linear, torch_refuses_lstm
 from attnlab.types import Memory
 
 NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}

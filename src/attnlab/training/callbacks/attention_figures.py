@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from lightning import Callback, LightningModule, Trainer
 
+from attnlab.files.predictions import Prediction
+from attnlab.files.run_directory import Run
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.plotting.heatmap import plot_heatmap
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import Prediction
 from attnlab.training.loggers import log_image
 from attnlab.training.module import Seq2SeqModule
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.runs.directory import Run
-from attnlab.runs.predictions import write_predictions
+from attnlab.files.predictions import write_predictions
+from attnlab.files.run_directory import Run
 from attnlab.training.module import Seq2SeqModule
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.runs.supervision import STOP_SIGNALS
+from attnlab.errors import STOP_SIGNALS
 
 
 class Interruption(Callback):

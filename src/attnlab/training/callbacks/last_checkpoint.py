@@ -11,7 +11,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from attnlab.errors import InterruptedRunError
-from attnlab.runs.directory import Run
+from attnlab.files.run_directory import Run
 from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.loggers import MetricsFile
 

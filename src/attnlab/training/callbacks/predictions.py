@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.runs.predictions import predictions_file, write_predictions
+from attnlab.files.predictions import predictions_file, write_predictions
 from attnlab.training.loggers import log_table
 from attnlab.training.module import Seq2SeqModule
 

@@ -1,1 +1,0 @@
-"""Collecting runs, statistics over seeds and significance tests over sentences."""

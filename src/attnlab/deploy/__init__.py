@@ -1,0 +1,1 @@
+"""Deployment of trained models: exporting and serving."""

@@ -1,0 +1,121 @@
+"""The folder of an ONNX export: graphs, tokenizers, configuration and the script that runs them.
+
+::
+
+    DIR/
+        encoder.onnx  step.onnx                             the graphs of `attnlab.deploy.export.graphs`
+        source_tokenizer.json  target_tokenizer.json        files of Hugging Face tokenizers
+        export.json                                         settings of the decoding loop
+        config.yaml                                         the configuration of the run
+        translate.py                                        decoding with ONNX Runtime
+        python_code.py                                      only for a tokenizer of Python code
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import onnx
+from omegaconf import DictConfig, OmegaConf
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+from attnlab import __version__
+from attnlab.config.build import copies_source
+from attnlab.data.tokenization import python_code
+from attnlab.data.tokenization.tokenizer import PythonTokenizer, Tokenizer
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.deploy.export.graphs import Graphs
+from attnlab.errors import UserError
+
+FOLDER = Path(__file__).parent
+SETTINGS = "export.json"
+
+
+def check(folder: Path) -> None:
+    """Check that a folder can be written: it is new, empty or an earlier export.
+
+    Raises:
+        UserError: if it contains other files, or is a file.
+    """
+    if folder.is_dir() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
+        raise UserError(f"--onnx {folder}: the folder contains other files. Give a new or an empty folder")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--onnx {folder} is a file. Give a new or an empty folder")
+
+
+def write(
+    folder: Path, graphs: Graphs, config: DictConfig, vocabularies: Vocabularies, *, int8: bool
+) -> None:
+    """Write an export. The folder is written completely or not at all.
+
+    Args:
+        folder: a new or empty folder, or an earlier export, which is replaced.
+        graphs: the network.
+        config: the configuration of the run.
+        vocabularies: tokenizers of both sides.
+        int8: quantise the weights to 8 bits, and the activations while decoding.
+    """
+    check(folder)
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        new, old = Path(temporary) / "new", Path(temporary) / "old"
+        new.mkdir()
+        _write_files(new, graphs, config, vocabularies, int8=int8)
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+
+
+def _write_files(
+    folder: Path, graphs: Graphs, config: DictConfig, vocabularies: Vocabularies, *, int8: bool
+) -> None:
+    for name, graph in graphs._asdict().items():
+        path = str(folder / f"{name}.onnx")
+        if int8:
+            add_pre_process_metadata(graph)  # or else it logs advice; graphs are optimised and have shapes
+            quantize_dynamic(graph, path, weight_type=QuantType.QInt8)
+        else:
+            onnx.save(graph, path)
+    for side, tokenizer in vocabularies._asdict().items():
+        (folder / f"{side}_tokenizer.json").write_text(_pipeline(tokenizer), encoding="utf-8")
+        if isinstance(tokenizer, PythonTokenizer):
+            shutil.copyfile(python_code.__file__, folder / "python_code.py")
+    resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    (folder / "config.yaml").write_text(OmegaConf.to_yaml(resolved), encoding="utf-8")
+    shutil.copyfile(FOLDER / "translate.py", folder / "translate.py")
+    settings = json.dumps(decoding_settings(config, vocabularies), indent=2)
+    (folder / SETTINGS).write_text(settings + "\n", encoding="utf-8")
+
+
+def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[str, Any]:
+    """Return the settings that the decoding loop needs."""
+    source_eos, limit = bool(config.batching.source_eos), config.batching.max_source_length
+    return {
+        "attnlab": __version__,
+        "name": f"{config.name}/{config.variant}",
+        "max_length": config.search.max_length,
+        "source_eos": source_eos,
+        "max_source_tokens": None if limit is None else limit - source_eos,
+        "copies_source": copies_source(config),
+        **{
+            f"{side}_is_python": isinstance(tokenizer, PythonTokenizer)
+            for side, tokenizer in vocabularies._asdict().items()
+        },
+    }
+
+
+def _pipeline(tokenizer: Tokenizer) -> str:
+    """Return the JSON text of a tokenizer's pipeline."""
+    text = tokenizer.to_json()
+    return str(json.loads(text)[PythonTokenizer.KEY]) if isinstance(tokenizer, PythonTokenizer) else text

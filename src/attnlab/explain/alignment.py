@@ -1,0 +1,135 @@
+"""Word alignments from attention weights: subwords to words, symmetrisation, alignment error rate.
+
+T, S as in `attnlab.types` · I source words · J target words
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.errors import UserError
+from attnlab.files.reading import read_text, split_lines
+
+Links = frozenset[tuple[int, int]]
+"""Links (source word, target word), both counted from 0."""
+
+LINK = re.compile(r"(\d+)([-?])(\d+)", re.ASCII)
+NEIGHBOURS = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
+
+
+class Gold(NamedTuple):
+    """Gold alignment of a sentence. Sure links are also possible ones."""
+
+    sure: Links
+    possible: Links
+
+
+class Counts(NamedTuple):
+    """Sums that the alignment error rate is computed from."""
+
+    correct: int  # |A ∩ S| + |A ∩ P|
+    total: int  # |A| + |S|
+
+
+def error_counts(links: Links, gold: Gold) -> Counts:
+    """Count the links of a sentence for the alignment error rate.
+
+    AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) for links A, sure links S and possible links P, with the sums
+    of all sentences: Och & Ney 2003 (Computational Linguistics 29:1), section 5.
+    """
+    return Counts(len(links & gold.sure) + len(links & gold.possible), len(links) + len(gold.sure))
+
+
+def alternatives(links: Iterable[tuple[int, int]]) -> Gold:
+    """Return the gold alignment of the links (source, target) of a pair of the corpus.
+
+    The only link of a target word is sure. Several links are alternatives, such as the equal symbols of the
+    task `sort`, so that they are only possible.
+    """
+    links = frozenset(links)
+    counts = Counter(target for _, target in links)
+    return Gold(frozenset(link for link in links if counts[link[1]] == 1), links)
+
+
+def best_links(
+    weights: NDArray[np.floating], source_words: Sequence[int], target_words: Sequence[int]
+) -> Links:
+    """Link each target word to the source word with the largest weight.
+
+    The weight of two words is the sum over the subwords of the source word, averaged over those of the target
+    word: Garg et al. 2019 (arXiv 1909.02074), section 4. A target word whose weights are all 0 has no link.
+
+    Args:
+        weights: attention weights [T, S] of the tokens, EOS excluded or not.
+        source_words: word of each of at most S tokens.
+        target_words: word of each of at most T tokens.
+    """
+    if not source_words or not target_words:
+        return frozenset()
+    of_words = np.zeros((max(target_words) + 1, max(source_words) + 1))  # [J, I]
+    rows, columns = np.meshgrid(target_words, source_words, indexing="ij")
+    np.add.at(of_words, (rows, columns), weights[: len(target_words), : len(source_words)])
+    return frozenset((int(row.argmax()), j) for j, row in enumerate(of_words) if row.any())
+
+
+def grow_diag(forward: Links, backward: Links) -> Links:
+    """Combine the links of two directions by grow-diag, without the final step.
+
+    Koehn, Och & Marcu 2003 (N03-1017), section 4.5: start with the intersection; as long as a link of the
+    union is a neighbour of a chosen one, also diagonally, and one of its words has no link yet, choose it.
+
+    Args:
+        forward: links of the direction source to target.
+        backward: links of the other direction, also as (source word, target word).
+    """
+    chosen, union = set(forward & backward), forward | backward
+    grown = True
+    while grown:
+        grown = False
+        for i, j in sorted(chosen):
+            for x, y in NEIGHBOURS:
+                link = (i + x, j + y)
+                if link not in union or link in chosen:
+                    continue
+                if link[0] not in {a for a, _ in chosen} or link[1] not in {b for _, b in chosen}:
+                    chosen.add(link)
+                    grown = True
+    return frozenset(chosen)
+
+
+def read_gold(path: str, count: int) -> list[Gold]:
+    """Read a file of gold alignments: one line per sentence, sure links as `0-1` and possible ones as `0?1`.
+
+    Args:
+        path: the file; words are separated by white space and counted from 0.
+        count: number of sentences.
+
+    Raises:
+        UserError: if the file cannot be read or parsed, or has another number of lines.
+    """
+    lines = split_lines(read_text(path, setting="explain.alignments"))
+    if len(lines) != count:
+        raise UserError(
+            f"explain.alignments: {path} has {len(lines)} lines for {count} sentences: give one line per "
+            "sentence of the evaluated split"
+        )
+    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def _parse(line: str, location: str) -> Gold:
+    links: dict[str, set[tuple[int, int]]] = {"-": set(), "?": set()}
+    for text in line.split():
+        match = LINK.fullmatch(text)
+        if match is None:
+            raise UserError(
+                f"{location}: {text[:50]!r} is not a link. Write SOURCE-TARGET for a sure and SOURCE?TARGET "
+                "for a possible link, with word numbers from 0"
+            )
+        links[match[2]].add((int(match[1]), int(match[3])))
+    return Gold(frozenset(links["-"]), frozenset(links["-"] | links["?"]))

@@ -1,0 +1,251 @@
+"""Attention inside a loop, one step at a time, forward and backward.
+
+Both kinds of scores are covered, additive and dot-product scores of a query q = W s + b and keys k_j::
+
+    e_j = vᵀ tanh(q + k_j)        or        e_j = q · k_j
+    α   = softmax(e / τ)          c = Σ_j α_j h_j
+
+with the backward pass::
+
+    dα_j = dc · h_j               de = α (dα - Σ_j α_j dα_j) / τ           dh_j += α_j dc
+    du_j = de_j v (1 - tanh²)     dq = Σ_j du_j     dk_j += du_j           dv += Σ_j de_j tanh(q + k_j)
+    dq   = Σ_j de_j k_j           dk_j += de_j q                           for dot products
+
+Additive scores are computed as vᵀ tanh(u) = 2vᵀ σ(2u) - Σ v, whose last term does not change the softmax: on
+a CPU, torch's sigmoid took a tenth of the time of its tanh. So 2q, 2k_j and 2v replace q, k_j and v, in fp32
+or wider because σ loses precision near u = 0, and the gradients are those of the doubled values.
+
+Only q, α and de of a step are saved: σ(2q + 2k_j) is recomputed in the backward pass, so that memory grows
+with B (S + T) A instead of B S T A. The sums over steps that no step needs, dh_j and the dk_j of dot
+products, are one product over all steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attnlab.fast.cells import TWO, sigmoid_backward, widest
+from attnlab.fast.kernels import active_kernels
+from attnlab.fast.linear import outer, prepack
+from attnlab.fast.rows import Rows
+
+
+class Scores(NamedTuple):
+    """Parameters of additive scores (with `energy`) or of dot-product scores (without)."""
+
+    temperature: float
+    energy: Tensor | None = None  # v [A]; None for dot products
+    weight: Tensor | None = None  # W [A, H]; None: q = s
+    bias: Tensor | None = None  # b [A]
+
+
+class AttentionForward:
+    """Forward pass of attention for T queries, one after the other, of the sentences that have not ended.
+
+    Args:
+        scores: parameters of the mechanism.
+        memory: [B, S, D].
+        keys: [B, S, A].
+        mask: [B, S], True at real positions.
+        steps: T.
+        dtype: data type of products with weights, and of contexts. Products of memories and keys, which in
+            bf16 would take longer, are in fp32 or wider, and so are weights.
+    """
+
+    def __init__(
+        self, scores: Scores, memory: Tensor, keys: Tensor, mask: Tensor, steps: int, dtype: torch.dtype
+    ) -> None:
+        B, S, D = memory.shape
+        wide = widest(dtype)
+        self.temperature = scores.temperature
+        self.energy = None if scores.energy is None else _double(scores.energy)
+        self.query = _identity if scores.weight is None else prepack(scores.weight, scores.bias, dtype)
+        self.memory = memory.to(wide)  # [B, S, D]
+        self.keys = keys.to(wide) if self.energy is None else _double(keys)  # [B, S, A]
+        self.mask = mask.to(wide)  # [B, S]
+        self.offset = torch.zeros_like(self.mask).masked_fill_(~mask, -3.0e38)  # [B, S]
+        self.sums = (
+            None if self.energy is None else torch.empty_like(self.keys)
+        )  # buffer of one step, [B, S, A]
+        self.queries = memory.new_zeros(steps, B, keys.size(2), dtype=self.keys.dtype)  # [T, B, A]
+        self.weights = memory.new_zeros(steps, B, S, dtype=wide)  # [T, B, S]
+        self.contexts = memory.new_zeros(steps, B, D, dtype=dtype)  # [T, B, D]
+
+    def step(self, i: int, query: Tensor) -> Tensor:
+        """Attend with s [n, H] of the first n sentences; return the context [n, D]."""
+        n = len(query)
+        queries, keys = self.queries[i, :n], self.keys[:n]  # [n, A], [n, S, A]
+        if self.energy is None or self.sums is None:
+            queries.copy_(self.query(query))
+            scores = torch.bmm(queries[:, None], keys.transpose(1, 2))[:, 0]  # [n, S]
+        else:
+            torch.mul(self.query(query), TWO, out=queries)
+            scores = torch.add(queries[:, None], keys, out=self.sums[:n]).sigmoid_() @ self.energy
+        # in fp32 or wider, as the offset is
+        scores = torch.add(self.offset[:n], scores, alpha=1 / self.temperature)  # [n, S]
+        weights = torch.softmax(scores, dim=-1, out=self.weights[i, :n]).mul_(self.mask[:n])  # [n, S]
+        context = torch.bmm(weights[:, None], self.memory[:n])  # [n, 1, D]
+        return self.contexts[i, :n].copy_(context[:, 0])
+
+
+class AttentionBackward:
+    """Backward pass of `AttentionForward`.
+
+    Args:
+        scores: see `AttentionForward`.
+        memory: see `AttentionForward`.
+        keys: see `AttentionForward`.
+        queries: q of every step, [T, B, A].
+        weights: α of every step, [T, B, S].
+        dtype: see `AttentionForward`.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        memory: Tensor,
+        keys: Tensor,
+        queries: Tensor,
+        weights: Tensor,
+        dtype: torch.dtype,
+    ) -> None:
+        self.scores = scores
+        self.energy = None if scores.energy is None else _double(scores.energy)
+        self.query = _identity if scores.weight is None else prepack(scores.weight.T, None, dtype)
+        self.memory = memory.to(weights.dtype)  # [B, S, D]
+        self.keys = keys.to(weights.dtype) if self.energy is None else _double(keys)  # [B, S, A]
+        self.queries, self.weights = queries, weights
+        self.d_queries = queries.new_zeros(queries.shape, dtype=dtype)
+        self.d_contexts = queries.new_zeros(*weights.shape[:2], memory.size(2), dtype=dtype)
+        self.d_scores = torch.zeros_like(weights)
+        if self.energy is not None:
+            self.sums, self.d_sums = torch.empty_like(self.keys), torch.empty_like(self.keys)  # [B, S, A]
+            self.d_keys, self.d_energy = torch.zeros_like(self.keys), torch.zeros_like(self.energy)
+
+    def step(self, i: int, n: int, d_weights: Tensor | None) -> Tensor:
+        """Return the gradient of s [n, H], given that of the context in `d_contexts[i, :n]`."""
+        weights, keys = self.weights[i, :n], self.keys[:n]  # [n, S], [n, S, A]
+        d_context = self.d_contexts[i, :n, None].to(weights.dtype)  # [n, 1, D]
+        d_alpha = torch.bmm(d_context, self.memory[:n].transpose(1, 2))[:, 0]  # [n, S]
+        d_alpha = d_alpha if d_weights is None else d_alpha + d_weights[:n]
+        d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
+        d_scores = torch.div(d_scores, self.scores.temperature, out=self.d_scores[i, :n])  # [n, S]
+        d_query = self.d_queries[i, :n]  # [n, A]
+        if self.energy is None:
+            d_query.copy_(torch.bmm(d_scores[:, None], keys)[:, 0])
+        else:
+            sums, d_sums = self.sums[:n], self.d_sums[:n]  # [n, S, A]
+            torch.add(self.queries[i, :n, None], keys, out=sums).sigmoid_()
+            self.d_energy.addmv_(sums.flatten(0, 1).T, d_scores.flatten())
+            torch.mul(d_scores[..., None], self.energy, out=d_sums)
+            sigmoid_backward(d_sums, sums, grad_input=d_sums)
+            self.d_keys[:n].add_(d_sums)
+            torch.mul(d_sums.sum(dim=1), TWO, out=d_query)
+        return self.query(d_query)
+
+    def memories(self) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the memory [B, S, D] and of the keys [B, S, A]."""
+        d_memory = over_steps(self.weights, self.d_contexts)  # [B, S, D]
+        if self.energy is None:
+            return d_memory, over_steps(self.d_scores, self.queries)
+        return d_memory, self.d_keys.mul_(2)
+
+    def parameters(self, rows: Rows, queries: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return the gradients of v, W and b, given the s of every step, [N, H]."""
+        scores, d_queries = self.scores, rows.pack(self.d_queries)  # [N, A]
+        d_energy = None if scores.energy is None else self.d_energy.mul_(2)
+        d_weight = None if scores.weight is None else outer(d_queries, queries)
+        d_bias = None if scores.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
+        return d_energy, d_weight, d_bias
+
+
+def over_steps(left: Tensor, right: Tensor) -> Tensor:
+    """Sum outer products over the steps: [T, B, S] and [T, B, D] to [B, S, D]."""
+    return torch.bmm(left.permute(1, 2, 0), right.to(left.dtype).transpose(0, 1))
+
+
+def additive_scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """Compute the additive scores vᵀ tanh(q + k_j) of many queries.
+
+    Fused kernels compute the tanh of a few queries at a time, and again in the backward pass: memory grows
+    with B (S + Q) A instead of B Q S A. Without gradients they take fewer operators.
+
+    Args:
+        queries: [B, Q, A].
+        keys: [B, S, A].
+        energy: v [A].
+
+    Returns:
+        [B, Q, S].
+    """
+    if not active_kernels().fused:
+        hidden = torch.tanh(queries[:, :, None] + keys[:, None])  # [B, Q, S, A]
+        return (hidden @ energy[:, None])[..., 0]
+    if torch.is_grad_enabled():
+        return _AdditiveScores.apply(queries, keys, energy)  # type: ignore[no-any-return,no-untyped-call]
+    if not torch.is_autocast_enabled(queries.device.type):
+        return _scores(queries, keys, energy)
+    with torch.autocast(queries.device.type, enabled=False):
+        return _scores(queries, keys, energy)
+
+
+CHUNK = 4
+"""Queries of additive scores that are processed at a time."""
+
+
+def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+    """Compute the scores [B, Q, S] without gradients, as in `_AdditiveScores` to the last bit."""
+    wide = widest(keys.dtype)
+    keys = keys[:, None].to(wide)  # [B, 1, S, A]
+    twice_energy = _double(energy)[:, None]  # [A, 1]
+    parts = torch.split(queries[:, :, None], CHUNK, dim=1)  # each [B, q, 1, A]
+    scores = [(part.to(wide) + keys).mul_(TWO).sigmoid_() @ twice_energy for part in parts]  # [B, q, S, 1]
+    joined = scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)  # [B, Q, S, 1]
+    return (joined[..., 0] - energy.sum()).to(queries.dtype)
+
+
+class _AdditiveScores(torch.autograd.Function):
+    """`additive_scores` with its backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
+        """Compute the scores [B, Q, S]."""
+        ctx.save_for_backward(queries, keys, energy)
+        with torch.autocast(queries.device.type, enabled=False):
+            twice_keys, v = _double(keys)[:, None], _double(energy)  # [B, 1, S, A], [A]
+            parts = torch.split(queries[:, :, None], CHUNK, dim=1)  # each [B, q, 1, A]
+            scores = [(_double(part) + twice_keys).sigmoid_() @ v[:, None] for part in parts]  # [B, q, S, 1]
+            return (torch.cat(scores, dim=1)[..., 0] - energy.sum()).to(queries.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the gradients of q, k and v, as in the loop."""
+        queries, keys, energy = ctx.saved_tensors
+        with torch.autocast(queries.device.type, enabled=False):
+            twice_keys, v, d_scores = _double(keys)[:, None], _double(energy), d_scores.to(widest(keys.dtype))
+            d_queries = []
+            d_keys, d_energy = torch.zeros_like(twice_keys[:, 0]), torch.zeros_like(v)  # [B, S, A], [A]
+            for part, d_part in zip(
+                torch.split(queries[:, :, None], CHUNK, dim=1),
+                torch.split(d_scores, CHUNK, dim=1),
+                strict=True,
+            ):
+                sigmoid = (_double(part) + twice_keys).sigmoid_()  # [B, q, S, A]
+                d_energy.addmv_(sigmoid.flatten(0, 2).T, d_part.flatten())
+                d_sums = torch.ops.aten.sigmoid_backward(d_part[..., None] * v, sigmoid)  # [B, q, S, A]
+                d_queries.append(d_sums.sum(dim=2))
+                d_keys += d_sums.sum(dim=1)
+            return torch.cat(d_queries, dim=1).mul_(2), d_keys.mul_(2), d_energy.mul_(2) - d_scores.sum()
+
+
+def _identity(query: Tensor) -> Tensor:
+    return query
+
+
+def _double(part: Tensor) -> Tensor:
+    return part.to(widest(part.dtype)) * 2

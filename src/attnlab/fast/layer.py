@@ -1,0 +1,282 @@
+"""One recurrent layer, forward and backward, one step at a time, without an autograd graph of the steps.
+
+The rows of all steps are packed in one buffer [N, …], step after step, and a step is a slice of it. Sentences
+that end earlier come last in the batch, so that a step updates the first n rows of the running state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attnlab.fast.cells import CELLS, GRU, LSTM, Map, identity, widest
+from attnlab.fast.linear import outer, prepack, prepack_sum
+from attnlab.fast.norm import NormBackward, NormForward
+from attnlab.fast.rows import Rows
+
+
+class StateParameters(NamedTuple):
+    """Parameters with which a layer reads its own state, layer normalisation and dropout included."""
+
+    weight: Tensor  # U [gates, H]
+    bias: Tensor  # [gates]
+    gain: Tensor | None = None  # γ of LN(U h + b), [gates]; None without layer normalisation
+    shift: Tensor | None = None  # its β
+    cell_gain: Tensor | None = None  # γ of LN(c') in an LSTM, [H]
+    cell_shift: Tensor | None = None  # its β
+    dropout: Tensor | None = None  # factors of h where the product reads it, [B, H]
+
+
+class LayerForward:
+    """Forward pass of one recurrent layer.
+
+    Args:
+        kind: "lstm" or "gru".
+        parameters: parameters with which it reads its state.
+        state: h (and c) before the first step, each [B, H].
+        rows: N, of all steps together.
+        dtype: data type of matrix products and outputs. Gates and states are in fp32 or wider.
+        save: save the tensors for the backward pass.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        parameters: StateParameters,
+        state: Sequence[Tensor],
+        rows: int,
+        dtype: torch.dtype,
+        *,
+        save: bool,
+    ) -> None:
+        weight, bias, gain, shift, cell_gain, cell_shift, self.dropout = parameters
+        self.cell = CELLS[kind]
+        self.save = save
+        wide = widest(dtype)
+        self.norm = NormForward.of(gain, shift, rows if save else 0, wide)
+        self.adds = self.norm is None and self.cell is LSTM  # whether all of U h + b is added to W x + b
+        if self.adds:
+            self.bias, self.add_product = bias.to(wide), prepack_sum(weight, dtype)
+        else:
+            self.product = prepack(weight, bias, dtype)
+        self.cell_norm = NormForward.of(cell_gain, cell_shift, rows if save else 0, wide)
+        self.state = [part.to(wide, copy=True) for part in state]  # each [B, H]
+        size = weight.size(1)
+        saved = rows if save else len(state[0])
+        self.gates = weight.new_empty(saved, len(weight), dtype=wide)  # [N, gates]
+        self.extra = self.gates.new_empty(self.cell.extra, saved, size)  # [extra, N, H]
+        self.before = weight.new_empty(saved, size, dtype=dtype)  # h before each step, [N, H]
+        self.read = self.before if self.dropout is None else torch.empty_like(self.before)  # with dropout
+        self.outputs = weight.new_empty(rows, size, dtype=dtype)  # h after each step, [N, H]
+
+    @property
+    def saved(self) -> list[Tensor | None]:
+        """Buffers [N, …] that `LayerBackward` needs."""
+        norms = [[None] * 3 if norm is None else norm.saved for norm in (self.norm, self.cell_norm)]
+        return [self.gates, self.extra, self.before, self.read, *norms[0], *norms[1]]
+
+    def step(self, rows: slice, from_input: Tensor) -> Tensor:
+        """Process the rows of one step, given W x + b [n, gates]; return h [n, H]."""
+        count = rows.stop - rows.start
+        saved = rows if self.save else slice(count)
+        state = [part[:count] for part in self.state]  # each [n, H]
+        before = self.before[saved].copy_(state[0])  # [n, H]
+        if self.dropout is not None:
+            before = torch.mul(state[0], self.dropout[:count], out=self.read[saved])  # [n, H]
+        gates, extra = self.gates[saved], self.extra[:, saved]  # [n, gates], [extra, n, H]
+        if self.adds:
+            torch.add(from_input, self.bias, out=gates)
+            self.add_product(gates, before)
+        else:
+            from_state = self.product(before)  # [n, gates]
+            if self.norm is not None:
+                from_state = self.norm.step(rows, from_state)
+            self.cell.combine(gates, extra, from_input, from_state)
+        norm = identity if self.cell_norm is None else partial(self.cell_norm.step, rows)
+        self.cell.forward(gates, extra, state, norm)
+        outputs = self.outputs[rows]  # [n, H]
+        outputs.copy_(state[0])
+        return outputs
+
+
+class LayerBackward:
+    """Backward pass of one recurrent layer.
+
+    Args:
+        kind: "lstm" or "gru".
+        parameters: see `LayerForward`.
+        saved: see `LayerForward`.
+        d_state: gradients of the last state, each [B, H] or None for zeros.
+        shape: shape of a state, (B, H).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        parameters: StateParameters,
+        saved: Sequence[Tensor],
+        d_state: Sequence[Tensor | None],
+        shape: tuple[int, int],
+    ) -> None:
+        weight, _, gain, shift, cell_gain, cell_shift, self.dropout = parameters
+        self.cell = CELLS[kind]
+        self.gates, extra, self.before, self.read, *norms = saved
+        self.norm = NormBackward.of(gain, shift, norms[:3])
+        self.cell_norm = NormBackward.of(cell_gain, cell_shift, norms[3:])
+        dtype = self.before.dtype
+        self.d_state = [
+            self.gates.new_zeros(shape) if part is None else part.to(self.gates.dtype, copy=True)
+            for part in d_state
+        ]  # each [B, H]
+        N, wide = len(self.gates), self.gates.dtype
+        parts = 2 if self.cell is GRU else 1
+        like = self.before if self.norm is None else self.gates
+        gates = [like.new_empty(N, len(weight)) for _ in range(parts)]
+        self.d_gates = gates
+        self.d_input = gates[0]  # of W x + b, or of LN(W x + b), [N, gates]
+        # The factors are overwritten by the gradients, where both have one dtype.
+        factors = gates[0] if gates[0].dtype == wide else torch.empty_like(self.gates)
+        self.factors = self.cell.factors(self.gates, extra, self.before, factors)
+        # of U h + b, [N, gates]
+        self.d_product = gates[-1] if self.norm is None else self.before.new_empty(N, len(weight))
+        normalised = 0 if self.cell_norm is None else N
+        self.d_normal = self.gates.new_empty(normalised, shape[1])  # of LN(c'), [N, H]
+        if self.dropout is None:
+            self.add_product = prepack_sum(weight.T, dtype)
+        else:
+            self.product = prepack(weight.T, None, dtype)
+
+    def step(self, rows: slice) -> Tensor:
+        """Go back one step, from the gradient of h in `d_state[0]`; return d(W x + b) [n, gates]."""
+        count = rows.stop - rows.start
+        d_state = [part[:count] for part in self.d_state]  # each [n, H]
+        d_gates = [gates[rows] for gates in self.d_gates]  # each [n, gates]
+        factors = [part[rows] for part in self.factors]  # each [n, …]
+        norm = None if self.cell_norm is None else partial(self._through_cell_norm, rows)
+        self.cell.backward(self.gates[rows], factors, d_state, d_gates, norm)
+        d_product = self.d_product[rows]  # [n, gates]
+        if self.norm is not None:
+            d_product.copy_(self.norm.step(rows, d_gates[-1]))
+        if self.dropout is None:
+            self.add_product(d_state[0], d_product)
+        else:
+            d_state[0].addcmul_(self.product(d_product), self.dropout[:count])
+        return d_gates[0]
+
+    def parameters(self) -> list[Tensor | None]:
+        """Return the gradients of all `StateParameters`, in their shapes: U [gates, H] by one product."""
+        d_bias = self.d_product.sum(dim=0, dtype=self.gates.dtype)  # [gates]
+        d_norm = (None, None) if self.norm is None else self.norm.parameters(self.d_gates[-1])
+        d_cell_norm = (None, None) if self.cell_norm is None else self.cell_norm.parameters(self.d_normal)
+        return [outer(self.d_product, self.read), d_bias, *d_norm, *d_cell_norm, None]
+
+    def _through_cell_norm(self, rows: slice, d_normal: Tensor) -> Tensor:
+        """Return the gradient of c' [n, H], given that of LN(c')."""
+        assert self.cell_norm is not None
+        return self.cell_norm.step(rows, self.d_normal[rows].copy_(d_normal))
+
+
+def cell_step(
+    kind: str, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor], norm: Map | None = None
+) -> tuple[Tensor, ...]:
+    """Compute a single step without gradients.
+
+    Args:
+        kind: "lstm" or "gru".
+        from_input: W x + b [..., gates].
+        from_state: U h + b [..., gates].
+        state: h (and c) before the step, each [..., H].
+        norm: layer normalisation of c' in an LSTM, or None.
+
+    Returns:
+        The state after the step, each [..., H], in fp32 or wider.
+    """
+    return CELLS[kind].step(from_input, from_state, state, norm or identity)
+
+
+def unroll_layer(
+    kind: str,
+    gates: Tensor,
+    parameters: StateParameters,
+    state: Sequence[Tensor],
+    counts: Sequence[int],
+    *,
+    reverse: bool = False,
+    dtype: torch.dtype | None = None,
+) -> tuple[Tensor, ...]:
+    """Compute all steps of a layer whose inputs are known.
+
+    Args:
+        kind: "lstm" or "gru".
+        gates: W x + b, or LN(W x + b), [N, gates], step after step.
+        parameters: parameters with which the layer reads its state.
+        state: initial h (and c), each [B, H].
+        counts: active sentences of each step, never increasing; N = Σ counts.
+        reverse: go through the steps from last to first.
+        dtype: data type of matrix products and outputs; that of `gates` by default.
+
+    Returns:
+        h of every step [N, H], and the last state, each [B, H].
+    """
+    steps = Rows(counts, len(state[0])).slices
+    options = _Options(kind, steps[::-1] if reverse else steps, torch.is_grad_enabled(), dtype or gates.dtype)
+    outputs: tuple[Tensor, ...] = _UnrollLayer.apply(options, gates, *parameters, *state)  # type: ignore[no-untyped-call]
+    return outputs
+
+
+class _Options(NamedTuple):
+    """Non-tensor arguments of `_UnrollLayer`."""
+
+    kind: str
+    steps: list[slice]  # rows of each step, first step first
+    save: bool  # save the tensors for the backward pass
+    dtype: torch.dtype
+
+
+class _UnrollLayer(torch.autograd.Function):
+    """`unroll_layer` with its backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, options: _Options, gates: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Compute the outputs [N, H] and the last state."""
+        parameters, state = _parameters(tensors), tensors[len(StateParameters._fields) :]
+        with torch.autocast(gates.device.type, enabled=False):
+            layer = LayerForward(
+                options.kind, parameters, state, len(gates), options.dtype, save=options.save
+            )
+            wide = gates.to(layer.gates.dtype)  # [N, gates]
+            for rows in options.steps:
+                layer.step(rows, wide[rows])
+        ctx.options = options
+        ctx.dtypes = [part.dtype for part in state]
+        ctx.set_materialize_grads(False)
+        if options.save:
+            ctx.save_for_backward(*parameters, *layer.saved)
+        return (layer.outputs, *(part.to(options.dtype) for part in layer.state))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of all inputs."""
+        options: _Options = ctx.options
+        parameters = _parameters(ctx.saved_tensors)
+        weight, saved = parameters.weight, ctx.saved_tensors[len(parameters) :]
+        with torch.autocast(weight.device.type, enabled=False):
+            batch = max(rows.stop - rows.start for rows in options.steps)
+            layer = LayerBackward(options.kind, parameters, saved, d_last, (batch, weight.size(1)))
+            for rows in reversed(options.steps):
+                if d_outputs is not None:
+                    layer.d_state[0][: rows.stop - rows.start].add_(d_outputs[rows])
+                layer.step(rows)
+            d_state = [part.to(dtype) for part, dtype in zip(layer.d_state, ctx.dtypes, strict=True)]
+            return (None, layer.d_input, *layer.parameters(), *d_state)
+
+
+def _parameters(tensors: Sequence[Any]) -> StateParameters:
+    """Name the tensors of `StateParameters`, which come first in a list."""
+    return StateParameters(*tensors[: len(StateParameters._fields)])

@@ -1,0 +1,251 @@
+"""Linear layers on the faster CPU backend.
+
+In fp32 on a CPU, PyTorch multiplies with MKL. On the CPUs that were measured, an AMD EPYC and an Intel Xeon,
+oneDNN is faster for large weights, and MKL is as fast or faster for small ones. `linear` chooses by the size
+of the weight alone, so that all CPUs make the same choice. It uses `torch.nn.functional.linear` in bf16 and
+fp64, under autocast, on a GPU, and wherever fused kernels are not active (see `attnlab.fast.kernels`).
+
+oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
+process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
+which also computes those in bf16, are therefore padded to few different numbers: see `round_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from attnlab.fast.kernels import Product, active_kernels
+
+MIN_WEIGHT = 2**18
+"""Products with fewer elements of the weight use MKL in fp32.
+
+With 64 rows and two threads, MKL and oneDNN reached 147 and 151 GFLOP/s for 256 x 512 and 108 and 146 for
+256 x 1024 on an AMD EPYC, and 101 and 79 for 256 x 768 and 100 and 127 for 512 x 2048 on an Intel Xeon.
+"""
+
+MIN_GRADIENT = 2**19
+"""Products for gradients of weights, whose rows are summed, use MKL below this number of elements."""
+
+MIN_ROWS_TO_PAD = 64
+"""Up to this number, rows are not padded: copying them would take too long in the steps of a loop."""
+
+MIN_ROWS_TO_COPY = 32
+"""With fewer rows, copying the columns of a wider weight takes longer than oneDNN saves."""
+
+MIN_WEIGHT_TO_REORDER = 2**19
+"""With fewer elements, reordering a weight takes longer than the steps of a loop over a target save.
+
+Transposed weights are never reordered: that takes four times as long.
+"""
+
+MIN_ROWS_TO_PREPACK = 2
+"""One row takes as long with MKL, two rows take half as long with a prepacked weight."""
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` computed by `linear`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map [..., K] to [..., N]."""
+        return linear(input, self.weight, self.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute x Wᵀ + b, as `torch.nn.functional.linear` does.
+
+    Args:
+        x: [..., K].
+        weight: [N, K].
+        bias: [N].
+
+    Returns:
+        [..., N].
+    """
+    kernels = active_kernels()
+    if weight.numel() < kernels.min_weight:
+        return F.linear(x, weight, bias)
+    fixed = not torch.is_grad_enabled() and not weight.is_inference() and weight.numel() > 0
+    if kernels.prepacked is not None and fixed:
+        return _prepacked_linear(kernels.prepacked, x, weight, bias)
+    return _linear(x, weight, bias)
+
+
+def outer(left: Tensor, right: Tensor) -> Tensor:
+    """Sum the outer products of the rows [n, N] and [n, K] to [N, K], as in the gradient of a weight."""
+    if left.device.type != "cpu" or left.dtype != right.dtype or len(left) == 0:
+        return left.T @ right
+    if left.dtype == torch.bfloat16:
+        return _pad_rows(left).T @ _pad_rows(right)
+    if left.size(1) * right.size(1) < MIN_GRADIENT or not _onednn_supports(left.dtype):
+        return left.T @ right
+    return _onednn_product(_dense(_pad_rows(left).T), _dense(_pad_rows(right).T), None)
+
+
+def prepack(
+    weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, min_reordered: int | None = None
+) -> Product:
+    """Return the map x [..., K] → x Wᵀ + b [..., N] in `dtype`, with the weight cast and packed once.
+
+    On a CPU, large weights are reordered into oneDNN's own layout. With the few rows of one step of a loop,
+    much of the time of a product is spent on that layout. Reordering took as long as ten steps save, and
+    changes no result of more than one row.
+
+    Args:
+        weight: [N, K].
+        bias: [N].
+        dtype: data type of the product.
+        min_reordered: elements of the smallest weight that is reordered; None: `MIN_WEIGHT_TO_REORDER`.
+    """
+    min_reordered = MIN_WEIGHT_TO_REORDER if min_reordered is None else min_reordered
+    weight = weight.to(dtype)
+    bias = None if bias is None else bias.to(dtype)
+    if not _onednn(weight):
+        return lambda x: F.linear(x, weight, bias)
+    reorder = weight.numel() >= min_reordered and weight.is_contiguous()
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder else _dense(weight)
+    return lambda x: _operator(x, packed, bias)
+
+
+def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor], object]:
+    """Return the in-place map (y, x) → y + x Wᵀ of y [n, N] and x [n, K], by `prepack` where oneDNN is used.
+
+    Args:
+        weight: [N, K].
+        dtype: data type of the product; y may be in a wider one.
+    """
+    if weight.dtype == dtype != torch.bfloat16 and not _onednn(weight):
+        columns = weight.T
+        return lambda y, x: y.addmm_(x, columns)
+    product = prepack(weight, None, dtype)
+    return lambda y, x: y.add_(product(x))
+
+
+def torch_refuses_lstm(x: Tensor) -> bool:
+    """Return whether `torch.nn.LSTM` can raise an error for an input [B, S, E]: in bf16, without AVX-512.
+
+    torch 2.13 passes a batch of equal lengths to oneDNN, which has no LSTM in bf16 for such CPUs.
+    """
+    return x.device.type == "cpu" and _is_bf16(x) and not _onednn_supports(torch.bfloat16)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if weight.device.type == "cpu" and _is_bf16(x):
+        rows = x.reshape(x.shape[:-1].numel(), x.size(-1))  # [n, K]
+        return F.linear(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))
+    if x.dtype != torch.float32 or not _onednn(weight) or torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
+    if x.numel() < MIN_ROWS_TO_COPY * x.size(-1) and not _is_dense(weight):
+        return F.linear(x, weight, bias)
+    if not torch.is_grad_enabled():
+        return _multiply(x, weight, bias)
+    return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def _prepacked_linear(
+    prepacked: dict[Any, tuple[Tensor, Product]], x: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    """Multiply by a weight that is prepacked at its first use. An entry also holds the weight itself.
+
+    Holding the weight keeps its address, which is part of the key, from being reused by another tensor.
+    """
+    kind = weight.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    if x.dtype == dtype == torch.float32 and weight.numel() < MIN_WEIGHT:
+        return F.linear(x, weight, bias)  # there is nothing to prepack
+    bias_key = None if bias is None else (bias.data_ptr(), bias._version)
+    key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
+    entry = prepacked.get(key)
+    if entry is None:
+        if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
+            return F.linear(x, weight, bias)
+        entry = weight, prepack(weight.contiguous(), bias, dtype, min_reordered=0)
+        prepacked[key] = entry
+    return entry[1](x.to(dtype))
+
+
+class _Linear(torch.autograd.Function):
+    """`linear` on oneDNN, with its backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute x Wᵀ + b [..., N]."""
+        ctx.save_for_backward(x, weight)
+        return _multiply(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_output: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Compute the gradients of x, W and b."""
+        x, weight = ctx.saved_tensors
+        rows = d_output.reshape(-1, len(weight))  # [n, N]
+        d_x = _multiply(d_output, weight.T, None) if ctx.needs_input_grad[0] else None  # [..., K]
+        d_weight = outer(rows, x.reshape(-1, x.size(-1))) if ctx.needs_input_grad[1] else None  # [N, K]
+        d_bias = rows.sum(dim=0) if ctx.needs_input_grad[2] else None  # [N]
+        return d_x, d_weight, d_bias
+
+
+def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute x Wᵀ + b [..., N]. Columns of a wider matrix are copied: the operator is slow on them."""
+    rows = _dense(x.reshape(-1, x.size(-1)))  # [n, K]
+    return _operator(rows, _dense(weight), bias).view(*x.shape[:-1], len(weight))
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    return matrix if _is_dense(matrix) else matrix.contiguous()
+
+
+def _is_dense(matrix: Tensor) -> bool:
+    return matrix.is_contiguous() or matrix.T.is_contiguous()
+
+
+def _operator(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute x Wᵀ + b [..., N] for rows [..., K], to which others are added and dropped again."""
+    if x.numel() <= MIN_ROWS_TO_PAD * x.size(-1):
+        return _onednn_product(x, weight, bias)
+    rows = x.reshape(-1, x.size(-1))  # [n, K]
+    return _onednn_product(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))
+
+
+def _onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
+
+
+def round_rows(rows: int) -> int:
+    """Round a number of rows up to one of eight numbers between two powers of 2."""
+    step = 1 << max(0, (rows - 1).bit_length() - 4)
+    return -(-rows // step) * step
+
+
+def _pad_rows(x: Tensor) -> Tensor:
+    """Append rows of zeros to [n, K], so that few different numbers of rows occur."""
+    added = 0 if len(x) <= MIN_ROWS_TO_PAD else round_rows(len(x)) - len(x)
+    return x if added == 0 else F.pad(x, (0, 0, 0, added))
+
+
+def _is_bf16(x: Tensor) -> bool:
+    """Return whether a product with x, of any shape, is computed in bf16."""
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return x.dtype == torch.bfloat16
+
+
+def _onednn(weight: Tensor) -> bool:
+    """Return whether oneDNN multiplies by this weight, with the operators that torch.compile uses."""
+    large = weight.dtype != torch.float32 or weight.numel() >= MIN_WEIGHT
+    return weight.device.type == "cpu" and weight.numel() > 0 and large and _onednn_supports(weight.dtype)
+
+
+@cache
+def _onednn_supports(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32

@@ -1,0 +1,90 @@
+"""Unroll of a recurrent decoder by the fused loop."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnlab.fast.attend import Scores
+from attnlab.fast.linear import linear
+from attnlab.fast.loop import DecoderLoop
+from attnlab.fast.rows import Rows, active_counts
+from attnlab.fast.stack import Weights
+from attnlab.nn.cells import Cells, CellStack
+from attnlab.nn.decoders.base import DecoderOutput, DecoderState
+from attnlab.types import Memory
+
+
+class FusedUnroll:
+    """`attnlab.nn.decoders.Unroll` by the fused loop: no step is computed twice, and padding is skipped.
+
+    Args:
+        cells: cells of the decoder.
+        scores: parameters of the attention's scores.
+        state: decoder state before the first token.
+        memory: encoder outputs.
+        keys: projected memory.
+        labels: [B, T] int64, PAD where there is nothing to predict.
+        combine: W [H, D + H] of an attentional vector that is fed back, in Luong's order.
+    """
+
+    def __init__(
+        self,
+        cells: CellStack,
+        scores: Scores,
+        state: DecoderState,
+        memory: Memory,
+        keys: Tensor,
+        labels: Tensor,
+        combine: Tensor | None = None,
+    ) -> None:
+        layers = [_weights(cells.cells, layer, state.dropout) for layer in range(len(cells.cells))]
+        first = layers[0]
+        widths = [cells.input_size, first.input.size(1) - cells.input_size]
+        self.weight, feed_weight = torch.split(
+            first.input, widths, dim=1
+        )  # the backward pass is a single copy
+        self.bias = first.input_bias
+        layers[0] = first._replace(input=feed_weight, input_bias=None)
+        self.rows = Rows(active_counts(labels), len(keys))
+        ones = keys.new_ones(len(layers) - 1, self.rows.total, cells.size)  # [L - 1, N, H]
+        self.loop = DecoderLoop(
+            cells.cells.kind,
+            layers,
+            [tuple(part[:, 0] for part in layer) for layer in state.layers],
+            scores,
+            memory.states,
+            keys,
+            memory.mask,
+            self.rows,
+            combine=combine,
+            dropout=cells.dropout(ones).unbind() if cells.training and cells.dropout.p > 0 else (),
+        )
+
+    @torch.no_grad()
+    def step(self, embedded: Tensor) -> DecoderOutput:
+        """Process one token [B, 1, E] without gradients; return [n, 1, …] of the first n sentences.
+
+        The other sentences have no label at this step or later.
+        """
+        parts = self.loop.step(linear(embedded[:, 0], self.weight, self.bias))
+        return DecoderOutput(*(part[:, None] for part in parts))
+
+    def finish(self, embedded: Tensor) -> DecoderOutput:
+        """Process the whole target [B, T, E], whose first tokens are those given to `step`."""
+        gates = linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
+        return DecoderOutput(*(part.transpose(0, 1) for part in self.run(gates)))
+
+    def run(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Process the remaining tokens, given all input gates [N, gates]: see `DecoderLoop.finish`."""
+        return self.loop.finish(gates)
+
+
+def _weights(cells: Cells, layer: int, dropout: tuple[Tensor, ...]) -> Weights:
+    """Return the parameters of one layer, given the recurrent dropout of all layers, [B, 1, H]."""
+    recurrence = cells.recurrence(layer, dropout)
+    state, cell, norms = recurrence.parameters, cells[layer], recurrence.norms
+    if state.dropout is not None:
+        state = state._replace(dropout=state.dropout[:, 0])  # [B, H]
+    gain, shift = (None, None) if norms is None else (norms.input.weight, norms.input.bias)
+    return Weights(cell.weight_ih, cell.bias_ih, gain, shift, state)  # type: ignore[arg-type]

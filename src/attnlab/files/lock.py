@@ -1,0 +1,71 @@
+"""The lock of a run directory: at most one process works on a run."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from attnlab.errors import ORPHAN_TIMEOUT, InUseError
+
+STOPPING_TIMEOUT = 2 * ORPHAN_TIMEOUT
+"""Seconds to wait for a process that holds the lock and is stopping."""
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory; the operating system releases it when the process ends.
+
+    It is a POSIX lock, which NFS passes on to its server: it also excludes processes of other machines.
+
+    A holder whose parent process is gone is stopping (see `attnlab.jobs.supervision`): wait for its end, at
+    most `STOPPING_TIMEOUT` seconds.
+
+    Raises:
+        InUseError: if another process holds the lock.
+    """
+    # Not flock: forked data loaders would still hold it after this process is killed.
+    deadline = time.monotonic() + STOPPING_TIMEOUT
+    with (directory / "lock").open("a+", encoding="utf-8") as file:
+        while True:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    print(
+                        f"attnlab: {directory} cannot be locked ({error.strerror}): a second process that "
+                        "trains this run would not be noticed",
+                        file=sys.stderr,
+                    )
+                    break
+                file.seek(0)
+                holder = file.read().split()
+                if not _is_stopping(*holder) or time.monotonic() > deadline:
+                    raise InUseError(_in_use(directory, *holder)) from None
+                time.sleep(0.1)
+        with suppress(OSError):  # no space left: the lock is held, only its holder is not recorded
+            file.truncate(0)
+            os.write(file.fileno(), f"{socket.gethostname()} {os.getpid()} {os.getppid()}\n".encode())
+        yield
+
+
+def _in_use(directory: Path, host: str = "another machine", pid: str = "?", *_: str) -> str:
+    return f"{directory} is in use by process {pid} on {host}: wait until it ends, or stop it"
+
+
+def _is_stopping(host: str = "", pid: str = "", parent: str = "") -> bool:
+    """Return whether the parent of the lock's holder has ended, so that Linux stops the holder."""
+    if host != socket.gethostname() or not sys.platform.startswith("linux"):
+        return False
+    try:
+        current_parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return True  # the holder ended after the lock was tried
+    return current_parent != parent

@@ -1,0 +1,134 @@
+"""Decoded sentences and the JSON-lines files that hold them.
+
+`Prediction` is the one record of a decoded sentence, from the search to `predictions/*.jsonl`, `attnlab
+predict`, the report and its attention explorer. Imports no torch.
+
+T: target tokens, "<eos>" included · S: source tokens
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.files.writing import write_atomically
+
+PACKED_STEPS = 255
+"""Packed weights are rounded to the nearest of this many equal steps between 0 and 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Record of one decoded sentence.
+
+    Attributes:
+        index: position of the sentence in its split, or of its line in the input of `attnlab predict`, from
+            0.
+        source: source text.
+        reference: text that the hypothesis is scored against; empty if there is none.
+        hypothesis: decoded text.
+        annotations: plain JSON data of the dataset (`Pair.annotations`), read by its own metrics.
+        rank: position among the hypotheses of this source, 1 for the best.
+        score: log-probability divided by length ** length_penalty, reranking included.
+        source_tokens: S tokens as the network reads them.
+        tokens: T decoded tokens; the last is "<eos>".
+        weights: attention weights [T, S], each 0 to 1; None where they were not kept, and for a mechanism
+            without weights.
+        alignment: [row, column] of each gold link between `tokens` and `source_tokens`, for as long as the
+            hypothesis equals the reference; None if there is no gold alignment.
+    """
+
+    index: int
+    source: str
+    reference: str
+    hypothesis: str
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    rank: int = 1
+    score: float | None = None
+    source_tokens: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    weights: NDArray[np.floating[Any]] | None = field(default=None, compare=False)
+    alignment: list[list[int]] | None = None
+
+
+Weights = Literal["omit", "pack", "round"]
+"""Format of the weights in a file: none; one byte each (base64), exact to 1/510; or four decimals."""
+
+
+def predictions_file(split: str) -> str:
+    """Return the name of the predictions file of a split: "test-mscoco.jsonl" for "test/mscoco"."""
+    return f"{split.replace('/', '-')}.jsonl"
+
+
+def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights: Weights) -> None:
+    """Write one JSON object per line, atomically.
+
+    With `weights="omit"` only the texts are written, without tokens, score and alignment.
+    """
+    write_atomically(path, "".join(to_line(prediction, weights) for prediction in predictions))
+
+
+def read_predictions(path: Path) -> list[Prediction]:
+    """Read a file of `write_predictions`; an empty list if the file does not exist."""
+    if not path.is_file():
+        return []
+    # str.splitlines would also split at U+2028, which a token may contain
+    return [_from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def to_line(prediction: Prediction, weights: Weights) -> str:
+    """Return one line of a predictions file, newline included."""
+    return json.dumps(_to_json(prediction, weights), ensure_ascii=False) + "\n"
+
+
+def pack(weights: NDArray[np.floating[Any]] | None) -> str | None:
+    """Encode weights [T, S], each 0 to 1, as base64 with one byte per weight; None if all round to 0."""
+    if weights is None:
+        return None
+    steps = np.rint(np.asarray(weights, dtype=float) * PACKED_STEPS)
+    if not steps.any():
+        return None
+    return base64.b64encode(steps.astype(np.uint8).tobytes()).decode("ascii")
+
+
+def unpack(packed: str, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Decode the weights [T, S] of `pack`, exact to 1/510."""
+    return np.frombuffer(base64.b64decode(packed), dtype=np.uint8).reshape(shape) / PACKED_STEPS
+
+
+def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
+    texts = {
+        "index": prediction.index,
+        "source": prediction.source,
+        "reference": prediction.reference,
+        "hypothesis": prediction.hypothesis,
+        "annotations": dict(prediction.annotations),
+    }
+    if weights == "omit":
+        return texts
+    rounded = None if prediction.weights is None else prediction.weights.round(4).tolist()
+    return {
+        **texts,
+        "rank": prediction.rank,
+        "score": prediction.score,
+        "source_tokens": prediction.source_tokens,
+        "tokens": prediction.tokens,
+        "weights": pack(prediction.weights) if weights == "pack" else rounded,
+        "alignment": prediction.alignment,
+    }
+
+
+def _from_json(record: Mapping[str, Any]) -> Prediction:
+    weights = record.get("weights")
+    if isinstance(weights, str):
+        weights = unpack(weights, (len(record["tokens"]), len(record["source_tokens"])))
+    elif weights is not None:
+        weights = np.array(weights)
+    return Prediction(**{**record, "weights": weights})

@@ -1,0 +1,305 @@
+"""Run directories: their files, their configuration and their status.
+
+::
+
+    outputs/<name>/<variant>-seed<n>-<hash>/
+        config.yaml        the resolved configuration, which determines the run
+        result.json        status of the run, and its metrics
+        metrics.csv        every logged number: epoch, step, metric, value
+        train.log          the training log
+        lock               held by the process that works on the run
+        checkpoints/       best.ckpt, last.ckpt and the checkpoint before it, previous.ckpt; with
+                           checkpoint.keep also epoch-<n>.ckpt; average.ckpt of attnlab average
+        predictions/       decoded splits, one line per example
+        figures/           heat maps and curves
+        wandb/             Weights & Biases, offline until synchronised
+
+Imports no torch, so that composing configurations starts fast.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from attnlab.errors import UserError
+from attnlab.files.lock import lock
+from attnlab.files.run_identity import identify
+from attnlab.files.writing import TEMPORARY, no_space_left, write_atomically, write_json
+
+Status = Literal["running", "finished", "failed", "interrupted"]
+
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Creates plain values only; in C where PyYAML was built with it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Paths and records of a run directory."""
+
+    directory: Path
+
+    @property
+    def config(self) -> Path:
+        """Path of the resolved configuration."""
+        return self.directory / "config.yaml"
+
+    @property
+    def result(self) -> Path:
+        """Path of the status and the final metrics."""
+        return self.directory / "result.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Path of all logged numbers."""
+        return self.directory / "metrics.csv"
+
+    @property
+    def log(self) -> Path:
+        """Path of the training log."""
+        return self.directory / "train.log"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoint files."""
+        return self.directory / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        """Path of the checkpoint with the best validation score."""
+        return self.checkpoints / "best.ckpt"
+
+    @property
+    def last(self) -> Path:
+        """Path of the checkpoint that training resumes from."""
+        return self.checkpoints / "last.ckpt"
+
+    @property
+    def previous(self) -> Path:
+        """Path of the checkpoint before `last`."""
+        return self.checkpoints / "previous.ckpt"
+
+    @property
+    def average(self) -> Path:
+        """Path of the checkpoint that `attnlab average` writes."""
+        return self.checkpoints / "average.ckpt"
+
+    def epoch_checkpoint(self, epochs: int) -> Path:
+        """Return the path of the kept checkpoint after this many epochs; see `checkpoint.keep`."""
+        return self.checkpoints / f"epoch-{epochs}.ckpt"
+
+    def kept_checkpoints(self) -> list[Path]:
+        """Return the existing kept checkpoints, earliest epoch first."""
+        paths = self.checkpoints.glob("epoch-*.ckpt")
+        numbered = [(int(path.stem.removeprefix("epoch-")), path) for path in paths]
+        return [path for _, path in sorted(numbered)]
+
+    @property
+    def predictions(self) -> Path:
+        """Folder of the decoded splits."""
+        return self.directory / "predictions"
+
+    @property
+    def attention(self) -> Path:
+        """Path of the predictions with attention weights; see `attnlab.files.predictions`."""
+        return self.predictions / "attention.jsonl"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the figures."""
+        return self.directory / "figures"
+
+    @property
+    def hash(self) -> str:
+        """The hash in the directory's name, also the run's id in Weights & Biases."""
+        return self.directory.name.rsplit("-", 1)[-1]
+
+    def read_config(self) -> DictConfig:
+        """Read the configuration without resolving anything in it.
+
+        Raises:
+            UserError: if config.yaml is missing or is not a YAML mapping.
+        """
+        config: DictConfig = self._parse_config(OmegaConf.load)
+        return config
+
+    def read_settings(self) -> dict[str, Any]:
+        """Read the configuration as plain values, interpolations as text; takes a tenth of the time.
+
+        Raises:
+            UserError: if config.yaml is missing or is not a YAML mapping.
+        """
+        settings: dict[str, Any] = self._parse_config(
+            lambda path: yaml.load(path.read_bytes(), YAML_LOADER) or {}
+        )
+        return settings
+
+    def _parse_config(self, load: Callable[[Path], Any]) -> Any:
+        if not self.config.is_file():
+            raise UserError(f"{self.directory} is not a run directory: it contains no config.yaml")
+        try:
+            config = load(self.config)
+        except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"{self.config} is not a valid configuration: {reason}") from error
+        if not isinstance(config, Mapping):
+            raise UserError(f"{self.config} is not a valid configuration: it is not a mapping")
+        return config
+
+    def read_result(self) -> dict[str, Any]:
+        """Read result.json; {} if it does not exist or is damaged."""
+        return self._parse_result()[0]
+
+    @property
+    def has_started(self) -> bool:
+        """True once training has started, which records the data of the run in result.json."""
+        return "data" in self.read_result()
+
+    def result_problem(self) -> str | None:
+        """Return why result.json is ignored by `read_result`; None if it is intact or does not exist."""
+        return self._parse_result()[1]
+
+    def _parse_result(self) -> tuple[dict[str, Any], str | None]:
+        try:
+            result = json.loads(self.result.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}, None
+        except (OSError, ValueError) as error:
+            return {}, f"cannot be read: {error}"
+        if not isinstance(result, dict):
+            return {}, "is not a JSON object"
+        status, metrics = result.get("status"), result.get("metrics")
+        if status not in get_args(Status):
+            return {}, f"has the unknown status {status!r}"
+        if status == "finished" and not _is_metrics(metrics):
+            return {}, "has status 'finished' but no metrics"
+        return result, None
+
+    def write_result(self, status: Status, **values: Any) -> None:
+        """Update result.json atomically: these values replace or extend the earlier ones."""
+        earlier = {key: value for key, value in self.read_result().items() if key != "error"}
+        result = {**earlier, "status": status, **values}
+        try:
+            write_json(self.result, result)
+        except OSError as error:
+            if not (no_space_left(error) and self.result.is_file()):
+                raise
+            # Overwriting needs no further space. If it is cut as well, it is treated as absent.
+            with self.result.open("r+", encoding="utf-8") as file:
+                file.write(json.dumps(result))
+                file.truncate()
+
+    def missing_outputs(self) -> list[str]:
+        """Return the checkpoint and predictions of a finished run that were deleted, as relative paths."""
+        names = self.read_result().get("metrics", {})
+        scored = {name.rpartition("/")[0].removesuffix("/attention") for name in names}  # test/mscoco/bleu
+        splits = sorted(split for split in scored if split.partition("/")[0] in ("val", "test"))
+        paths = [self.best, *(self.predictions / f"{split.replace('/', '-')}.jsonl" for split in splits)]
+        return [str(path.relative_to(self.directory)) for path in paths if not path.is_file()]
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock the directory, so that no other process can work on the run.
+
+        Raises:
+            InUseError: if another process holds it.
+        """
+        return lock(self.directory)
+
+    def remove_temporary_files(self) -> None:
+        """Remove partially written files of a killed process."""
+        for folder in (self.directory, self.checkpoints, self.predictions, self.figures):
+            for path in folder.glob(TEMPORARY):
+                path.unlink()
+
+    def discard(self) -> None:
+        """Remove the directory, and the folders of the study and of the output if that leaves them empty."""
+        shutil.rmtree(self.directory)
+        for folder in self.directory.parents[:2]:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
+
+    def clear(self) -> None:
+        """Remove all files of the run except the lock, starting with result.json."""
+        self.result.unlink(missing_ok=True)
+        for path in self.directory.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != "lock":
+                path.unlink()
+
+
+def _is_metrics(value: Any) -> bool:
+    """Return whether a value of a JSON file is a non-empty mapping of names to numbers."""
+    return isinstance(value, dict) and bool(value) and all(isinstance(v, int | float) for v in value.values())
+
+
+def run_of(config: DictConfig) -> Run:
+    """Return the run of a configuration, whether or not its directory exists."""
+    name = f"{config.variant}-seed{config.seed}-{identify(config)}"
+    return Run(Path(config.paths.output).expanduser().absolute() / str(config.name) / name)
+
+
+def prepare(config: DictConfig) -> Run:
+    """Create the run directory of a configuration and write its config.yaml.
+
+    `force=true` removes the results of an earlier run of the same configuration.
+
+    Raises:
+        InUseError: if another process works on the run.
+        UserError: if the directory cannot be written.
+    """
+    run = run_of(config)
+    settings = OmegaConf.to_container(config, resolve=True)
+    try:
+        run.directory.mkdir(parents=True, exist_ok=True)
+        with run.lock():
+            if config.force:
+                run.clear()
+            write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(settings)))
+    except OSError as error:
+        raise UserError(f"paths.output: {run.directory} cannot be written ({error.strerror})") from error
+    problem = run.result_problem()
+    if problem is not None:
+        print(f"attnlab: {run.result} {problem}; it is ignored, and the run continues", file=sys.stderr)
+    return run
+
+
+def locate(path: str) -> tuple[Run, Path]:
+    """Return the run and the checkpoint of a command's RUN argument.
+
+    Args:
+        path: a run directory, of which the best checkpoint is used (else the last one), or a checkpoint file.
+
+    Raises:
+        UserError: if there is no checkpoint.
+    """
+    location = Path(path)
+    if path.startswith("~/"):
+        location = location.expanduser()
+    try:
+        is_folder = location.is_dir()
+    except OSError as error:
+        raise UserError(f"{location} cannot be read ({error.strerror})") from None
+    if is_folder:
+        run = Run(location.absolute())
+        if not run.config.is_file():
+            raise UserError(f"{location} is not a run directory: it contains no config.yaml")
+        for checkpoint in (run.best, run.last):
+            if checkpoint.is_file():
+                return run, checkpoint
+        raise UserError(f"{location} contains no checkpoint: train the run first (attnlab train …)")
+    if not location.is_file():
+        raise UserError(f"{location} does not exist: give a run directory or a checkpoint file")
+    folder = location.absolute().parent
+    return Run(folder.parent if folder.name == "checkpoints" else folder), location

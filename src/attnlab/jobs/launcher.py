@@ -1,0 +1,208 @@
+"""Starting the worker process of a run and recording how it ended. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnlab.errors import INTERRUPTED as INTERRUPTED
+from attnlab.errors import InUseError
+from attnlab.files.run_directory import Run
+from attnlab.jobs.supervision import Process, kill, start_supervised
+
+IN_USE = 69
+"""Exit code of a worker whose run directory is in use by another process."""
+
+REFUSED = 2
+"""Exit code of a worker whose run cannot be trained with its settings and its data."""
+
+STOP_TIMEOUT = 20.0
+"""Seconds after which a worker that was asked to stop is killed."""
+
+TORCH_DISTRIBUTED = (
+    "LOCAL_RANK",
+    "RANK",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SLURM_NTASKS",
+)
+"""Variables that would make a worker a rank of another training."""
+
+Worker = Process
+Wait = Callable[[Worker], int]
+
+
+class Ending(NamedTuple):
+    """End of a worker process.
+
+    Attributes:
+        code: result of `settle`.
+        stopped: True if a stop signal arrived first.
+    """
+
+    code: int
+    stopped: bool
+
+
+def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> Ending:
+    """Train a run in a worker process and forward signals to it.
+
+    The worker is killed if it has not stopped `STOP_TIMEOUT` seconds after the first signal, and at a second
+    SIGINT.
+
+    Args:
+        run: a run whose config.yaml exists.
+        wait: waits until the worker ends; may terminate it.
+        to_log: see `start`.
+    """
+    stopping = False
+    with start(run, to_log=to_log) as worker:
+        kill_later = threading.Timer(STOP_TIMEOUT, kill, [worker])
+
+        def forward(number: int, _: Any) -> None:
+            nonlocal stopping
+            if stopping and number == signal.SIGINT:
+                kill(worker)
+            elif not stopping:
+                stopping = True
+                worker.send_signal(number)
+                kill_later.start()
+
+        try:
+            with handle_stop_signals(forward):
+                wait(worker)
+        except BaseException:  # submitit ends this process so shortly before the time limit of its job
+            worker.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(STOP_TIMEOUT)
+            raise
+        finally:
+            kill_later.cancel()
+            kill(worker)
+    if int(os.environ.get("SLURM_PROCID", "0")) > 0 and is_step_of_several_tasks():
+        return Ending(worker.returncode, stopping)  # the first task records the result
+    code = settle(run, worker.returncode, stopping=stopping)
+    if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
+        print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)
+    return Ending(code, stopping)
+
+
+@contextmanager
+def handle_stop_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGINT and SIGTERM by this function inside the block."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: bool = False) -> Worker:
+    """Start `python -m attnlab.jobs.worker` on a run directory.
+
+    Args:
+        run: a run whose config.yaml exists.
+        environment: variables that replace or extend those of this process.
+        to_log: write the worker's output to train.log instead of the terminal.
+    """
+    command = [sys.executable, "-m", "attnlab.jobs.worker", str(run.directory)]
+    variables = {**worker_environment(), **(environment or {})}
+    if not to_log:
+        return start_supervised(command, variables)
+    with run.log.open("ab") as log:
+        return start_supervised(
+            command, variables, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment of a worker process.
+
+    It is that of this process without `TORCH_DISTRIBUTED`, which stays only in a Slurm step of several tasks,
+    the ranks of one training, and with
+
+    - `PYTHONSAFEPATH`, since `python -m` would put the current folder first on the module search path, where
+      a data file such as `torch.py` would replace a package;
+    - malloc thresholds that keep glibc from returning the memory of a training step to the system.
+    """
+    removed = () if is_step_of_several_tasks() else TORCH_DISTRIBUTED
+    environment = {key: value for key, value in os.environ.items() if key not in removed}
+    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+        environment.setdefault(threshold, str(2**32))
+    return {**environment, "PYTHONSAFEPATH": "1"}
+
+
+def is_step_of_several_tasks() -> bool:
+    """Return whether this process is one of several that `srun` started."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+
+
+def import_from_current_folder() -> None:
+    """Append the current folder to the module search path, for custom classes that a configuration names.
+
+    Last, so that files in a data folder never replace installed packages.
+    """
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def settle(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
+    """Update result.json if the worker ended before it could do so; returns the exit code of the run.
+
+    Args:
+        run: the worker's run.
+        code: the worker's return code, negative if a signal ended it.
+        stopping: whether a stop signal was sent to it.
+        reason: why this process ended an unfinished worker that counts as failed.
+
+    Returns:
+        0, 1, `REFUSED`, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its
+        status.
+    """
+    try:
+        with run.lock():
+            return _settle(run, code, stopping=stopping, reason=reason)
+    except InUseError:
+        return IN_USE
+    except OSError as error:
+        print(f"attnlab: {run.result} cannot be written: {error}", file=sys.stderr)
+        return 1
+
+
+def _settle(run: Run, code: int, *, stopping: bool, reason: str | None) -> int:
+    status = run.read_result().get("status")
+    if status == "finished":
+        return 0
+    if code == IN_USE:
+        return IN_USE
+    if reason is not None:
+        run.write_result("failed", error=reason)
+        return 1
+    if stopping and (code < 0 or status != "failed"):
+        run.write_result("interrupted")
+        return INTERRUPTED
+    if code == INTERRUPTED and status == "interrupted":
+        run.write_result(
+            "interrupted", error="stopped by a signal to its process; run the same command again to resume"
+        )
+        return INTERRUPTED
+    if code < 0:
+        run.write_result("failed", error=f"was killed by {signal.Signals(-code).name}")
+    elif status == "failed":
+        return REFUSED if code == REFUSED else 1
+    else:
+        run.write_result("failed", error=f"ended with exit code {code} before it was finished, see {run.log}")
+    return 1

@@ -1,0 +1,80 @@
+"""Checks before a sweep that its runs can be built: `python -m attnlab.jobs.preflight RUN_DIR...`.
+
+Prints a JSON object: run directory → error, for every run that cannot be built. No data is read and
+nothing is trained: the network is built on torch's meta device, for a vocabulary of a few tokens.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from attnlab.config.build import build_network, construct
+from attnlab.data.tokenization.train import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.files.run_directory import Run
+from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.jobs.supervision import end_with_parent
+
+BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer")
+"""Groups that are built. For all other groups only the names of the arguments are checked."""
+
+
+def main(directories: list[str]) -> None:
+    """Print the errors of the runs that cannot be built."""
+    import_from_current_folder()
+    errors = {directory: find_error(Run(Path(directory)).read_config()) for directory in directories}
+    print(json.dumps({directory: error for directory, error in errors.items() if error is not None}))
+
+
+def find_error(config: DictConfig) -> str | None:
+    """Return why a configuration cannot be built (an unknown argument, sizes that do not fit), or None.
+
+    Errors in the data or of the machine only show during the run.
+    """
+    tokenizer = symbols(["3 4"], count=2)
+    settings = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(settings, dict)
+    try:
+        for node in _targets({key: value for key, value in settings.items() if key not in BUILT}):
+            _check_arguments(node)
+        with torch.device("meta"):
+            network = build_network(config, Vocabularies(tokenizer, tokenizer))
+            construct(config.optimizer, params=network.parameters())
+    except UserError as error:
+        return str(error)
+    except Exception:
+        return None  # perhaps not an error of the run: a custom class may not support the meta device
+    return None
+
+
+def _targets(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield every node of a configuration that has a `_target_`."""
+    if isinstance(node, dict):
+        if "_target_" in node:
+            yield node
+        for child in node.values():
+            yield from _targets(child)
+
+
+def _check_arguments(node: dict[str, Any]) -> None:
+    """Raise `UserError` if a target does not accept one of its arguments."""
+    arguments = {key: value for key, value in node.items() if not key.startswith("_")}
+    try:
+        inspect.signature(get_object(node["_target_"])).bind_partial(**arguments)
+    except TypeError as error:
+        raise UserError(f"{node['_target_']}: {error}") from error
+
+
+if __name__ == "__main__":
+    with end_with_parent():
+        main(sys.argv[1:])

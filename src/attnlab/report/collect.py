@@ -1,0 +1,188 @@
+"""Finding run directories and reading their files.
+
+An unreadable run directory becomes a broken record with the reason, so that missing runs are visible in a
+report. Configurations may come from other people: their interpolations, such as `${oc.env:…}`, are never
+resolved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from attnlab.errors import UserError
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.predictions import Prediction, predictions_file, read_predictions
+from attnlab.files.printable import printable
+from attnlab.files.run_directory import Run
+from attnlab.metrics.registry import split as metric_split
+from attnlab.report.study import RunRecord, Study
+from attnlab.report.variants import distinguish, mark_duplicates
+
+RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
+
+UNFINISHED = {
+    "running": "still running, or killed",
+    "interrupted": "interrupted; run the same command again to resume",
+    "failed": "result.json contains no error message",
+}
+"""Default explanations of the statuses of unfinished runs."""
+
+
+def collect(
+    paths: Sequence[Path], progress: Callable[[int, int], None] = lambda number, total: None
+) -> Study:
+    """Read every run directory at or below the paths, finished or not.
+
+    Runs with the same variant name and different settings become separate variants. Duplicates of a run are
+    reported as broken.
+
+    Args:
+        paths: run directories, or folders that contain some.
+        progress: called before each run is read, with its number from 1 and the number of runs.
+
+    Raises:
+        UserError: if a path does not exist, or there is no run directory.
+    """
+    paths = [path.expanduser() for path in paths]
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist. Give run directories, or folders that contain some.")
+    directories = [*_find(paths)]
+    if not directories:
+        folders = ", ".join(str(path) for path in paths)
+        raise UserError(f"{folders} contains no run directory. Give the folder of a study, outputs/NAME.")
+    records = []
+    for number, directory in enumerate(directories, start=1):
+        progress(number, len(directories))
+        records.append(_read(Run(directory)))
+    records = distinguish(mark_duplicates(records))
+    records.sort(key=lambda record: (record.variant, record.seed, record.directory))
+    names = sorted({record.study for record in records if record.config}) or [records[0].study]
+    return Study(" + ".join(names), records)
+
+
+def load_predictions(path: Path) -> list[Prediction]:
+    """Read a file of predictions that may be damaged or foreign; an empty list if it does not exist.
+
+    Raises:
+        UserError: if the file is not a valid file of predictions.
+    """
+    try:
+        predictions = read_predictions(path)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path.name} is not a valid file of predictions: {error}") from error
+    for prediction in predictions:
+        texts = (prediction.source, prediction.reference, prediction.hypothesis)
+        if not all(isinstance(text, str) for text in (*texts, *prediction.tokens, *prediction.source_tokens)):
+            raise UserError(f"{path.name} contains a text or token that is not a string")
+    return predictions
+
+
+def _find(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield each run directory at or below the paths once; follow symbolic links, but no cycles."""
+    seen: set[Path] = set()
+    for path in paths:
+        for name, subfolders, files in os.walk(path, followlinks=True):
+            folder = Path(name).resolve()
+            is_run = "config.yaml" in files or "result.json" in files or RUN_NAME.fullmatch(folder.name)
+            if is_run and folder not in seen:
+                yield folder
+            if is_run or folder in seen:
+                subfolders.clear()  # run directories are not nested
+            subfolders.sort()
+            seen.add(folder)
+
+
+def _read(run: Run) -> RunRecord:
+    """Read a run directory; return a broken record if that fails."""
+    record = _from_name(run)
+    try:
+        record = _with_config_and_curves(run, record)
+        return _with_results(run, record) if record.finished else record
+    except Exception as error:  # an unreadable directory must not hide the others
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        return replace(record, status="broken", error=reason)
+
+
+def _from_name(run: Run) -> RunRecord:
+    """Create a broken record with the variant and the seed in the name of the directory."""
+    name = run.directory.name
+    match = RUN_NAME.fullmatch(name)
+    return RunRecord(
+        directory=run.directory,
+        study=run.directory.parent.name,
+        variant=match["variant"] if match else name,
+        seed=int(match["seed"]) if match else -1,
+        status="broken",
+    )
+
+
+def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
+    """Add the configuration, the status and the logged metrics."""
+    config = run.read_settings()
+    missing = [key for key in ("name", "variant", "seed") if config.get(key) is None]
+    if missing:
+        raise UserError(f"config.yaml lacks {', '.join(missing)}: it is not the configuration of a run")
+    if not str(config["seed"]).isdecimal():
+        raise UserError(f"config.yaml has seed={config['seed']}, which is not a whole number")
+    record = replace(
+        record,
+        study=printable(str(config["name"])),
+        variant=printable(str(config["variant"])),
+        seed=int(config["seed"]),
+        config={str(key): value for key, value in config.items()},
+    )
+    problem = run.result_problem()
+    if problem is not None:
+        raise UserError(f"result.json {problem}")
+    result = run.read_result()
+    status = result.get("status", "running")
+    error = "result.json does not exist yet" if not result else result.get("error") or UNFINISHED.get(status)
+    try:
+        series = read_metrics(run.metrics) if run.metrics.is_file() else {}
+    except (KeyError, TypeError, ValueError) as damage:
+        raise UserError(f"metrics.csv cannot be read: {damage}") from damage
+    steps_per_second = series.get("throughput/steps_per_second", [])
+    return replace(
+        record,
+        status=status,
+        error=None if status == "finished" else str(error),
+        series=series,
+        tokens_per_second=_median(series.get("throughput/tokens_per_second", [])),
+        seconds_per_step=_median([(step, 1 / value) for step, value in steps_per_second if value > 0]),
+        commit=result.get("git_commit"),
+        cpu=result.get("cpu"),
+        versions={"python": result["python"], **result["packages"]} if "packages" in result else {},
+    )
+
+
+def _with_results(run: Run, record: RunRecord) -> RunRecord:
+    """Add the scores and the predictions of a finished run."""
+    result = run.read_result()
+    memory = result.get("peak_memory") or {}
+    splits = dict.fromkeys(metric_split(name) for name in result["metrics"])
+    stored = {split: run.predictions / predictions_file(split) for split in splits}
+    stored = {split: path for split, path in stored.items() if path.is_file()}
+    used = [split for split in stored if split != "val"] or list(stored)
+    split = used[0] if used else None
+    return replace(
+        record,
+        scores={name: float(value) for name, value in result["metrics"].items()},
+        parameters=result.get("parameters"),
+        steps=result.get("steps"),
+        seconds=result.get("seconds"),
+        peak_memory=memory.get("gpu", memory.get("host")),
+        signatures=result.get("signatures", {}),
+        split=split,
+        predictions=[] if split is None else load_predictions(stored[split]),
+        other_test_sets={other: load_predictions(stored[other]) for other in used[1:]},
+    )
+
+
+def _median(series: list[tuple[int, float]]) -> float | None:
+    return median(value for _, value in series) if series else None

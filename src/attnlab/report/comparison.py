@@ -1,0 +1,283 @@
+"""Statistical comparison of variants.
+
+Two questions have separate tests:
+
+Across **seeds** (training runs): would the variants differ if they were trained again with other seeds? The
+runs of two variants are paired by seed and compared by a paired t test. Wilcoxon's signed-rank test makes
+fewer assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which exceeds 0.05 for five pairs or fewer.
+
+Across **sentences** (test sentences): would the trained networks differ on other sentences? See
+`attnlab.report.significance`. All seeds that both variants finished on the same test set are used together.
+
+Where a margin of equivalence is given for a metric, two one-sided paired t tests over seeds answer whether
+the difference is smaller than the margin (`attnlab.report.statistics.equivalence_p_value`).
+
+All p-values, of both questions, all pairs of variants and all metrics, are one family and corrected by Holm's
+method: the probability of at least one false claim is at most 5 %. Intervals are not corrected. Those over
+seeds are limited to the possible differences of the metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations, product
+from math import isfinite, nan
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from attnlab.errors import UsageError
+from attnlab.metrics import registry
+from attnlab.metrics.sentence_counts import Counts
+from attnlab.report import significance
+from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
+from attnlab.report.study import RunRecord, Study
+from attnlab.report.variants import SEPARATOR
+
+RunPair = tuple[RunRecord, RunRecord]
+"""Two runs with the same seed: of the variant and of the reference."""
+
+Task = tuple[str, tuple[str, str]]
+"""A metric, and the variant and the reference to compare."""
+
+SIGNIFICANCE_LEVEL = 0.05
+"""Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
+
+HEADINGS = {"seeds": "Across training runs", "sentences": "Across test sentences"}
+"""Headings of the comparisons of each question, by `Comparison.over`."""
+
+BASELINE = "none"
+"""Default reference that variants are compared with: no attention."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Difference of a variant from a reference in one metric: variant - reference, in the metric's unit.
+
+    Attributes:
+        metric: name with its split, such as "test/bleu".
+        variant: the first variant.
+        reference: the second variant.
+        over: "seeds" or "sentences".
+        seeds: number of seeds that both variants have.
+        sentences: number of test sentences, for comparisons over sentences.
+        difference: mean over seeds, or of the corpora of all seeds; None without a shared seed.
+        low: lower end of the uncorrected 95 % interval.
+        high: upper end of the interval.
+        effect_size: over seeds, Cohen's d_z: mean difference / standard deviation of the differences.
+        p: uncorrected p-value; None if there is no test.
+        p_corrected: p-value by Holm over the family.
+        family_size: number of p-values in the family.
+        margin: largest difference that counts as equivalent; None if equivalence is not tested.
+        p_equivalence: uncorrected p-value of the test of equivalence, over seeds.
+        p_equivalence_corrected: p-value by Holm over the same family.
+    """
+
+    metric: str
+    variant: str
+    reference: str
+    over: Literal["seeds", "sentences"]
+    seeds: int
+    sentences: int | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    effect_size: float | None = None
+    p: float | None = None
+    p_corrected: float | None = None
+    family_size: int = 0
+    margin: float | None = None
+    p_equivalence: float | None = None
+    p_equivalence_corrected: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        """True if the corrected p-value is below the significance level."""
+        return self.p_corrected is not None and self.p_corrected < SIGNIFICANCE_LEVEL
+
+    @property
+    def summary(self) -> str:
+        """The result as one sentence, and a second one about equivalence if that was tested."""
+        label, seeds = registry.label(self.metric), f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        if self.difference is None:
+            return f"{self.variant} and {self.reference} have no seed with {label} in common: no comparison."
+        ahead, behind = self.variant, self.reference
+        sign = -1 if registry.better(self.metric) == "lower" else 1
+        if self.difference * sign < 0:
+            ahead, behind, sign = behind, ahead, -sign
+        amount = registry.amount(self.metric, self.difference * sign)
+        lead = f"{ahead} {'beats' if registry.better(self.metric) else 'exceeds'} {behind} by {amount}"
+        if self.difference == 0:
+            lead = f"{ahead} and {behind} have the same {label}"
+        if self.over == "seeds" and self.seeds == 1:
+            return f"{lead} in one seed: a test across seeds needs at least two."
+        if self.p_corrected is None or self.low is None or self.high is None:
+            return f"{lead} in each of {seeds}: without variance there is no test."
+        low, high = (registry.number(self.metric, end) for end in sorted((self.low * sign, self.high * sign)))
+        holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
+        basis = seeds if self.sentences is None else f"{self.sentences:,} sentences, {seeds}"
+        result = f"[{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
+        if self.significant:
+            return f"{lead} {result}"
+        return f"No significant difference between {ahead} and {behind}: {amount} {result}"
+
+    @property
+    def _equivalence(self) -> str:
+        """The result of the test of equivalence as one sentence; empty without it."""
+        p = self.p_equivalence_corrected
+        if self.margin is None or p is None:
+            return ""
+        shown = "Equivalent" if p < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
+        return f" {shown} within ± {registry.amount(self.metric, self.margin)} (TOST, {_format_p(p)})."
+
+
+def compare(
+    study: Study,
+    *,
+    reference: str | None = None,
+    all_pairs: bool = False,
+    margins: Mapping[str, float] | None = None,
+    progress: Callable[[Sequence[Task]], Iterable[Task]] = lambda tasks: tasks,
+) -> list[Comparison]:
+    """Compare variants in each metric of the study, over seeds and, if possible, over sentences.
+
+    Args:
+        study: the runs, of which the finished ones are used.
+        reference: variant that the others are compared with; by default "none". Without such a variant,
+            or with several, every variant is compared with every other one.
+        all_pairs: compare every variant with every other one in any case.
+        margins: largest difference that counts as equivalent, by metric.
+        progress: wraps the tasks, for example in a progress bar.
+
+    Returns:
+        The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if
+        one of them does not have it, such as metrics of attention weights for a model without attention.
+
+    Raises:
+        UsageError: if the reference has no finished run.
+    """
+    runs = {run.directory: run for run in study.finished}
+
+    @cache  # each run is compared with several others
+    def counts(metric: str, directory: Path) -> Counts:
+        sentence_counts = registry.sentence_counts(metric)
+        assert sentence_counts is not None
+        predictions = runs[directory].predictions_of(registry.split(metric))
+        return sentence_counts.count(
+            [prediction.hypothesis for prediction in predictions],
+            [prediction.reference for prediction in predictions],
+        )
+
+    groups = study.by_variant()
+    over_seeds, over_sentences = [], []
+    for metric, (variant, other) in progress(
+        list(product(study.metrics, _variant_pairs(study.variants, reference, all_pairs)))
+    ):
+        if not all(any(_has_score(run, metric) for run in groups[name]) for name in (variant, other)):
+            continue
+        pairs = _pair_by_seed(groups[variant], groups[other], metric)
+        comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs))
+        over_seeds.append(_over_seeds(comparison, pairs, (margins or {}).get(metric)))
+        over_sentences += _over_sentences(comparison, pairs, counts)
+    return correct([*over_seeds, *over_sentences])
+
+
+def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
+    """Return the pairs (variant, reference) to compare."""
+    if reference is not None and reference not in variants:
+        raise UsageError(
+            f"{reference!r} has no finished run. Choose the reference from {', '.join(variants)}."
+        )
+    baselines = [variant for variant in variants if variant.partition(SEPARATOR)[0] == BASELINE]
+    if reference is None and len(baselines) == 1:
+        (reference,) = baselines
+    if all_pairs or reference is None:
+        # The reference comes last, so that it is the second of its pairs
+        return list(combinations(sorted(variants, key=lambda variant: variant == reference), 2))
+    return [(variant, reference) for variant in variants if variant != reference]
+
+
+def _pair_by_seed(ours: Sequence[RunRecord], theirs: Sequence[RunRecord], metric: str) -> list[RunPair]:
+    """Pair the runs by seed, for the seeds in which both have a score."""
+    scored = [{run.seed: run for run in runs if _has_score(run, metric)} for runs in (ours, theirs)]
+    return [(scored[0][seed], scored[1][seed]) for seed in sorted(scored[0].keys() & scored[1].keys())]
+
+
+def _has_score(run: RunRecord, metric: str) -> bool:
+    return isfinite(run.scores.get(metric, nan))
+
+
+def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float | None) -> Comparison:
+    """Add the result of Student's paired t test, and of the test of equivalence if there is a margin."""
+    if not pairs:
+        return comparison
+    ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
+    differences = ours - theirs
+    comparison = replace(comparison, difference=float(differences.mean()))
+    if len(pairs) == 1 or np.ptp(differences) < 1e-9:
+        return comparison
+    smallest, largest = registry.bounds(comparison.metric)
+    interval = estimate(differences.tolist())
+    low, high = np.clip([interval.low, interval.high], smallest - largest, largest - smallest)
+    effect_size = differences.mean() / differences.std(ddof=1)
+    return replace(
+        comparison,
+        low=float(low),
+        high=float(high),
+        effect_size=float(effect_size),
+        p=t_test_p_value(differences),
+        margin=margin,
+        p_equivalence=None if margin is None else equivalence_p_value(differences, margin),
+    )
+
+
+def _over_sentences(
+    comparison: Comparison, pairs: Sequence[RunPair], counts: Callable[[str, Path], Counts]
+) -> list[Comparison]:
+    """Return the paired test over sentences; empty without predictions for the same test set.
+
+    If runs have different test sets, the one of most pairs is used.
+    """
+    metric = comparison.metric
+    score = registry.sentence_counts(metric)
+    if score is None or not pairs:
+        return []
+    split = registry.split(metric)
+    test_sets = [tuple(_sentences(run, split) for run in pair) for pair in pairs]
+    shared = [ours for ours, theirs in test_sets if ours == theirs and len(ours) > 1]
+    if not shared:
+        return []
+    test_set = max(shared, key=shared.count)
+    same = [pair for pair, sets in zip(pairs, test_sets, strict=True) if sets == (test_set, test_set)]
+    ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
+    test = significance.paired_test(score, ours, theirs)
+    return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]
+
+
+def _sentences(run: RunRecord, split: str) -> list[tuple[str, str]]:
+    """Return the (source, reference) pairs of a split of a run."""
+    return [(prediction.source, prediction.reference) for prediction in run.predictions_of(split)]
+
+
+def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Correct the p-values of comparisons as one family, also those of several calls of `compare`."""
+    tested = [p for row in comparisons for p in (row.p, row.p_equivalence) if p is not None]
+    corrected = iter(holm(tested))
+    return [
+        row
+        if row.p is None
+        else replace(
+            row,
+            p_corrected=next(corrected),
+            p_equivalence_corrected=None if row.p_equivalence is None else next(corrected),
+            family_size=len(tested),
+        )
+        for row in comparisons
+    ]
+
+
+def _format_p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

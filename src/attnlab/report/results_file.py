@@ -1,0 +1,76 @@
+"""The file results.csv: one line per run in full precision, from which tables are computed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from attnlab.errors import UserError
+from attnlab.report.study import RunRecord, Study
+
+COSTS = ("parameters", "steps", "seconds", "seconds_per_step", "tokens_per_second", "peak_memory_bytes")
+CODE = ("commit", "versions", "cpu", "directory", "error")
+
+
+def format_results(study: Study) -> str:
+    """Return CSV of every run, finished or not: scores, costs, commit, package versions and processor."""
+    metrics = sorted({name for run in study.runs for name in run.scores})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["variant", "seed", "status", *metrics, *COSTS, *CODE])
+    for run in study.runs:
+        writer.writerow(
+            [
+                *(run.variant, run.seed, run.status, *(run.scores.get(name) for name in metrics)),
+                *(run.parameters, run.steps, run.seconds, run.seconds_per_step, run.tokens_per_second),
+                *(run.peak_memory, run.commit),
+                " ".join(f"{package}={version}" for package, version in run.versions.items()),
+                *(run.cpu, run.directory.name, run.error),
+            ]
+        )
+    return text.getvalue()
+
+
+def read_results(path: Path) -> Study:
+    """Read a file that `format_results` wrote; the study is named after its folder.
+
+    Raises:
+        UserError: if the file cannot be read, or is not such a file.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            runs = [_parse(row, path.parent.name) for row in csv.DictReader(file)]
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}. Give a results.csv of attnlab report") from error
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path} is not a results.csv of attnlab report: {error!r}") from error
+    return Study(path.parent.name, runs)
+
+
+def _parse(row: dict[str, str], study: str) -> RunRecord:
+    """Return the run of one line; names of metrics contain a slash."""
+    costs = {name: float(row[name]) if row[name] else None for name in COSTS}
+
+    def count(name: str) -> int | None:
+        value = costs[name]
+        return None if value is None else int(value)
+
+    return RunRecord(
+        directory=Path(row["directory"]),
+        study=study,
+        variant=row["variant"],
+        seed=int(row["seed"]),
+        status=row["status"],
+        error=row["error"] or None,
+        scores={name: float(value) for name, value in row.items() if "/" in name and value},
+        parameters=count("parameters"),
+        steps=count("steps"),
+        seconds=costs["seconds"],
+        seconds_per_step=costs["seconds_per_step"],
+        tokens_per_second=costs["tokens_per_second"],
+        peak_memory=count("peak_memory_bytes"),
+        commit=row["commit"] or None,
+        versions=dict(part.split("=", 1) for part in row["versions"].split()),
+        cpu=row["cpu"] or None,
+    )

@@ -1,1 +1,0 @@
-"""Run directories and the processes that train in them."""

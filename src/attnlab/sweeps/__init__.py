@@ -1,1 +1,0 @@
-"""Sweeps and hyperparameter searches."""

@@ -1,0 +1,147 @@
+"""Building loggers, callbacks and Lightning's Trainer from a configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
+from omegaconf import DictConfig
+
+from attnlab.config.build import build_translator, construct, constructor
+from attnlab.data.corpus import Corpus
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.files.run_directory import Run
+from attnlab.metrics.registry import DEFAULT_METRICS, name, names
+from attnlab.nn.seq2seq import TranslationModel
+from attnlab.training import callbacks, checkpoints
+from attnlab.training.distillation import Distillation
+from attnlab.training.loggers import MetricsFile
+from attnlab.training.module import Seq2SeqModule
+from attnlab.training.precision import cpu_flags, resolve_precision
+from attnlab.training.shards import Shards
+
+PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
+"""Profilers of Lightning that `trainer.profiler` names."""
+
+CALLBACK_SWITCHES = {"averaging": "decay", "early_stopping": "patience"}
+"""Callbacks that are off while this setting is null."""
+
+
+def build_module(
+    config: DictConfig,
+    network: TranslationModel,
+    vocabularies: Vocabularies,
+    corpus: Corpus,
+    teacher: TranslationModel | None = None,
+) -> Seq2SeqModule:
+    """Build the LightningModule: the network with loss, metrics, optimizer and search settings.
+
+    A teacher is only needed for training.
+
+    Raises:
+        UserError: if the corpus does not have the metric that selects checkpoints.
+    """
+    monitor = name(config.checkpoint.monitor)
+    if monitor in names("text") and monitor not in (*DEFAULT_METRICS, *corpus.metrics):
+        raise UserError(
+            f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
+            + ", ".join(f"val/{metric}" for metric in (*DEFAULT_METRICS, *corpus.metrics))
+        )
+    return Seq2SeqModule(
+        network=network,
+        translator=build_translator(config, vocabularies),
+        optimizer=constructor(config.optimizer),
+        scheduler=constructor(config.scheduler.schedule),
+        scheduler_needs=dict(config.scheduler.needs),
+        scheduler_interval=config.scheduler.interval,
+        teacher_forcing=construct(config.teacher_forcing),
+        label_smoothing=config.loss.label_smoothing,
+        coverage_weight=config.loss.coverage,
+        alignment_weight=config.loss.alignment,
+        distillation=None if teacher is None else Distillation(teacher, config.distillation.weight),
+        text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
+        shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
+    )
+
+
+def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
+    """Build the configured loggers, without those that are unavailable."""
+    loggers = [construct(node, run=run, config=config) for node in config.logger.values()]
+    return [logger for logger in loggers if logger is not None]
+
+
+def build_callbacks(
+    config: DictConfig, run: Run, contents: dict[str, Any], metrics: MetricsFile, *, terminal: bool
+) -> list[Callback]:
+    """Build the callbacks of every run and those of the section `callbacks`.
+
+    `contents` is what `checkpoints.describe` adds to every checkpoint.
+    """
+    interruption = callbacks.Interruption()
+    progress: list[Callback] = [callbacks.ProgressBar(), callbacks.NetworkSummary()] if terminal else []
+    return [
+        callbacks.LastCheckpoint(
+            run,
+            metrics,
+            interruption,
+            every_minutes=config.checkpoint.every_minutes,
+            keep=config.checkpoint.keep,
+        ),
+        interruption,
+        *progress,
+        callbacks.EpochDigests(),
+        callbacks.EpochLog(),
+        callbacks.Guard(),
+        callbacks.Reproducible(config.seed),
+        callbacks.CheckpointContents(contents),
+        callbacks.Throughput(),
+        callbacks.Predictions(run.predictions),
+        callbacks.LearningRate(),
+        *_configured_callbacks(config, run),
+        callbacks.BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
+    ]
+
+
+def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
+    """Build the callbacks of the section `callbacks`, without those that are off."""
+    return [
+        construct(node, run=run)
+        for name, node in config.callbacks.items()
+        if node is not None and (name not in CALLBACK_SWITCHES or node[CALLBACK_SWITCHES[name]] is not None)
+    ]
+
+
+def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
+    """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
+    profiler = PROFILERS.get(config.trainer.profiler)
+    return make_trainer(
+        config,
+        default_root_dir=str(run.directory),
+        logger=loggers,
+        callbacks=callbacks_,
+        enable_progress_bar=any(isinstance(part, callbacks.ProgressBar) for part in callbacks_),
+        enable_model_summary=False,
+        **({} if profiler is None else {"profiler": profiler(dirpath=run.directory, filename="profile")}),
+        plugins=[checkpoints.AtomicCheckpointIO()],
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
+    """Return the precision that `trainer.precision` stands for on this machine: see `resolve_precision`."""
+    trainer = config.trainer
+    return resolve_precision(str(trainer.precision), str(trainer.accelerator), cpu_flags(), recorded=recorded)
+
+
+def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
+    """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
+    settings = {**config.trainer, "precision": choose_precision(config)}
+    if settings["accelerator"] == "auto":  # Lightning would choose Apple's GPUs too, which have no float64
+        settings["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
+    trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **settings}, **arguments)
+    return trainer

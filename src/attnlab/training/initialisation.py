@@ -1,0 +1,286 @@
+"""Initial weights from another run's checkpoint or from word vectors, and frozen parts of a network.
+
+Only the weights and the vocabularies of a checkpoint are used. No object is built from its configuration,
+so that a checkpoint of another person cannot run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from attnlab.config.options import suggest
+from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.data.word_vectors import read_word_vectors
+from attnlab.errors import UserError
+from attnlab.files.run_directory import Run, locate
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.readout import Readout
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training import checkpoints
+from attnlab.training.restore import RESTORE_ERRORS, network_weights
+
+log = logging.getLogger(__name__)
+
+PARTS = (
+    "source_embedding",
+    "encoder",
+    "bridge",
+    "target_embedding",
+    "decoder.attention",
+    "decoder",
+    "readout",
+)
+"""Parts of a network in the report; a parameter belongs to the first part that contains it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Vocabularies and weights of the checkpoint that a training starts from."""
+
+    path: Path
+    sha256: str
+    vocabularies: Vocabularies
+    weights: dict[str, Tensor]
+
+    def extend(self, trained: Vocabularies) -> Vocabularies:
+        """Return the vocabularies of the checkpoint, with the new entries of those of the new data.
+
+        Args:
+            trained: vocabularies of the new training data.
+
+        Raises:
+            UserError: if the tokenizers split text differently, or one vocabulary is to replace two.
+        """
+        shared = trained.source is trained.target
+        if shared and self.vocabularies.source.to_json() != self.vocabularies.target.to_json():
+            raise UserError(
+                f"init.from={self.path}: that run has one vocabulary for sources and one for targets. Set "
+                "shared_vocabulary=false"
+            )
+        try:
+            source, target = (
+                ours.extended(theirs) for ours, theirs in zip(self.vocabularies, trained, strict=True)
+            )
+        except ValueError as error:
+            raise UserError(
+                f"init.from={self.path}: {error}. Set tokenizer, target_tokenizer and shared_vocabulary as "
+                "in that run"
+            ) from error
+        for side, ours, extended in zip(
+            ("source", "target"), self.vocabularies, (source, target), strict=True
+        ):
+            log.info("%s vocabulary: %d entries, %d new", side, ours.size, extended.size - ours.size)
+        return Vocabularies(source, source if shared else target)
+
+
+@dataclass
+class Transfer:
+    """Numbers of parameters that were loaded, are new, and were left out, by the names of the tensors."""
+
+    loaded: dict[str, int] = field(default_factory=dict)
+    new: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def table(self) -> Iterator[str]:
+        """Yield the lines of a table with one row per part of the network."""
+        yield f"{'part':<20}{'loaded':>12}{'new':>12}{'left out':>12}"
+        for part in PARTS:
+            counts = [
+                sum(count for name, count in counts.items() if part_of(name) == part)
+                for counts in (self.loaded, self.new, self.left_out)
+            ]
+            if any(counts):
+                yield f"{part:<20}" + "".join(f"{count:>12,}" for count in counts)
+        for title, counts_by_name in (("new", self.new), ("left out", self.left_out)):
+            if counts_by_name:
+                yield f"{title}: {', '.join(counts_by_name)}"
+
+    def totals(self) -> dict[str, int]:
+        """Return the total number of parameters that were loaded, are new, and were left out."""
+        return {
+            name: sum(counts.values())
+            for name, counts in (("loaded", self.loaded), ("new", self.new), ("left_out", self.left_out))
+        }
+
+
+def read_source(location: str) -> Source:
+    """Read the vocabularies and the weights of a run directory or a checkpoint file.
+
+    Raises:
+        UserError: if there is no checkpoint, or it is damaged or was not written by attnlab.
+    """
+    try:
+        path = locate(location)[1]
+        checkpoint = checkpoints.load(path)
+        _, vocabularies = checkpoints.restore(checkpoint, path)
+        weights = network_weights(checkpoint)
+    except UserError as error:
+        raise UserError(f"init.from: {error}") from error
+    except RESTORE_ERRORS as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"init.from: {location} does not fit this version of attnlab ({reason})") from error
+    if not weights or not all(isinstance(value, Tensor) for value in weights.values()):
+        raise UserError(f"init.from: {path} contains no weights of a network: give a run of attnlab train")
+    return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)
+
+
+def find_source(location: str, run: Run, trained: Vocabularies) -> tuple[Source | None, Vocabularies]:
+    """Return the checkpoint that a run starts from, and the vocabularies of the run.
+
+    A run that resumes needs only its own checkpoint: it is not initialised, and has its vocabularies.
+
+    Args:
+        location: run directory or checkpoint file to start from.
+        run: the run.
+        trained: vocabularies of the training data, whose new entries are added to those of the checkpoint.
+    """
+    newest = checkpoints.load_newest(run.last, run.previous)
+    if newest is not None:
+        path, checkpoint = newest
+        return None, _with_dropout(checkpoints.restore(checkpoint, path)[1], trained)
+    source = read_source(location)
+    return source, _with_dropout(source.extend(trained), trained)
+
+
+def _with_dropout(vocabularies: Vocabularies, trained: Vocabularies) -> Vocabularies:
+    """Set the dropout of this run's tokenizers on tokenizers of a checkpoint, which does not contain it."""
+    for tokenizer, other in zip(vocabularies, trained, strict=True):
+        tokenizer.dropout = other.dropout
+    return vocabularies
+
+
+@torch.no_grad()
+def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
+    """Load the weights of a checkpoint into the parts of a network that they fit, and log a table of them.
+
+    A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
+    vocabulary, the rows of the checkpoint's entries are loaded.
+
+    Args:
+        network: built for the vocabularies of `Source.extend`.
+        source: the checkpoint.
+
+    Returns:
+        Path and SHA-256 of the checkpoint, and the numbers of parameters by `Transfer.totals`.
+    """
+    transfer = Transfer()
+    tables = set(_vocabulary_tables(network))
+    weights = dict(source.weights)
+    for name, parameter in network.named_parameters():
+        value = weights.pop(name, None)
+        loaded = 0
+        if value is not None and value.shape == parameter.shape:
+            parameter.copy_(value)
+            loaded = value.numel()
+        elif (
+            value is not None
+            and name in tables
+            and value.shape[1:] == parameter.shape[1:]
+            and len(value) < len(parameter)
+        ):
+            parameter[: len(value)] = value
+            loaded = value.numel()
+        elif value is not None:
+            transfer.left_out[name] = value.numel()
+        if loaded > 0:
+            transfer.loaded[name] = loaded
+        if loaded < parameter.numel():
+            transfer.new[name] = parameter.numel() - loaded
+    known = network.state_dict().keys()  # also the second names of shared parameters, and buffers
+    transfer.left_out |= {name: value.numel() for name, value in weights.items() if name not in known}
+    log.info("initial weights from %s (sha256 %s)", source.path, source.sha256[:12])
+    for line in transfer.table():
+        log.info("%s", line)
+    return {"checkpoint": str(source.path), "sha256": source.sha256, **transfer.totals()}
+
+
+def load_word_vectors(
+    config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies
+) -> dict[str, dict[str, Any]]:
+    """Replace initial embeddings by pretrained word vectors, and freeze the tables if configured.
+
+    Tokens without a vector keep their random initial embedding.
+
+    Returns:
+        For each side with vectors: the file, the number of tokens, and how many of them have a vector.
+
+    Raises:
+        UserError: if a file cannot be read, or the settings contradict each other.
+    """
+    settings = config.embedding
+    files = {"source": settings.source_vectors, "target": settings.target_vectors}
+    if settings.shared and files["target"]:
+        raise UserError("embedding.shared=true has one table: give embedding.source_vectors only")
+    if settings.frozen and not any(files.values()):
+        raise UserError(
+            "embedding.frozen=true freezes pretrained vectors: set embedding.source_vectors=FILE or "
+            "embedding.target_vectors=FILE"
+        )
+    report = {}
+    for side, path in files.items():
+        if not path:
+            continue
+        tokenizer: Tokenizer = getattr(vocabularies, side)
+        setting = f"embedding.{side}_vectors"
+        vectors = read_word_vectors(path, tokenizer.id_of, size=settings.size, setting=setting)
+        table = getattr(network, f"{side}_embedding").table
+        with torch.no_grad():
+            table.weight[list(vectors)] = torch.from_numpy(np.stack(list(vectors.values())))
+        table.weight.requires_grad_(not settings.frozen)
+        tokens = tokenizer.size - len(SPECIAL_TOKENS)
+        report[side] = {"file": path, "tokens": tokens, "with_vector": len(vectors)}
+        share = len(vectors) / tokens
+        log.info(
+            "%s: %d of %d tokens have a vector in %s (%.1f %%)",
+            *(setting, len(vectors), tokens, path, 100 * share),
+        )
+    return report
+
+
+def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
+    """Exclude parts of a network from training.
+
+    Args:
+        network: the network.
+        parts: names of modules, such as those in `PARTS`.
+
+    Raises:
+        UserError: if a part does not exist, or nothing is left to train.
+    """
+    names = [name for name, module in network.named_modules() if name and _has_parameters(module)]
+    for part in parts:
+        if part not in names:
+            near = suggest(part, names)
+            raise UserError(f"init.freeze: the network has no part {part!r}.{near} Parts: {', '.join(PARTS)}")
+        network.get_submodule(part).requires_grad_(False)
+    if network.trainable_parameter_count == 0:
+        raise UserError(f"init.freeze={list(parts)} leaves nothing to train: remove a part")
+
+
+def part_of(name: str) -> str:
+    """Return the part of the network that a parameter belongs to."""
+    return next((part for part in PARTS if name.startswith(f"{part}.")), "other")
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+def _vocabulary_tables(network: nn.Module) -> Iterator[str]:
+    """Yield the names of the parameters that have one row per entry of a vocabulary."""
+    for name, module in network.named_modules():
+        if isinstance(module, TokenEmbedding):
+            yield f"{name}.table.weight"
+        elif isinstance(module, Readout):
+            yield from (f"{name}.output.weight", f"{name}.output.bias")

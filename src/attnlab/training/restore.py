@@ -1,0 +1,137 @@
+"""Restoring trained models from their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+
+from attnlab.config.build import build_network, copies_source
+from attnlab.config.trust import check
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+from attnlab.files.run_directory import locate
+from attnlab.nn.ensemble import Ensemble
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.training import checkpoints
+
+RESTORE_ERRORS = (
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    InstantiationException,
+    OmegaConfBaseException,
+)
+"""Exceptions raised when the contents of a checkpoint do not fit this version."""
+MAX_REASON = 300
+"""Maximum number of characters of such an exception in an error message."""
+
+
+def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+    """Restore a trained network, in evaluation mode, from its checkpoint alone.
+
+    Args:
+        path: the checkpoint file.
+        trust: modules, or dotted names of classes, that its configuration may name in addition to
+            attnlab's; see `attnlab.config.trust`.
+
+    Raises:
+        UserError: if the file is damaged, was not written by attnlab, or names a class that is not trusted.
+    """
+    checkpoint = checkpoints.load(path)
+    try:
+        config, vocabularies = checkpoints.restore(checkpoint, path)
+        check(config, path, trust)
+        network = build_network(config, vocabularies)
+        network.load_state_dict(network_weights(checkpoint))
+    except RESTORE_ERRORS as error:
+        reason = shorten(str(error), MAX_REASON, placeholder=" …")
+        raise UserError(
+            f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"
+        ) from error
+    return config, vocabularies, network.eval()
+
+
+def network_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
+    """Return the weights of the network in a checkpoint, tensors of any shape by their names."""
+    prefix = "network."
+    return {
+        name.removeprefix(prefix): value
+        for name, value in checkpoint["state_dict"].items()
+        if name.startswith(prefix)
+    }
+
+
+def restore_networks(
+    paths: Sequence[Path], trust: Sequence[str] = ()
+) -> tuple[DictConfig, Vocabularies, TranslationModel]:
+    """Restore the network of one checkpoint, or the ensemble of several with the first configuration.
+
+    Raises:
+        UserError: as in `restore_network`, or if the networks cannot be ensembled because their vocabularies
+            or their inputs differ.
+    """
+    config, vocabularies, first = restore_network(paths[0], trust)
+    members = [first]
+    for path in paths[1:]:
+        other, others, network = restore_network(path, trust)
+        if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
+            raise UserError(
+                f"{path} and {paths[0]} cannot be ensembled: give runs with the same vocabularies, such as "
+                "one configuration with several seeds"
+            )
+        if _inputs(other) != _inputs(config):
+            raise UserError(
+                f"{path} and {paths[0]} cannot be ensembled: batching.source_eos, and whether the readout "
+                "copies, must be equal"
+            )
+        members.append(network)
+    if len(members) == 1:
+        return config, vocabularies, first
+    return config, vocabularies, Ensemble(members).eval()
+
+
+def restore_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationModel | None:
+    """Restore the model that `distillation.teachers` names, an ensemble if there are several.
+
+    Args:
+        config: of the run that learns from it.
+        vocabularies: of that run.
+
+    Returns:
+        None if there is no teacher.
+
+    Raises:
+        UserError: if a teacher cannot be restored, or its vocabularies or inputs are not those of the run.
+    """
+    locations = [*config.distillation.teachers]
+    if not locations:
+        return None
+    try:
+        taught, theirs, teacher = restore_networks([locate(location)[1] for location in locations])
+    except UserError as error:
+        raise UserError(f"distillation.teachers: {error}") from error
+    if [side.to_json() for side in theirs] != [side.to_json() for side in vocabularies]:
+        raise UserError(
+            f"distillation.teachers: {locations[0]} has other vocabularies than this run: give runs with the "
+            "same data and tokenizers"
+        )
+    if _inputs(taught) != _inputs(config):
+        raise UserError(
+            f"distillation.teachers: batching.source_eos of {locations[0]}, and whether its readout copies, "
+            "must be equal to those of this run"
+        )
+    return teacher
+
+
+def _inputs(config: DictConfig) -> tuple[bool, bool]:
+    """Return the settings that determine the contents of a batch."""
+    return config.batching.source_eos, copies_source(config)

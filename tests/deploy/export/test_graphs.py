@@ -1,0 +1,88 @@
+"""The ONNX graphs of networks; `export` itself compares each graph with its network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from omegaconf import DictConfig
+from torch import Tensor
+
+from attnlab.config.build import build_network
+from attnlab.data.tokenization.train import whitespace
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.deploy.export import graphs
+from attnlab.deploy.export.browser_page import Weights, graph_to_json
+from attnlab.errors import UserError
+from attnlab.nn.attention import Additive
+from attnlab.nn.attention.normalisers import Entmax
+from networks import make_network
+from tiny_runs import TINY
+
+NETWORKS: list[tuple[str, dict[str, Any]]] = [
+    ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
+    ("MoChA", {"order": "gnmt", "layer_norm": True}),
+    ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
+    ("NoAttention", {"order": "bahdanau"}),
+    ("Hard", {"order": "gnmt", "cell": "gru"}),
+    ("Forward", {"order": "bahdanau"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attention", "settings"), NETWORKS, ids=[name for name, _ in NETWORKS])
+def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: dict[str, Any]) -> None:
+    network = make_network(attention=attention, **settings)
+    if attention == "Location":
+        network.decoder.attention.normaliser = Entmax(1.5)
+    weights = Weights()
+    for graph in graphs.export(network):
+        onnx.checker.check_model(graph)
+        graph_to_json(graph.graph, weights)  # raises for an operator that the page lacks
+    assert weights.size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [("encoder=mingru", "attention=milk"), ("encoder=transformer",)],
+    ids=["linear recurrence", "self-attention"],
+)
+def test_other_encoders_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
+    words = whitespace(["a b c d e f g h"], max_size=None)
+    network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
+    for graph in graphs.export(network):
+        graph_to_json(graph.graph, Weights())
+
+
+class _Branching(Additive):
+    """A mechanism that depends on a value, which tracing cannot follow."""
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        scores = super().score(query, keys, state)
+        return scores if float(scores.sum()) > 0 else scores * 2
+
+
+@pytest.mark.slow
+def test_error_names_the_parts_of_a_network_that_cannot_be_traced() -> None:
+    network = make_network()
+    attention = network.decoder.attention
+    traced = _Branching(
+        query_size=attention.query_size, memory_size=attention.memory_size, size=13, bias=True
+    )
+    traced.load_state_dict(attention.state_dict())
+    network.decoder.attention = traced
+    with pytest.raises(UserError, match=r"_Branching.* cannot be exported to ONNX: ") as raised:
+        graphs.export(network)
+    assert "\n" not in str(raised.value)
+
+
+def test_error_states_that_graphs_differ_from_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "_trace_encoder", lambda *_: None)
+    monkeypatch.setattr(graphs, "_trace_step", lambda *_: None)
+    monkeypatch.setattr(graphs, "_difference", lambda *_: float("nan"))
+    with torch.no_grad(), pytest.raises(UserError, match="the graphs differ from it by nan"):
+        graphs.export(make_network())

@@ -1,0 +1,315 @@
+"""The server: its JSON interface, limits, access control and page."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+import attnlab
+from attnlab.deploy.serving.app import Limits, create_app
+from attnlab.deploy.serving.models import Options, ServedModel, Source, load_models, unique_names
+from attnlab.files.predictions import Prediction
+from attnlab.files.run_directory import Run
+from browser import browser
+from commands import TINY_REVERSE
+from commands import attnlab as command
+
+LOCAL = "http://127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("serving")
+    done = command("train", *TINY_REVERSE, "trainer.max_epochs=2", folder=folder)
+    assert done.returncode == 0, done.stderr
+    (directory,) = folder.glob("outputs/reverse/*")
+    return Run(directory)
+
+
+@pytest.fixture(scope="module")
+def models(run: Run) -> list[ServedModel]:
+    return load_models([str(run.directory), str(run.best)])
+
+
+@pytest.fixture(scope="module")
+def client(models: list[ServedModel]) -> Iterator[TestClient]:
+    limits = Limits(sentences=3, characters=20, body=2000, waiting=4)
+    with TestClient(create_app(models, limits), base_url=LOCAL) as client:
+        yield client
+
+
+def translate(client: TestClient | httpx.Client, *sentences: str, **options: Any) -> Any:
+    response = client.post("/api/translate", json={"sentences": sentences, **options})
+    assert response.status_code == 200, response.text
+    return response.json()["results"]
+
+
+@pytest.mark.slow
+def test_models_are_listed_under_unique_names(client: TestClient) -> None:
+    described = client.get("/api/models").json()
+    assert [model["name"] for model in described] == ["additive-seed0", "additive-seed0 (2)"]
+    assert described[0]["mechanism"] == "Additive"
+    assert described[0]["interventions"] == ["uniform", "shuffled", "argmax", "previous", "none"]
+    assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a (2)", "a (3)"]
+
+
+def test_translations_equal_those_of_the_python_interface(client: TestClient, run: Run) -> None:
+    sentences = ["3 4 5", "6 7"]
+    expected = attnlab.load(run).translate(sentences, beam_size=3)
+    results = translate(client, *sentences, beam_size=3)
+    assert [result["model"] for result in results] == ["additive-seed0", "additive-seed0 (2)"]
+    for result in results:
+        for (best,), prediction in zip(result["predictions"], expected, strict=True):
+            assert (best["text"], best["tokens"]) == (prediction.text, prediction.tokens)
+            assert best["source_tokens"] == prediction.source_tokens
+            assert best["score"] == pytest.approx(prediction.score, abs=1e-5)
+            assert best["attention"] == pytest.approx(prediction.attention, abs=1e-4)
+
+
+def test_maps_of_explanations(client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "additive-seed0"
+    assert client.get("/api/models").json()[0]["maps"] == [
+        *("weights", "gradient", "integrated_gradients", "erasure")
+    ]
+    model = attnlab.load(run)
+    ((best,),) = translate(client, "3 4 5", models=[name])[0]["predictions"]
+    for method in ("gradient", "integrated_gradients", "erasure"):
+        ((shown,),) = translate(client, "3 4 5", models=[name], map=method)[0]["predictions"]
+        assert (shown["text"], shown["tokens"]) == (best["text"], best["tokens"])
+        expected = model.explain("3 4 5", best["text"], method)
+        assert shown["attention"] == pytest.approx(expected.attention, abs=1e-4)
+        assert shown["attention"] != best["attention"]
+    monkeypatch.setattr("attnlab.deploy.serving.models.MAX_EXPLAINED", 2)
+    refused = client.post("/api/translate", json={"sentences": ["3 4 5"], "models": [name], "map": "erasure"})
+    assert refused.status_code == 400
+    assert "A map of erasure has at most 2 cells" in refused.text
+
+
+def test_options_change_the_translation(client: TestClient) -> None:
+    name = "additive-seed0"
+    (own,) = translate(client, "3 4 5", models=[name])
+    (uniform,) = translate(client, "3 4 5", models=[name], intervention="uniform")
+    weights = uniform["predictions"][0][0]["attention"]
+    assert all(weight == pytest.approx(1 / 3, abs=1e-4) for row in weights for weight in row)
+    assert translate(client, "3 4 5", models=[name]) == [own]  # the intervention has ended
+    (several,) = translate(client, "3 4 5", models=[name], nbest=3)
+    scores = [prediction["score"] for prediction in several["predictions"][0]]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    prefix = "6 6"
+    (continued,) = translate(client, "3 4 5", models=[name], prefixes=[prefix])
+    assert continued["predictions"][0][0]["text"].startswith(prefix)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        ({"sentences": ["3"] * 4}, 413, "4 sentences: send at most 3"),
+        ({"sentences": ["3 " * 11]}, 413, "22 characters: send at most 20"),
+        ({"sentences": ["3"], "prefixes": ["3 " * 11]}, 413, "22 characters"),
+        ({"sentences": ["3"] * 600}, 413, "larger than 2,000 bytes"),
+        ({"sentences": ["3", "3", "3"], "models": None, "beam_size": 99}, 400, "at most 20"),
+        ({"sentences": ["3"], "models": ["../secret"]}, 404, "Unknown model"),
+        ({"sentences": ["3"], "models": []}, 404, "Unknown model"),
+        ({"sentences": ["3"], "prefixes": []}, 400, "0 prefixes for 1 sentences"),
+        ({"sentences": ["unknown"]}, 400, "unknown"),
+        ({"sentences": [" "]}, 400, "at least one token"),
+        ({"sentences": []}, 422, "at least 1 item"),
+        ({"sentences": ["3"], "beam_size": 0}, 422, "greater than or equal to 1"),
+        ({"sentences": ["3"], "beam": 3}, 422, "not permitted"),
+        ({"sentences": ["3"], "intervention": "sort"}, 422, "uniform"),
+        ({"sentences": "3"}, 422, "valid list"),
+        ([], 422, "valid dictionary"),
+    ],
+    ids=repr,
+)
+def test_refused_requests(client: TestClient, body: Any, status: int, reason: str) -> None:
+    response = client.post("/api/translate", json=body)
+    assert response.status_code == status, response.text
+    assert reason in response.text
+
+
+def test_a_full_queue_answers_429(models: list[ServedModel]) -> None:
+    with TestClient(create_app(models[:1], Limits(waiting=1)), base_url=LOCAL) as client:
+        response = client.post("/api/translate", json={"sentences": ["3", "4"]})
+    assert response.status_code == 429
+    assert "try again later" in response.json()["detail"]
+
+
+def test_files_of_the_machine_cannot_be_read(client: TestClient, run: Run) -> None:
+    for path in ("/etc/passwd", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", f"/{run.best}", "/page.js"):
+        assert client.get(path).status_code == 404
+    for body in (b"\x00\xff", b"{", b'{"sentences": ["\\ud800"]}'):
+        response = client.post("/api/translate", content=body, headers={"Content-Type": "application/json"})
+        assert response.status_code in (400, 422)
+        assert str(run.directory) not in response.text
+
+
+def test_other_host_names_are_refused(client: TestClient) -> None:
+    assert client.get("/api/models", headers={"Host": "attacker.example"}).status_code == 400
+
+
+def test_token_is_needed(models: list[ServedModel]) -> None:
+    app = create_app(models[:1], token="a secret")
+    with TestClient(app, base_url="http://10.0.0.1") as client:
+        assert client.get("/").status_code == 200  # the page itself holds nothing of the models
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "a secret"}):
+            for path in ("/api/models", "/openapi.json"):
+                assert client.get(path, headers=headers).status_code == 401
+            assert client.post("/api/translate", json={}, headers=headers).status_code == 401
+        assert client.get("/api/models", headers={"Authorization": "Bearer a secret"}).status_code == 200
+
+
+def test_interface_is_described(client: TestClient) -> None:
+    description = client.get("/openapi.json").json()
+    assert set(description["paths"]) == {"/api/models", "/api/translate"}
+    responses = description["paths"]["/api/translate"]["post"]["responses"]
+    assert {"200", "400", "401", "404", "413", "429"} <= set(responses)
+
+
+@contextmanager
+def served(models: list[ServedModel], **options: Any) -> Iterator[str]:
+    """Run a real server in a thread; yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(
+            uvicorn.Config(create_app(models, **options), log_level="error", lifespan="on")
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def test_sentences_of_a_closed_connection_are_not_translated(models: list[ServedModel]) -> None:
+    translated: list[str] = []
+    started, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(ServedModel):
+        """Waits before the first batch, and records the sentences."""
+
+        def translate(self, options: Options, sources: Sequence[Source]) -> list[list[Prediction]]:
+            started.set()
+            assert may_go_on.wait(60)
+            translated.extend(source.text for source in sources)
+            return super().translate(options, sources)
+
+    def ask(sentence: str) -> int:
+        body = {"sentences": [sentence]}
+        return httpx.post(f"{address}/api/translate", json=body, timeout=60).status_code
+
+    def send(sentence: str) -> socket.socket:
+        """Send a request without waiting for the answer."""
+        connection = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+        body = json.dumps({"sentences": [sentence]}).encode()
+        head = f"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        return connection
+
+    slow = Slow("slow", models[0].model)
+    with served([slow], limits=Limits(batch_size=1, waiting=1)) as address, ThreadPoolExecutor(1) as thread:
+        with send("3"):
+            assert started.wait(60)
+        send("4").close()
+        for _ in range(20):  # until "5" waits, because the queue of one sentence has room for it
+            last = thread.submit(ask, "5")
+            if wait_for([last], timeout=1).not_done:
+                break
+        may_go_on.set()
+        assert last.result() == 200
+    assert translated == ["3", "5"]
+
+
+@pytest.mark.slow
+def test_a_thousand_requests_of_20_clients(models: list[ServedModel], run: Run) -> None:
+    draw = random.Random(0)
+    sentences = list({" ".join(draw.choices("34567", k=draw.randint(1, 4))) for _ in range(200)})
+    expected = {
+        sentence: prediction.text
+        for sentence, prediction in zip(sentences, attnlab.load(run).translate(sentences), strict=True)
+    }
+    with served(models[:1]) as address:
+
+        def use(number: int) -> list[tuple[str, str]]:
+            choose = random.Random(number)
+            with httpx.Client(base_url=address, timeout=120) as client:
+                answers = []
+                for _ in range(50):
+                    asked = choose.sample(sentences, choose.randint(1, 3))
+                    (result,) = translate(client, *asked)
+                    answers += zip(asked, (row[0]["text"] for row in result["predictions"]), strict=True)
+                return answers
+
+        with ThreadPoolExecutor(20) as clients:
+            answers = list(clients.map(use, range(20)))
+    assert [len(given) >= 50 for given in answers] == [True] * 20
+    assert all(expected[sentence] == text for given in answers for sentence, text in given)
+
+
+@pytest.mark.slow
+def test_page_translates_while_typing(models: list[ServedModel], tmp_path: Path) -> None:
+    with served(models, token="secret") as address, browser(tmp_path) as page:
+        page.navigate(f"{address}/#token=secret")
+        wait(page, "document.querySelectorAll('.card').length === 2")
+        type_into(page, "#source", "3 4 5")
+        wait(page, "document.querySelectorAll('.map svg').length === 2")
+        own = page.each(".output", "e.textContent")
+        assert own[0] == own[1] == models[0].model.translate("3 4 5")[0].text
+        tokens = models[0].model.translate("3 4 5")[0].text.split()
+        assert page.each(".card:first-child .map .rows span", "e.textContent")[: len(tokens)] == tokens
+        page.point_at(".map .rows span")
+        assert page.each(".readout", "e.textContent")[0].startswith(f"{tokens[0]} ← ")
+        assert page.run("document.querySelector('.save button').click()") is None
+        page.run("document.querySelector('#intervention').value = 'uniform'")
+        page.run("document.querySelector('#form').dispatchEvent(new Event('input'))")
+        page.point_at("h1")
+        page.point_at(".map .rows span")
+        wait(page, "/ 0.33, .* 0.33, .* 0.33$/.test(document.querySelector('.readout').textContent)")
+        type_into(page, ".start input", "6 6")
+        wait(page, "document.querySelector('.output').textContent.startsWith('6 6')")
+        assert not page.each(".output", "e.textContent")[1].startswith("6 6")
+        errors = "[...document.querySelectorAll('.card .error')]"
+        type_into(page, ".start input", "unknown")
+        wait(page, f"{errors}[0].textContent.includes('unknown')")
+        assert [bool(text) for text in page.each(".output", "e.textContent")] == [False, True]
+        assert page.each(".card .error", "e.textContent")[1] == ""
+        type_into(page, "#source", "<b>")
+        wait(page, f"{errors}.every((e) => e.textContent.includes('<b>'))")
+        assert page.run("document.querySelector('.error b')") is None
+        assert page.each(".frame", "e.children.length") == [0, 0]
+        assert page.each(".save", "e.checkVisibility()") == [False, False]
+        page.screenshot(tmp_path / "page.png")
+        failed = [json.loads(error) for error in page.errors()]
+        assert all(error.get("source") == "network" for error in failed)  # the refused sentence
+        assert all(url.startswith(("http://127.0.0.1", "data:")) for url in page.requests())
+
+
+def wait(page: Any, condition: str) -> None:
+    deadline = time.monotonic() + 60
+    while not page.run(condition):
+        assert time.monotonic() < deadline, condition
+        time.sleep(0.05)
+
+
+def type_into(page: Any, selector: str, text: str) -> None:
+    field = f"document.querySelector({json.dumps(selector)})"
+    page.run(f"{field}.value = ''; {field}.focus()")
+    page.call("Input.insertText", text=text)

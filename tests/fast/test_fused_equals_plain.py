@@ -1,0 +1,358 @@
+"""Fused and plain PyTorch give the same results, for every combination of parts that is fused."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlab.decoding.beam import beam
+from attnlab.decoding.search import greedy
+from attnlab.fast import Kernels, dispatch, linear
+from attnlab.fast.kernels import MIN_ROWS
+from attnlab.fast.unroll import FusedUnroll
+from attnlab.nn.attention import Additive, Dot
+from attnlab.nn.attention.normalisers import Entmax
+from attnlab.nn.decoders import BahdanauDecoder, LuongDecoder, Unroll
+from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.encoders.bag import BagEncoder
+from attnlab.nn.seq2seq import Decoded, Seq2Seq
+from attnlab.types import PAD, Batch
+from networks import ORDERS, assemble, make_attention, make_network, random_batch, randomise
+
+FUSED_ORDERS = ("bahdanau", "luong with input feeding")
+FUSED_ATTENTIONS = ("Additive", "Concat", "Dot", "ScaledDot", "General")
+CONSTANT_ATTENTIONS = ("NoAttention", "Final", "Mean")
+
+
+class HalvingDropout(nn.Dropout):
+    """Dropout without randomness, which multiplies by one half."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 2
+
+
+def unroll_of(network: Seq2Seq, batch: Batch) -> Unroll | FusedUnroll:
+    encoded, state = network.encode(batch)
+    with Kernels(fused=network.fused).active():
+        return dispatch.unroll(network.decoder, state, encoded.memory, encoded.keys, batch.labels)
+
+
+def results(
+    network: Seq2Seq, batch: Batch, *, fused: bool, forced: Tensor | None = None
+) -> tuple[Decoded, dict[str, Tensor]]:
+    """Decode a batch; return features and weights at real positions, and the gradients of a loss on both."""
+    network.fused = fused
+    network.zero_grad()
+    torch.manual_seed(1)
+    decoded: Decoded = network(batch, forced)
+    real = (batch.labels != PAD)[..., None]  # [B, T, 1]
+    features, weights = decoded.features * real, decoded.weights * real
+    logits = network.logits(decoded, batch.copy_ids)  # [B, T, V]
+    loss = F.cross_entropy(logits.float().flatten(0, 1), batch.labels.flatten(), ignore_index=PAD)
+    generator = torch.Generator().manual_seed(5)
+    for part in (features, weights):
+        loss = loss + (part * torch.randn(part.shape, generator=generator)).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
+    return Decoded(features.detach(), weights.detach()), {"loss": loss.detach(), **gradients}
+
+
+def assert_fused_equals_plain(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> None:
+    fused, fused_gradients = results(network, batch, fused=True, forced=forced)
+    plain, plain_gradients = results(network, batch, fused=False, forced=forced)
+    for one, two in zip(fused, plain, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+    assert fused_gradients.keys() == plain_gradients.keys()
+    for name, gradient in plain_gradients.items():
+        atol = max(1e-6, 1e-4 * float(gradient.abs().max()))
+        torch.testing.assert_close(fused_gradients[name], gradient, rtol=1e-4, atol=atol, msg=name)
+
+
+def make(order: str, **options: Any) -> Seq2Seq:
+    return make_network(order=order, spread=0.7, **options)
+
+
+@pytest.mark.parametrize(
+    ("order", "cell", "layers", "attention"),
+    list(product(ORDERS, ["lstm", "gru"], [1, 2], FUSED_ATTENTIONS + CONSTANT_ATTENTIONS)),
+)
+def test_every_combination_equals_plain(order: str, cell: str, layers: int, attention: str) -> None:
+    network = make(order, cell=cell, layers=layers, attention=attention)
+    batch = random_batch([3, 7, 1], [4, 2, 5])
+    fused = order in FUSED_ORDERS and attention in FUSED_ATTENTIONS
+    assert isinstance(unroll_of(network, batch), FusedUnroll if fused else Unroll)
+    assert_fused_equals_plain(network, batch)
+
+
+@pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
+@pytest.mark.parametrize("lengths", [[9] * 3 + [6] * 7 + [2] * 10, [2] * 9 + [7, 0]])
+def test_sentences_of_different_lengths(order: str, cell: str, lengths: list[int]) -> None:
+    """Batches of more than 8 sentences, so that steps process different numbers of rows."""
+    assert_fused_equals_plain(
+        make(order, cell=cell, layers=2), random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
+    )
+
+
+@pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
+@pytest.mark.parametrize("probability", [0.0, 0.5])
+def test_scheduled_sampling_equals_plain(order: str, cell: str, probability: float) -> None:
+    lengths = [9] * 3 + [6] * 7 + [2] * 10
+    batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
+    forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < probability
+    assert_fused_equals_plain(make(order, cell=cell, layers=2), batch, forced)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_target_of_one_token(order: str) -> None:
+    assert_fused_equals_plain(make(order), random_batch([1, 1], [0, 0]))
+
+
+@pytest.mark.parametrize(("cell", "layers", "bidirectional"), list(product(["lstm", "gru"], [1, 2], [0, 1])))
+def test_encoder_equals_plain(cell: Any, layers: int, bidirectional: bool) -> None:
+    encoder = RecurrentEncoder(
+        input_size=2, cell=cell, size=3, layers=layers, bidirectional=bool(bidirectional)
+    )
+    randomise(encoder)
+    lengths = torch.tensor([3, 7, 1, 7])
+    mask = torch.arange(8) < lengths[:, None]  # [B, S]
+    outcomes = []
+    for fused in (True, False):
+        embedded = torch.randn(4, 8, 2, generator=torch.Generator().manual_seed(1), requires_grad=True)
+        encoder.zero_grad()
+        with Kernels(fused=fused).active():
+            memory = dispatch.encode(encoder, embedded, lengths, mask)
+        parts = [part for part in (memory.states, memory.hidden, memory.cell) if part is not None]
+        torch.autograd.backward(parts, [torch.linspace(-1, 1, part.numel()).view_as(part) for part in parts])
+        assert embedded.grad is not None
+        assert not memory.states[~mask].any()
+        outcomes.append([*parts, embedded.grad, *(p.grad for p in encoder.parameters())])
+    for one, two in zip(*outcomes, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", FUSED_ORDERS)
+def test_temperature_equals_plain(order: str) -> None:
+    network = make(order)
+    network.decoder.attention.normaliser = Entmax(temperature=0.3)
+    assert_fused_equals_plain(network, random_batch([3, 7, 1], [4, 2, 5]))
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong", "luong with input feeding"])
+def test_dropout_between_layers(order: str) -> None:
+    network = make(order, layers=2)
+    network.decoder.cells.dropout = HalvingDropout(0.5)
+    assert_fused_equals_plain(network.train(), random_batch([3, 7, 1], [4, 2, 5]))
+
+
+def test_dropout_is_drawn_for_every_element() -> None:
+    network = make("bahdanau", layers=2).train()
+    network.decoder.cells.dropout.p = 0.5
+    batch = random_batch([3, 7], [4, 2])
+    embedded = network.target_embedding(batch.inputs)
+    with torch.no_grad():
+        first, second = (unroll_of(network, batch).finish(embedded) for _ in range(2))
+    assert not torch.equal(first.states, second.states)
+
+
+@pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
+def test_layer_norm_and_recurrent_dropout(order: str, cell: str) -> None:
+    """Both loops draw the same recurrent dropout from the same seed: no other dropout is active."""
+    lengths = [9] * 3 + [6] * 7 + [2] * 10
+    batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
+    forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    network = make(order, cell=cell, layers=2, recurrent_dropout=0.5).train()
+    assert isinstance(unroll_of(network, batch), FusedUnroll if order in FUSED_ORDERS else Unroll)
+    assert_fused_equals_plain(network, batch)
+    network = make(order, cell=cell, layers=2, recurrent_dropout=0.5, layer_norm=True).train()
+    fused, plain = (results(network, batch, fused=fused)[0] for fused in (True, False))
+    torch.testing.assert_close(fused, plain, rtol=0, atol=1e-5)
+    network.double()  # in fp32, LN of 7 numbers amplifies rounding errors to 1e-4 of a gradient
+    for sampled in (None, forced):
+        fused, fused_gradients = results(network, batch, fused=True, forced=sampled)
+        plain, plain_gradients = results(network, batch, fused=False, forced=sampled)
+        torch.testing.assert_close(fused, plain, rtol=0, atol=1e-12)
+        torch.testing.assert_close(fused_gradients, plain_gradients, rtol=1e-9, atol=1e-10)
+    with torch.no_grad():
+        torch.manual_seed(1)
+        decoded = network.train()(batch, forced)
+    real = batch.labels != PAD
+    torch.testing.assert_close(decoded.features[real], plain.features[real], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("order", "cell"), list(product(["bahdanau", "gnmt"], ["lstm", "gru"])))
+def test_search_with_layer_norm_equals_plain(order: str, cell: str) -> None:
+    network = make(order, cell=cell, layers=2, layer_norm=True, recurrent_dropout=0.5)
+    batch = random_batch([3, 7, 1, 5, 5])
+    outcomes = []
+    for network.fused in (True, False):
+        outcomes.append(beam(network, batch, size=3, max_length=9))
+    assert outcomes[0].tokens == outcomes[1].tokens
+    for ours, theirs in zip(outcomes[0].scores, outcomes[1].scores, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+def test_only_softmax_is_fused() -> None:
+    network = make("bahdanau")
+    network.decoder.attention.normaliser = Entmax(2)
+    batch = random_batch([3, 7, 1], [4, 2, 5])
+    assert isinstance(unroll_of(network, batch), Unroll)
+    assert_fused_equals_plain(network, batch)
+
+
+def test_subclasses_take_the_plain_path() -> None:
+    class DoubledScores(Additive):
+        def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+            return 2 * super().score(query, keys, state)
+
+    class OtherDecoder(BahdanauDecoder):
+        pass
+
+    network = make("bahdanau")
+    batch = random_batch([3, 7, 1], [4, 2, 5])
+    assert isinstance(unroll_of(network, batch), FusedUnroll)
+    additive = network.decoder.attention
+    network.decoder.attention = DoubledScores(query_size=7, memory_size=4, size=13)
+    assert isinstance(unroll_of(network, batch), Unroll)
+    network.decoder = OtherDecoder(input_size=5, attention=additive, size=7)
+    assert isinstance(unroll_of(network, batch), Unroll)
+
+
+@pytest.mark.parametrize(
+    ("order", "cell", "attention"),
+    list(product(ORDERS, ["lstm", "gru"], ["Additive", "General", "NoAttention", "Coverage"])),
+)
+@pytest.mark.parametrize("size", [1, 3])
+def test_search_equals_plain(order: str, cell: str, attention: str, size: int) -> None:
+    network = make(order, cell=cell, attention=attention, layers=2)
+    batch = random_batch([3, 7, 1, 5, 5])
+    outcomes = []
+    for fused in (True, False):
+        network.fused = fused
+        if size == 1:
+            outcomes.append(greedy(network, batch, max_length=9))
+        else:
+            outcomes.append(beam(network, batch, size=size, max_length=9))
+    assert outcomes[0].tokens == outcomes[1].tokens
+    for ours, theirs in zip(outcomes[0].scores, outcomes[1].scores, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-5)
+    for sentence, other in zip(outcomes[0].weights, outcomes[1].weights, strict=True):
+        for one, two in zip(sentence, other, strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("default_limits")
+@pytest.mark.parametrize("order", FUSED_ORDERS)
+@torch.no_grad()
+def test_search_of_few_sentences_uses_the_operators_of_the_plain_path(order: str) -> None:
+    network, few, outcomes = make(order), random_batch([7, 3, 5]), []
+    for fused in (True, False):
+        network.fused = fused
+        encoded, state = network.encode(few)
+        outcomes.append((encoded.memory.states, *network.step(few.source[:, :1], state, encoded)[:2]))
+    for one, two in zip(*outcomes, strict=True):
+        assert torch.equal(one, two)
+    kernels = Kernels(fused=True, prepack=True)
+    assert kernels.of_step(MIN_ROWS, "cpu").fused
+    few_rows = kernels.of_step(MIN_ROWS - 1, "cpu")
+    assert not few_rows.fused
+    with few_rows.active():  # products with large weights are prepacked nevertheless
+        linear(torch.zeros(2, 512), torch.zeros(1024, 512))
+    assert kernels.prepacked
+    with torch.autocast("cpu", torch.bfloat16):
+        assert kernels.of_step(1, "cpu").fused
+
+
+@pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
+def test_float64_equals_plain(order: str, cell: str) -> None:
+    network = make(order, cell=cell, layers=2).double()
+    batch = random_batch([3, 7], [4, 2])
+    fused, fused_gradients = results(network, batch, fused=True)
+    plain, plain_gradients = results(network, batch, fused=False)
+    assert fused.features.dtype == torch.float64
+    torch.testing.assert_close(fused, plain, rtol=0, atol=1e-12)
+    torch.testing.assert_close(fused_gradients, plain_gradients, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_mixed_precision_is_as_accurate_as_plain(order: str, cell: str, layer_norm: bool) -> None:
+    """Fused gradients in bf16 deviate from fp32 no more than plain ones do, and are fp32 themselves."""
+    # With seed 5, no layer normalisation divides by a standard deviation near 0, which magnifies rounding in
+    # either path.
+    network = make_network(order=order, cell=cell, spread=0.3, layer_norm=layer_norm, seed=5)
+    batch = random_batch([3, 7, 5], [4, 2, 5])
+    _, expected = results(network, batch, fused=False)
+    errors = {}
+    for fused in (True, False):
+        with torch.autocast("cpu", torch.bfloat16):
+            _, mixed = results(network, batch, fused=fused)
+        assert {gradient.dtype for gradient in mixed.values()} == {torch.float32}
+        one, two = (torch.cat([part[name].flatten() for name in expected]) for part in (mixed, expected))
+        assert one.isfinite().all()
+        errors[fused] = float((one - two).norm() / two.norm())
+    assert errors[True] < 0.01
+    assert errors[True] < 1.5 * errors[False]
+
+
+@pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
+def test_dropout_between_layers_in_mixed_precision_with_keys_in_float32(decoder: type) -> None:
+    """The keys of dot products are the memory, which a bag of embeddings leaves in fp32."""
+    loop = decoder(input_size=8, attention=Dot(query_size=8, memory_size=8), size=8, layers=2, dropout=0.3)
+    network = assemble(BagEncoder(input_size=8, size=8), loop, source_width=8, width=8).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        _, gradients = results(network, random_batch([3, 7], [4, 2]), fused=True)
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+def saved_bytes(network: Seq2Seq, length: int) -> int:
+    """Bytes that autograd saves between encoder and readout, without the weights."""
+    weights = {parameter.data_ptr() for parameter in network.parameters()}
+    saved: dict[int, int] = {}
+
+    def save(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in weights:
+            saved[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+        decoded = network(random_batch([length], [length]))
+    assert decoded.features.requires_grad
+    return sum(saved.values())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_memory_of_additive_scores_grows_linearly_with_the_lengths(order: str) -> None:
+    network = make_network(order=order)
+    width = 997
+    network.decoder.attention = Additive(query_size=7, memory_size=4, size=width)
+    short, long = saved_bytes(network, 20), saved_bytes(network, 40)
+    assert long < 2.3 * short
+    assert short < 20 * 20 * width * 4
+
+
+@pytest.mark.parametrize("order", FUSED_ORDERS)
+def test_results_without_gradients_equal_those_with(order: str) -> None:
+    network = make_network(order=order)
+    batch = random_batch([3, 7], [4, 2])
+    expected = network(batch)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            decoded = network(batch)
+        assert not decoded.features.requires_grad
+        torch.testing.assert_close(decoded, expected, rtol=0, atol=1e-6)
+
+
+def test_kernels_are_plain_outside_a_block() -> None:
+    attention = make_attention("Additive", 7, 5)
+    assert isinstance(attention, Additive)
+    kernels = Kernels(fused=True)
+    with kernels.active(), Kernels(fused=False).active():
+        assert isinstance(unroll_of(make("luong"), random_batch([2], [2])), Unroll)

@@ -1,0 +1,195 @@
+"""Linear layers on oneDNN, against torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnlab.fast import Kernels
+from attnlab.fast.linear import MIN_ROWS_TO_PREPACK, Linear, linear, outer, prepack, round_rows
+
+
+@pytest.fixture(autouse=True)
+def fused_kernels() -> Iterator[None]:
+    with Kernels(fused=True).active():
+        yield
+
+
+def layouts() -> dict[str, tuple[Tensor, Tensor]]:
+    """Inputs [..., 7] and weights [5, 7]: contiguous, transposed, and columns of a wider matrix."""
+    torch.manual_seed(0)
+    return {
+        "contiguous": (torch.randn(3, 7), torch.randn(5, 7)),
+        "no rows": (torch.randn(0, 7), torch.randn(5, 7)),
+        "vector": (torch.randn(7), torch.randn(5, 7)),
+        "time first": (torch.randn(2, 3, 7).transpose(0, 1), torch.randn(5, 7)),
+        "first columns": (torch.randn(3, 7), torch.randn(5, 11)[:, :7]),
+        "last columns": (torch.randn(3, 11)[:, 4:], torch.randn(5, 11)[:, 4:]),
+        "last columns of many rows": (torch.randn(37, 11)[:, 4:], torch.randn(5, 11)[:, 4:]),
+        "transposed": (torch.randn(7, 3).T, torch.randn(7, 5).T),
+        "expanded row": (torch.randn(1, 7).expand(3, 7), torch.randn(5, 7)),
+    }
+
+
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_results_and_gradients_equal_those_of_torch(layout: str, with_bias: bool, dtype: torch.dtype) -> None:
+    x, weight = (part.to(dtype) for part in layouts()[layout])
+    bias = torch.randn(5, dtype=dtype) if with_bias else None
+    results = []
+    functions: list[Callable[..., Tensor]] = [linear, F.linear]
+    for function in functions:
+        leaves = [None if part is None else part.detach().requires_grad_() for part in (x, weight, bias)]
+        output = function(*leaves)
+        output.backward(torch.linspace(-1, 1, output.numel(), dtype=dtype).view_as(output))
+        results.append([output, *(leaf.grad for leaf in leaves if leaf is not None)])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", layouts())
+def test_results_without_gradients_equal_those_of_torch(layout: str) -> None:
+    x, weight = layouts()[layout]
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
+
+
+def test_no_gradient_for_inputs_that_require_none() -> None:
+    x, weight = torch.randn(3, 7), torch.randn(5, 7, requires_grad=True)
+    linear(x, weight).sum().backward()
+    torch.testing.assert_close(weight.grad, x.sum(dim=0).expand(5, 7))
+    assert x.grad is None
+
+
+def test_autocast_gives_bfloat16() -> None:
+    layer = Linear(7, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = layer(torch.randn(3, 7))
+    assert output.dtype == torch.bfloat16
+
+
+def test_plain_kernels_are_torch() -> None:
+    layer, x = Linear(512, 512), torch.randn(3, 512)
+    with Kernels(fused=False).active():
+        assert type(layer(x).grad_fn).__name__ == "AddmmBackward0"
+    assert type(layer(x).grad_fn).__name__ != "AddmmBackward0"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_outer_equals_the_matrix_product(dtype: torch.dtype) -> None:
+    left, right = torch.randn(11, 5, dtype=dtype), torch.randn(11, 13, dtype=dtype)[:, 2:9]
+    torch.testing.assert_close(outer(left, right), left.T @ right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_product_with_a_prepacked_weight_equals_linear(transposed: bool) -> None:
+    weight = torch.randn(7, 5).T if transposed else torch.randn(5, 7)
+    bias, x = torch.randn(5), torch.randn(3, 7)
+    product = prepack(weight, bias, torch.float32)
+    torch.testing.assert_close(product(x), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_repeated_products_with_prepacked_weights(
+    layout: str, with_bias: bool, mode: type[torch.no_grad]
+) -> None:
+    x, weight = layouts()[layout]
+    bias = torch.randn(5) if with_bias else None
+    with mode(), Kernels(fused=True, prepack=True).active():
+        for rows in (x, torch.cat([x.reshape(-1, 7)] * MIN_ROWS_TO_PREPACK), -x):
+            expected = F.linear(rows, weight, bias)
+            torch.testing.assert_close(linear(rows, weight, bias), expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_prepacked_weights_follow_changes() -> None:
+    weight, bias, x = torch.randn(5, 7), torch.randn(5), torch.randn(MIN_ROWS_TO_PREPACK, 7)
+    with Kernels(fused=True, prepack=True).active():
+        for matrix, offset in [(weight, None), (weight, bias), (weight[:3], None), (weight, bias + 1)]:
+            expected = F.linear(x, matrix, offset)
+            torch.testing.assert_close(linear(x, matrix, offset), expected, rtol=1e-5, atol=1e-5)
+        weight += 1
+        bias += 1
+        torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
+        with torch.autocast("cpu", torch.bfloat16):  # uses a copy, where fp32 may use the weight itself
+            assert linear(x, weight).dtype == torch.bfloat16
+            weight += 1
+            torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+
+
+@torch.no_grad()
+def test_weight_at_the_address_of_a_deleted_one() -> None:
+    x = torch.randn(MIN_ROWS_TO_PREPACK, 7)
+    with Kernels(fused=True, prepack=True).active(), torch.autocast("cpu", torch.bfloat16):
+        for _ in range(20):
+            weight = torch.randn(5, 7)
+            torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+            del weight
+
+
+def test_prepacking_does_not_change_gradients() -> None:
+    layer, x = Linear(7, 5), torch.randn(MIN_ROWS_TO_PREPACK, 7)
+    kernels = Kernels(fused=True, prepack=True)
+    with kernels.active():
+        with torch.no_grad():
+            layer(x)
+        assert kernels.prepacked
+        layer(x).sum().backward()
+        layer.weight.data = torch.zeros(5, 7)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x), layer.bias.expand(len(x), 5))
+    torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(5, 7))
+
+
+@pytest.mark.usefixtures("default_limits")
+def test_few_products_are_compiled_for_many_batch_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN keeps half a megabyte per compiled product: small weights use MKL, others few row counts."""
+    module, products = import_module("attnlab.fast.linear"), set()
+    product = module._onednn_product
+
+    def record(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        products.add((x.shape, weight.shape))
+        result: Tensor = product(x, weight, bias)
+        return result
+
+    monkeypatch.setattr(module, "_onednn_product", record)
+    small, large = Linear(8, 16), Linear(512, 1024)
+    for rows in range(65, 512, 37):
+        small(torch.randn(rows, 8)).sum().backward()
+    assert not products
+    for rows in range(65, 512, 7):
+        large(torch.randn(rows, 512)).sum().backward()
+    assert len(products) <= 3 * 8 * 3
+
+
+@pytest.mark.usefixtures("default_limits")
+def test_bfloat16_products_have_few_numbers_of_rows() -> None:
+    layer, weight = Linear(16, 8), torch.randn(8, 16).bfloat16()
+    for rows in (65, 71):
+        x = torch.randn(rows, 1, 16)
+        with torch.autocast("cpu", torch.bfloat16):
+            output = layer(x)
+        assert output.shape == (rows, 1, 8)
+        torch.testing.assert_close(
+            output.float(), F.linear(x, layer.weight, layer.bias), rtol=0.02, atol=0.02
+        )
+        left = torch.randn(rows, 8).bfloat16()
+        expected = left.float().T @ x[:, 0].bfloat16().float()
+        torch.testing.assert_close(outer(left, x[:, 0].bfloat16()).float(), expected, rtol=0.02, atol=0.1)
+        assert prepack(weight, None, torch.bfloat16)(x[:, 0].bfloat16()).shape == (rows, 8)
+
+
+def test_rounded_rows_are_few_and_close() -> None:
+    rounded = [round_rows(rows) for rows in range(4097)]
+    assert all(rows <= after <= 1.125 * rows + 1 for rows, after in enumerate(rounded))
+    assert len({after for after in rounded if after > 64}) == 8 * 6
+    assert [round_rows(rows) for rows in (0, 1, 64, 65, 72, 73, 1000)] == [0, 1, 64, 72, 72, 80, 1024]

@@ -1,0 +1,196 @@
+"""Locks, identity and files of run directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from attnlab.errors import UserError
+from attnlab.files.run_directory import Run, prepare
+from attnlab.files.run_identity import identify
+from attnlab.files.writing import no_space_left
+from run_files import write_run
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from attnlab.files.run_directory import Run
+with Run(Path(sys.argv[1])).lock():
+    if os.fork() == 0:  # like a data loader
+        time.sleep(30)
+    print(os.getpid(), flush=True)
+    time.sleep(30)
+"""
+
+
+def hold(directory: Path, *before: str) -> subprocess.Popen[str]:
+    """Start a process that holds the lock of a directory and has a child that outlives it."""
+    return subprocess.Popen(
+        [*before, sys.executable, "-c", HOLD, str(directory)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.slow
+def test_lock_is_held_until_its_process_ends(tmp_path: Path) -> None:
+    holder = hold(tmp_path)
+    assert holder.stdout is not None
+    try:
+        pid = int(holder.stdout.readline())
+        message = f"is in use by process {pid} on {socket.gethostname()}: wait until it ends, or stop it"
+        with pytest.raises(UserError, match=message), Run(tmp_path).lock():
+            pass
+        os.kill(pid, signal.SIGKILL)
+        holder.wait()
+        with Run(tmp_path).lock():  # although its child process is alive
+            assert (tmp_path / "lock").read_text().split()[1] == str(os.getpid())
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.stdout.close()
+
+
+@pytest.mark.slow
+def test_lock_waits_for_a_process_whose_parent_ended(tmp_path: Path) -> None:
+    parent = hold(tmp_path, "sh", "-c", '"$@" & wait', "sh")
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    stopping = subprocess.Popen(["sh", "-c", f"sleep 1; kill {pid}"])
+    try:
+        start = time.monotonic()
+        with Run(tmp_path).lock():
+            assert time.monotonic() - start > 0.5
+    finally:
+        stopping.wait()
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.stdout.close()
+
+
+def test_force_removes_all_earlier_files(composed: Callable[..., DictConfig]) -> None:
+    config = composed()
+    run = prepare(config)
+    result = {"status": "interrupted", "steps": 3}
+    run.write_result(**result)
+    run.checkpoints.mkdir()
+    run.best.write_bytes(b"")
+    assert prepare(config).read_result() == result
+    config.force = True
+    prepare(config)
+    assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "lock"]
+
+
+def test_interpolations_are_saved_as_their_values(composed: Callable[..., DictConfig]) -> None:
+    config = composed()
+    config.variant = "seed ${seed}"
+    assert OmegaConf.load(prepare(config).config).variant == f"seed {config.seed}"
+    assert "${" not in prepare(config).config.read_text()
+
+
+def test_identity_ignores_the_checkpoint_interval(composed: Callable[..., DictConfig]) -> None:
+    config = composed()
+    before = identify(config)
+    config.checkpoint.every_minutes = 1
+    assert identify(config) == before
+    config.checkpoint.monitor = "val/bleu"
+    assert identify(config) != before
+
+
+def test_temporary_files_are_removed(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.checkpoints.mkdir()
+    kept = run.last
+    for path in (kept, run.checkpoints / ".last.ckpt.tmp", tmp_path / ".result.json.7.tmp"):
+        path.write_bytes(b"")
+    run.remove_temporary_files()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
+
+
+DAMAGED = {
+    "": "cannot be read: Expecting value",
+    '{"status": "fin': "cannot be read: ",
+    "[]": "is not a JSON object",
+    '{"status": "done"}': "has the unknown status 'done'",
+    '{"status": "finished"}': "has status 'finished' but no metrics",
+    '{"status": "finished", "metrics": {"val/loss": null}}': "has status 'finished' but no metrics",
+}
+
+
+def test_damaged_result_is_reported_and_ignored(
+    composed: Callable[..., DictConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = composed()
+    run = prepare(config)
+    assert capsys.readouterr().err == ""
+    for content, problem in DAMAGED.items():
+        run.result.write_text(content)
+        assert prepare(config).read_result() == {}
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"attnlab: {run.result} {problem}"), line
+        assert line.endswith("; it is ignored, and the run continues")
+        run.write_result("running")
+        assert run.read_result() == {"status": "running"}
+
+
+def test_deleted_outputs_of_a_finished_run_are_listed(tmp_path: Path) -> None:
+    run = write_run(tmp_path, scores={"val/loss": 1.0, "test/bleu": 2.0}, sentences=[("a", "a", "a")])
+    assert run.missing_outputs() == ["checkpoints/best.ckpt", "predictions/val.jsonl"]
+    (run.predictions / "val.jsonl").touch()
+    run.checkpoints.mkdir()
+    run.best.touch()
+    assert run.missing_outputs() == []
+
+    scores = {"test/same/bleu": 2.0, "test/same/attention/entropy": 1.0, "attention/entropy": 1.0}
+    named = write_run(tmp_path / "named", scores=scores, sentences=[])
+    assert named.missing_outputs() == ["checkpoints/best.ckpt", "predictions/test-same.jsonl"]
+
+
+def test_checkpoints_are_in_one_folder(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    names = ["best.ckpt", "last.ckpt", "previous.ckpt", "average.ckpt"]
+    assert [run.best, run.last, run.previous, run.average] == [tmp_path / "checkpoints" / n for n in names]
+
+
+def test_identity_is_that_of_resolved_settings() -> None:
+    one, two = DictConfig({"size": 8, "width": "${size}"}), DictConfig({"size": 8, "width": 8})
+    assert identify(one) == identify(two) != identify(DictConfig({"size": 8, "width": 16}))
+
+
+def test_full_disk_is_found_behind_other_errors() -> None:
+    wrapped, other = RuntimeError("not written"), RuntimeError("not read")
+    wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    other.__context__ = OSError(errno.ENOENT, "No such file or directory")
+    outer = ValueError()
+    outer.__context__ = wrapped
+    assert no_space_left(wrapped)
+    assert no_space_left(outer)
+    assert not no_space_left(other)
+    assert not no_space_left(None)
+
+
+def test_status_is_written_without_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path)
+    run.write_result("running", packages={"torch": "2.13.0"}, command="attnlab train")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("attnlab.files.run_directory.write_json", full)
+    run.write_result("failed", error="no space left")
+    result = {"status": "failed", "packages": {"torch": "2.13.0"}, "command": "attnlab train"}
+    assert run.read_result() == result | {"error": "no space left"}
+    run.result.unlink()
+    with pytest.raises(OSError, match="No space"):
+        run.write_result("failed")

@@ -1,0 +1,52 @@
+"""Sweeps with other launchers, in the forms that need no cluster."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from attnlab.files.run_directory import Run
+from commands import TINY_REVERSE, attnlab
+
+
+@pytest.mark.slow
+@pytest.mark.clusters
+@pytest.mark.skipif(find_spec("submitit") is None, reason="pip install 'attnlab[slurm]'")
+def test_sweep_of_local_processes_of_submitit(tmp_path: Path) -> None:
+    overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "optimizer=sgd"]
+    overrides.append("hydra/launcher=submitit_local")
+    broken = attnlab("train", "-m", *overrides, "optimizer.lr=1e38,0.01", folder=tmp_path)
+    assert broken.returncode == 1, broken.stderr
+    assert "Traceback" not in broken.stderr
+    assert re.search(r"^failed .*: The (loss|gradient norm) is", broken.stdout, re.MULTILINE)
+    assert table_states(broken.stdout) == ["finished", "failed"]
+    assert statuses(tmp_path) == {1e38: "failed", 0.01: "finished"}  # the other job continued
+    assert "UserWarning" not in broken.stderr
+    for run in runs(tmp_path):
+        assert run.read_result()["command"].startswith("attnlab train -m data.symbols=5")
+
+
+def table_states(output: str) -> list[str]:
+    """Return the column of states in the final table of a sweep."""
+    return re.findall(r"^│ \S+ +│ (\w+) ", output, re.MULTILINE)
+
+
+def runs(folder: Path) -> list[Run]:
+    return [Run(path) for path in (folder / "outputs" / "reverse").iterdir()]
+
+
+def statuses(folder: Path) -> dict[float, str]:
+    return {run.read_config().optimizer.lr: run.read_result()["status"] for run in runs(folder)}
+
+
+def test_launcher_that_is_not_installed(tmp_path: Path) -> None:
+    absent = "hydra.launcher._target_=hydra_plugins.absent_launcher.AbsentLauncher"
+    completed = attnlab("train", "-m", *TINY_REVERSE, "seed=0,1", absent, folder=tmp_path)
+    assert completed.returncode == 2
+    assert (
+        "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'" in completed.stderr
+    )
+    assert "Traceback" not in completed.stderr

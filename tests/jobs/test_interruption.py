@@ -1,0 +1,130 @@
+"""Ctrl-C and SIGTERM end a command with one line and exit code 75, at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from attnlab.cli import main
+from attnlab.errors import INTERRUPTED, UsageError
+from attnlab.jobs import interruption
+from commands import ATTNLAB, clean_environment
+
+
+def command(monkeypatch: pytest.MonkeyPatch, function: object) -> None:
+    """Replace the module of `attnlab report` by one whose `main` is this function."""
+    module = ModuleType("attnlab.cli.report")
+    module.main = function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "attnlab.cli.report", module)
+
+
+def assert_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["report", "."]) == INTERRUPTED
+    assert capsys.readouterr() == ("", "attnlab: interrupted\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", interruption.SIGNALS)
+def test_signal_is_one_line(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(monkeypatch, lambda _: signal.raise_signal(number))
+    assert_interrupted(capsys)
+
+
+def test_library_that_replaces_the_exception(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def replace(_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise SystemExit(1) from None
+
+    command(monkeypatch, replace)
+    assert_interrupted(capsys)
+
+
+def test_signal_inside_a_finaliser_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def drop(_: object) -> None:
+        Finalised()
+        time.sleep(10)
+
+    command(monkeypatch, drop)
+    assert_interrupted(capsys)
+
+
+def test_signal_whose_exception_is_swallowed_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def swallow(_: object) -> None:
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(10)
+
+    command(monkeypatch, swallow)
+    assert_interrupted(capsys)
+
+
+def test_usage_errors_and_failures_have_different_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raised = [UsageError("use it otherwise"), PermissionError(13, "Permission denied", "x"), KeyError("bug")]
+
+    def fail(_: object) -> None:
+        raise raised.pop(0)
+
+    command(monkeypatch, fail)
+    assert [main.run(["report", "."]) for _ in range(3)] == [2, 1, 1]
+    assert capsys.readouterr().err.splitlines() == [
+        "attnlab: use it otherwise",
+        "attnlab: x: Permission denied",
+        "attnlab: KeyError: 'bug' (unexpected error; --traceback shows where)",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["predict", "none.ckpt"], ["bench", "--no-search"]], ids=str)
+@pytest.mark.parametrize("library", ["_multiarray_umath", "libtorch_python"])
+def test_signal_during_imports(arguments: list[str], library: str, tmp_path: Path) -> None:
+    """The signal arrives as soon as a compiled library is mapped into memory."""
+    process = subprocess.Popen(
+        [ATTNLAB, *arguments],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while library not in Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60) == (b"", b"attnlab: interrupted\n")
+    assert process.returncode == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([ATTNLAB, "--version"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(b"attnlab: ")
+    assert line.endswith(b"No space left on device")

@@ -1,0 +1,113 @@
+"""Environment and end of worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnlab.files.run_directory import Run
+from attnlab.jobs import launcher, worker
+
+
+@pytest.mark.parametrize(
+    ("code", "stopping", "status", "exit_code", "error"),
+    [
+        (0, False, "finished", 0, None),
+        (-9, False, "finished", 0, None),  # killed after it finished
+        (75, True, "interrupted", 75, None),
+        (1, False, "failed", 1, "another error"),
+        (3, False, "running", 1, "ended with exit code 3 before it was finished, see "),
+        (0, False, "running", 1, "ended with exit code 0 before it was finished, see "),
+        (75, False, "running", 1, "ended with exit code 75 before it was finished, see "),
+        (75, False, "interrupted", 75, "stopped by a signal to its process"),
+        (-9, False, "running", 1, "was killed by SIGKILL"),
+        (-15, True, "running", 75, None),
+        (1, True, "running", 75, None),
+        (1, True, "failed", 1, "another error"),
+    ],
+)
+def test_settle_records_the_end_of_a_worker(
+    code: int, stopping: bool, status: str, exit_code: int, error: str | None, tmp_path: Path
+) -> None:
+    run = Run(tmp_path)
+    values = {"failed": {"error": error}, "finished": {"metrics": {"val/loss": 1.0}}}.get(status, {})
+    run.write_result(status, **values)  # type: ignore[arg-type]
+    assert launcher.settle(run, code, stopping=stopping) == exit_code
+    expected = {0: "finished", 1: "failed", 75: "interrupted"}[exit_code]
+    assert run.read_result()["status"] == expected
+    assert (run.read_result().get("error") or "").startswith(error or "")
+
+
+def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    environment = launcher.worker_environment()
+    assert "LOCAL_RANK" not in environment
+
+
+def test_reason_of_the_launcher_is_recorded(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write_result("interrupted")
+    assert launcher.settle(run, 75, stopping=False, reason="no progress") == 1
+    assert run.read_result() == {"status": "failed", "error": "no progress"}
+    run.write_result("finished", metrics={"val/loss": 1.0})
+    assert launcher.settle(run, -9, stopping=False, reason="no progress") == 0
+
+
+def test_run_that_another_process_uses_keeps_its_status(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write_result("interrupted")
+    assert launcher.settle(run, launcher.IN_USE, stopping=False) == launcher.IN_USE
+    assert run.read_result() == {"status": "interrupted"}
+
+
+HUNG = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+open(sys.argv[1] + "/started", "w").close()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_hung_worker_is_killed_after_an_interruption(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first SIGINT after a time, at the second one at once."""
+
+    def start(run: Run, **_: Any) -> launcher.Worker:
+        return subprocess.Popen([sys.executable, "-SEc", HUNG, str(tmp_path)], start_new_session=True)
+
+    def interrupt() -> None:
+        while not (tmp_path / "started").exists() or signal.getsignal(signal.SIGINT) is handler:
+            time.sleep(0.01)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(launcher, "start", start)
+    monkeypatch.setattr(launcher, "STOP_TIMEOUT", 0.3 if times == 1 else 60)
+    handler = signal.getsignal(signal.SIGINT)  # without one of train, the signal would end pytest
+    run = Run(tmp_path)
+    run.write_result("running")
+    threading.Thread(target=interrupt).start()
+    started = time.monotonic()
+    assert launcher.train(run) == (launcher.INTERRUPTED, True)
+    assert time.monotonic() - started < 10
+    assert run.read_result() == {"status": "interrupted"}
+
+
+def test_worker_writes_nothing_into_another_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert worker.main(str(tmp_path)) == 1
+    assert "is not a run directory" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

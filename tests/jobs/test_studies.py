@@ -1,0 +1,93 @@
+"""Every study, full and quick, is a grid of jobs that compose and build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from attnlab.config.compose import resolve
+from attnlab.config.options import CONF
+from attnlab.errors import UsageError
+from attnlab.jobs.preflight import find_error
+from hydra_plugins.attnlab_sweeper import expand
+
+STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
+
+
+def jobs(study: str, *more: str) -> list[list[str]]:
+    """Return the overrides of every job of a study, as Hydra's sweeper creates them."""
+    overrides = [f"study={study}", *more]
+    grid = composed(overrides)
+    assert grid.hydra.mode.name == "MULTIRUN"
+    swept = [f"{key}={value}" for key, value in grid.hydra.sweeper.params.items()]
+    loader = GlobalHydra.instance().config_loader()
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*swept, *overrides])
+    (batch,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
+    return [expand(job, grid.hydra.sweeper.overrides) for job in batch]
+
+
+def covering(batch: list[list[str]]) -> list[list[str]]:
+    """Return jobs that together have every override of a batch."""
+    seen: set[str] = set()
+    return [job for job in batch if not seen.issuperset(job) and not seen.update(job)]
+
+
+def composed(overrides: list[str]) -> DictConfig:
+    config = compose("train", overrides=overrides, return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    return config
+
+
+def run_config(overrides: list[str]) -> DictConfig:
+    """Return the configuration of a job's run directory."""
+    return resolve(composed(overrides))
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_quick_study_has_few_jobs_and_another_name(study: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        batch = jobs(study, "quick=true")
+        assert 2 <= len(batch) <= 8
+        assert run_config(batch[-1]).name == f"{study}_quick"
+
+
+def test_command_line_overrides_replace_the_grid() -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        batch = jobs("attention_variants", "quick=true", "seed=7", "trainer.max_epochs=1")
+        assert [override for job in batch for override in job if override.startswith("seed=")] == [
+            "seed=7"
+        ] * 3
+        assert composed(batch[0]).trainer.max_epochs == 1
+
+
+def test_attention_variants_has_every_mechanism() -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        swept = {override.split("=")[1] for job in jobs("attention_variants") for override in job[:1]}
+    assert swept == {path.stem for path in Path(CONF / "attention").glob("*.yaml")}
+
+
+def test_values_of_a_study_stand_for_overrides() -> None:
+    further = {"model": {"mingru": ["encoder=mingru", "encoder.size=48"], "dot": ["attention=dot"]}}
+    job = ["seed=1", "model=mingru", "encoder.size=8"]
+    assert expand(job, further) == ["encoder=mingru", *job]  # the job's own encoder.size is kept
+    assert expand(job, {}) == job
+    with pytest.raises(UsageError, match="model=gru: choose from mingru, dot"):
+        expand(["model=gru"], further)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quick", ["true", "false"])
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_job_of_a_study_builds_under_a_unique_name(study: str, quick: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        configs = [run_config(overrides) for overrides in covering(jobs(study, f"quick={quick}", "seed=0"))]
+        assert [find_error(config) for config in configs] == [None] * len(configs)
+        assert len({config.variant for config in configs}) == len(configs)
+        assert {config.name for config in configs} == {study + ("_quick" if quick == "true" else "")}

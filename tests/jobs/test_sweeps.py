@@ -1,0 +1,247 @@
+"""Sweeps by the command: failing, killed, interrupted, and with several processes per job."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.run_directory import Run
+from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from forked import ForkedProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+
+DIES = """
+import os, signal
+from pathlib import Path
+from attnlab.nn.attention import Additive
+
+class Dies(Additive):
+    def score(self, query, keys, state):
+        if not Path("repaired").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().score(query, keys, state)
+"""
+CASES = {
+    "fine": "variant: fine\ndecoder: {size: 32}",
+    "impossible": "variant: impossible\ndecoder: {size: 33}\ndefaults: [{override /attention: dot}]",
+    "dies": "variant: dies\ndecoder: {size: 32}\nattention: {_target_: dies.Dies}",
+    "lost": "variant: lost\ndecoder: {size: 32}\ndata: {path: lost.tsv, val_fraction: 0.2}\n"
+    "defaults: [{override /data: pairs}, {override /tokenizer: whitespace}]",
+}
+
+
+def runs_in(folder: Path) -> list[Run]:
+    return [Run(path.parent) for path in sorted(folder.glob("outputs/*/*/config.yaml"))]
+
+
+def states(folder: Path) -> dict[str, str]:
+    return {
+        run.directory.name.rsplit("-seed", 1)[0]: run.read_result().get("status", "none")
+        for run in runs_in(folder)
+    }
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Return the processes that work in a folder: sweeps, workers, and what they started."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (path / "cwd").resolve() == folder.resolve():
+                pids.append(int(path.name))
+    return pids
+
+
+def wait_until(true: Callable[[], object], seconds: float = 240) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
+    folder.mkdir(exist_ok=True)
+    with (folder / "output.txt").open("ab") as output:
+        return ForkedProcess(
+            [ATTNLAB, "train", "-m", *overrides],
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            env=clean_environment(),
+            start_new_session=True,
+        )
+
+
+def validations(folder: Path) -> int:
+    """Return the total number of validations of the runs in a folder."""
+    files = [run.metrics for run in runs_in(folder) if run.metrics.is_file()]
+    return sum(path.read_text().count("val/loss,") for path in files)
+
+
+def resumed(folder: Path) -> list[Run]:
+    """Return the runs in a folder that resumed from a checkpoint."""
+    logged = [run for run in runs_in(folder) if run.log.is_file()]
+    return [run for run in logged if "resuming from step" in run.log.read_text()]
+
+
+def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text(DIES)
+    cases = tmp_path / "options" / "case"
+    cases.mkdir(parents=True)
+    for name, content in CASES.items():
+        (cases / f"{name}.yaml").write_text(f"# @package _global_\n{content}\n")
+    tiny = [override for override in TINY_REVERSE if not override.startswith(("data.", "decoder."))]
+    limits = [
+        f"trainer.{name}=3" for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches")
+    ]
+    overrides = [
+        "--config-dir=options",
+        "+case=glob(*)",
+        *tiny,
+        *limits,
+        "trainer.max_epochs=1",
+        "logger=none",
+    ]
+    overrides += ["name=study", "hydra.launcher.slots=2"]
+
+    completed = attnlab("train", "-m", *overrides, folder=tmp_path)
+    assert completed.returncode == 1, completed.stderr
+    expected = {"fine": "finished", "impossible": "failed", "dies": "failed", "lost": "failed"}
+    assert states(tmp_path) == expected
+    output = {
+        line.split("/")[-1].split("-seed")[0]: line
+        for line in completed.stdout.splitlines()
+        if "failed " in line
+    }
+    assert "query of size 33 with a memory of size 32" in completed.stdout
+    assert "killed by SIGKILL" in output["dies"]
+    assert "lost.tsv" in output["lost"]
+    before = {run.directory: run.result.stat().st_mtime_ns for run in runs_in(tmp_path)}
+
+    (cases / "impossible.yaml").write_text("# @package _global_\nvariant: repaired\ndecoder: {size: 32}\n")
+    (tmp_path / "repaired").touch()
+    (tmp_path / "lost.tsv").write_text("".join(f"a b {n}\tb a {n}\n" for n in range(40)))
+    completed = attnlab("train", "-m", *overrides, folder=tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "1 of 4 already finished" in completed.stderr
+    assert states(tmp_path) == {
+        "fine": "finished",
+        "repaired": "finished",
+        "dies": "finished",
+        "lost": "finished",
+    } | {"impossible": "failed"}
+    (fine,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("fine"))
+    assert fine.result.stat().st_mtime_ns == before[fine.directory]
+
+
+HANGS = """
+import ctypes
+from attnlab.nn.attention import Additive
+
+class Hangs(Additive):
+    def score(self, query, keys, state):
+        ctypes.PyDLL(None).sleep(1000)  # holds the GIL
+        return super().score(query, keys, state)
+"""
+
+
+def test_killed_or_interrupted_sweep_leaves_no_process(tmp_path: Path) -> None:
+    """One of two jobs hangs in a C call."""
+    (tmp_path / "hangs.py").write_text(HANGS)
+    overrides = [
+        *TINY_REVERSE,
+        "trainer.max_epochs=500",
+        "logger=none",
+        "attention._target_=attnlab.nn.attention.Additive,hangs.Hangs",
+        "variant='${attention._target_}'",
+        "seed=0",
+        "fused=false",
+        "hydra.launcher.slots=2",
+    ]
+
+    def hanging() -> bool:
+        return any("parameters" in path.read_text() for path in tmp_path.glob("outputs/*/hangs*/train.log"))
+
+    launcher = start(tmp_path, *overrides)
+    wait_until(lambda: hanging() and any(run.last.is_file() for run in runs_in(tmp_path)))
+    launcher.kill()
+    launcher.wait()
+    wait_until(lambda: not processes_in(tmp_path), 15)
+
+    launcher = start(tmp_path, *overrides)
+    wait_until(lambda: len(resumed(tmp_path)) == 1)
+    launcher.send_signal(signal.SIGINT)
+    assert launcher.wait(30) == 75
+    assert processes_in(tmp_path) == []
+    assert [run.read_result()["status"] for run in runs_in(tmp_path)] == ["interrupted", "interrupted"]
+
+
+def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
+    overrides = [*TINY_REVERSE, "trainer.devices=1,2", "variant='devices${trainer.devices}'"]
+    overrides += ["trainer.max_epochs=1", "logger=none", "data.test_size=23"]
+    completed = attnlab("train", "-m", *overrides, "hydra.launcher.slots=2", folder=tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert states(tmp_path) == {"devices1": "finished", "devices2": "finished"}
+    (run,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("devices2"))
+    assert "distributed_backend=gloo" in run.log.read_text()
+    assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
+    alone = attnlab("evaluate", str(run.directory), folder=tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    output = json.loads((run.directory / "evaluations" / "test" / "result.json").read_text())["metrics"]
+    together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith("test/")}
+    assert output == pytest.approx(together, abs=1e-4)
+
+    completed = attnlab(
+        "train", "-m", *overrides, "hydra/launcher=basic", folder=tmp_path
+    )  # all runs are finished
+    assert completed.returncode == 0
+    assert completed.stdout.count("already finished") == 2
+    assert f"{run.directory.name} │ finished" in completed.stdout
+
+
+def test_study_killed_twice_gives_the_same_results(tmp_path: Path) -> None:
+    small = ["data.train_size=80", "data.val_size=20", "data.test_size=20", "batching.batch_size=16"]
+    overrides = ["study=attention_variants", "quick=true", "hydra/launcher=slots", *small, "seed=0"]
+    overrides += ["attention=none,additive", "trainer.max_epochs=4", "logger=none", "trainer.accelerator=cpu"]
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    assert start(alone, *overrides).wait(300) == 0
+
+    draw = random.Random(0)
+    finished: dict[Path, int] = {}
+    for _ in range(2):
+        moment = validations(killed) + draw.randint(1, 2)
+        launcher = start(killed, *overrides)
+        # a fast sweep ends before so many validations
+        wait_until(
+            partial(lambda n, sweep: validations(killed) >= n or sweep.poll() is not None, moment, launcher)
+        )
+        time.sleep(draw.random() / 2)
+        for process in processes_in(killed):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        launcher.wait()
+        wait_until(lambda: not processes_in(killed), 15)
+        completed = {run.result: run for run in runs_in(killed) if run.read_result()["status"] == "finished"}
+        finished |= {path: path.stat().st_mtime_ns for path in completed if path not in finished}
+    assert start(killed, *overrides).wait(300) == 0
+
+    assert len(runs_in(alone)) == 2
+    for run in runs_in(alone):
+        again = Run(killed / run.directory.relative_to(alone))
+        assert again.read_result()["metrics"] == run.read_result()["metrics"]
+        steps = [step for step, _ in read_metrics(again.metrics)["val/loss"]]
+        assert steps == [4, 9, 14, 19]
+    assert resumed(killed)
+    assert all(path.stat().st_mtime_ns == written for path, written in finished.items())

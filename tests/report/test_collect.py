@@ -1,0 +1,234 @@
+"""Reading of run directories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
+from attnlab.report.collect import collect
+from run_files import study, write_run
+
+
+def test_record_of_a_finished_run(tmp_path: Path) -> None:
+    run = write_run(tmp_path, scores={"test/bleu": 12.5}, sentences=[("a b", "b a", "b a"), ("c", "c", "d")])
+    (record,) = collect([tmp_path]).runs
+    assert record.directory == run.directory.resolve()
+    assert (record.study, record.variant, record.seed) == ("reverse", "additive", 0)
+    assert (record.status, record.error, record.finished) == ("finished", None, True)
+    assert record.scores == {"test/bleu": 12.5}
+    assert (record.parameters, record.steps, record.seconds) == (1234, 30, 90.0)
+    assert record.peak_memory == 2**30
+    assert record.tokens_per_second == 200.0  # median of 100, 300, 200
+    assert record.seconds_per_step == 0.25  # median of 1/4, 1/5, 1/2
+    assert record.series["train/loss"] == [(9, 2.5)]
+    assert record.split == "test"
+    assert record.predictions == [
+        Prediction(index=0, source="a b", reference="b a", hypothesis="b a"),
+        Prediction(index=1, source="c", reference="c", hypothesis="d"),
+    ]
+    assert record.versions == {"python": "3.11.7", "torch": "2.13.0"}
+    assert (record.commit, record.cpu) == ("abc", "Sparrow 2")
+
+
+def test_peak_memory_is_of_the_gpu_if_there_is_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    result = json.loads(run.result.read_text())
+    run.result.write_text(json.dumps(result | {"peak_memory": {"host": 7, "gpu": 5}}))
+    assert collect([tmp_path]).runs[0].peak_memory == 5
+
+
+def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) -> None:
+    write_run(tmp_path, scores={"val/bleu": 50.0}, sentences=[("a", "a", "a")], split="val")
+    (record,) = collect([tmp_path]).runs
+    assert record.split == "val"
+    assert len(record.predictions) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("running", "still running, or killed"),
+        ("interrupted", "interrupted; run the same command again to resume"),
+        ("failed", "result.json contains no error message"),
+    ],
+)
+def test_unfinished_run_has_status_and_reason(tmp_path: Path, status: str, error: str) -> None:
+    write_run(tmp_path, status=status)
+    study = collect([tmp_path])
+    assert study.finished == []
+    assert [(run.status, run.error) for run in study.unfinished] == [(status, error)]
+    assert study.unfinished[0].series["train/loss"] == [(9, 2.5)]  # its curves are read
+
+
+def test_failed_run_has_its_error_message(tmp_path: Path) -> None:
+    run = write_run(tmp_path, status="failed")
+    run.result.write_text('{"status": "failed", "error": "CUDA out of memory"}')
+    assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [("failed", "CUDA out of memory")]
+
+
+def test_run_without_a_result_is_running(tmp_path: Path) -> None:
+    write_run(tmp_path, status=None)
+    assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [
+        ("running", "result.json does not exist yet")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "error"),
+    [
+        ("result.json", '{"status": "fin', "result.json cannot be read: Unterminated string"),
+        ("result.json", "", "result.json cannot be read: Expecting value"),
+        ("result.json", '["finished"]', "result.json is not a JSON object"),
+        ("result.json", '{"status": "done"}', "unknown status 'done'"),
+        ("result.json", '{"status": "finished"}', "has status 'finished' but no metrics"),
+        ("result.json", '{"status": "finished", "metrics": {"test/bleu": null}}', "but no metrics"),
+        ("config.yaml", "name: [", "config.yaml is not a valid configuration"),
+        ("config.yaml", "a: 1", "lacks name, variant, seed"),
+        ("config.yaml", "- a", "it is not a mapping"),
+        ("config.yaml", "{name: n, variant: dot, seed: [1]}", "seed=[1], which is not a whole number"),
+        ("metrics.csv", "epoch,step,metric,value\n0,x,loss,1\n", "metrics.csv cannot be read: invalid"),
+        ("metrics.csv", f"epoch,step,metric,value\n0,{10**20},loss,1\n", "is too large"),
+        ("metrics.csv", "epoch,step,metric\n0,1,loss\n", "metrics.csv cannot be read: 'value'"),
+        ("predictions/test.jsonl", '{"index": 0}\n', "test.jsonl is not a valid file of predictions"),
+        (
+            "predictions/test.jsonl",
+            '{"index": 0, "source": "a", "reference": "b", "hypothesis": 1}\n',
+            "text or token that is not a string",
+        ),
+    ],
+)
+def test_unreadable_run_is_kept_as_broken(tmp_path: Path, file: str, text: str, error: str) -> None:
+    whole = write_run(tmp_path, seed=1)
+    broken = write_run(tmp_path, "dot", seed=2, sentences=[("a", "a", "a")])
+    (broken.directory / file).write_text(text)
+    study = collect([tmp_path])
+    assert [run.directory.name for run in study.finished] == [whole.directory.name]
+    (record,) = study.unfinished
+    assert (record.variant, record.seed, record.status) == ("dot", 2, "broken")
+    assert error in str(record.error)
+    assert study.variants == ["additive"]
+
+
+def test_directory_without_config_is_broken(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    lost = write_run(tmp_path, "dot", 3)
+    lost.config.unlink()
+    empty = tmp_path / "reverse" / "mean-seed1-00ff00ff"
+    empty.mkdir()
+    records = [(run.variant, run.seed, run.status) for run in collect([tmp_path]).unfinished]
+    assert records == [("dot", 3, "broken"), ("mean", 1, "broken")]
+
+
+def test_directory_without_config_and_with_another_name_has_no_seed(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    lost = write_run(tmp_path, "dot", 3)
+    lost.config.unlink()
+    lost.directory.rename(lost.directory.with_name("renamed"))
+    (record,) = collect([tmp_path]).unfinished
+    assert (record.variant, record.seed, record.status) == ("renamed", -1, "broken")
+
+
+def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
+    run = write_run(tmp_path, status="running")
+    run.metrics.write_text("epoch,step,metric,value\n0,9,train/loss,2.5\n0,19,train/loss,2.")
+    assert collect([tmp_path]).runs[0].series == {"train/loss": [(9, 2.5)]}
+
+
+def test_each_run_is_read_once_despite_symbolic_links(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "outputs")
+    (tmp_path / "outputs" / "circle").symlink_to(tmp_path / "outputs")
+    (tmp_path / "outputs" / "latest").symlink_to(run.directory)
+    (run.directory / "evaluations" / "test").mkdir(parents=True)
+    (run.directory / "evaluations" / "test" / "result.json").write_text("{}")
+    study = collect([tmp_path, tmp_path / "outputs", run.directory, tmp_path / "outputs" / "latest"])
+    assert [record.directory for record in study.runs] == [run.directory.resolve()]
+
+
+def test_symbolic_link_to_a_study_is_followed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "disk")
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "study").symlink_to(tmp_path / "disk")
+    assert [record.directory for record in collect([tmp_path / "outputs"]).runs] == [run.directory.resolve()]
+
+
+def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_run(tmp_path / "outputs")
+    assert len(collect([Path("~/outputs")]).runs) == 1
+
+
+def test_missing_runs_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"contains no run directory. Give the folder of a study"):
+        collect([tmp_path])
+    with pytest.raises(UserError, match="missing does not exist"):
+        collect([tmp_path / "missing"])
+
+
+def test_duplicates_are_marked_as_broken(tmp_path: Path) -> None:
+    write_run(tmp_path / "here", status="interrupted")
+    counted = write_run(tmp_path / "there", scores={"test/bleu": 10.0})
+    write_run(tmp_path / "everywhere", scores={"test/bleu": 10.0}, status="running")
+    study = collect([tmp_path])
+    assert [run.directory for run in study.finished] == [counted.directory.resolve()]
+    assert {run.status for run in study.unfinished} == {"broken"}
+    assert all(f"duplicate of {counted.directory.resolve()}" in str(run.error) for run in study.unfinished)
+
+
+def test_runs_without_config_are_no_duplicates(tmp_path: Path) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder / "outputs" / "dot-seed3-0123abcd" / "checkpoints").mkdir(parents=True)
+        (tmp_path / folder / "outputs" / "dot-seed3-0123abcd" / "result.json").write_text("{}")
+    errors = [str(run.error) for run in collect([tmp_path]).runs]
+    assert len(errors) == 2
+    assert not any("duplicate" in error for error in errors)
+
+
+def test_interpolations_of_a_foreign_config_are_not_resolved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTNLAB_SECRET", "hunter2")
+    run = write_run(tmp_path)
+    config = run.config.read_text().replace("name: reverse", "name: ${oc.env:ATTNLAB_SECRET}")
+    run.config.write_text(f"{config}note: ${{oc.env:ATTNLAB_SECRET}}\nmissing: ${{nowhere}}\n")
+    (record,) = collect([tmp_path]).runs
+    assert record.finished
+    assert record.study == record.config["note"] == "${oc.env:ATTNLAB_SECRET}"
+    assert "hunter2" not in str(record)
+
+
+def test_interpolated_seed_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTNLAB_SECRET", "7")
+    run = write_run(tmp_path, seed=3)
+    run.config.write_text(run.config.read_text().replace("seed: 3", "seed: ${oc.env:ATTNLAB_SECRET}"))
+    (record,) = collect([tmp_path]).runs
+    assert (record.seed, record.status) == (3, "broken")
+
+
+def test_variants_are_ranked_by_the_first_metric() -> None:
+    assert study({"a": [1.0, 3.0], "b": [5.0], "c": [2.0]}).variants == ["b", "a", "c"]
+    assert study({"a": [1.0, 3.0], "b": [5.0], "c": [float("nan")]}, "val/loss").variants == ["a", "b", "c"]
+
+
+def test_variants_without_main_metrics_are_in_alphabetical_order(tmp_path: Path) -> None:
+    for variant in ("mean", "dot"):
+        write_run(tmp_path, variant, scores={"test/attention/entropy": 1.0})
+    assert collect([tmp_path]).variants == ["dot", "mean"]
+
+
+def test_standstill_does_not_count_as_a_speed(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    run.metrics.write_text(f"{run.metrics.read_text()}1,39,throughput/steps_per_second,0.0\n")
+    (record,) = collect([tmp_path]).runs
+    assert record.seconds_per_step == 0.25  # as without that line
+
+
+def test_default_metrics_are_of_the_test_split_if_available(tmp_path: Path) -> None:
+    scores = {"val/bleu": 1.0, "val/chrf": 1.0, "val/exact_match": 0.0, "val/loss": 1.0}
+    write_run(tmp_path, scores=scores)
+    assert collect([tmp_path]).metrics == ["val/bleu", "val/chrf", "val/exact_match"]
+    write_run(tmp_path, "none", scores={"test/exact_match": 0.0, "test/conala_bleu": 1.0, **scores})
+    assert collect([tmp_path]).metrics == ["test/conala_bleu", "test/exact_match"]

@@ -1,0 +1,225 @@
+"""Statistical comparison of variants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.report.collect import collect
+from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.statistics import holm
+from run_files import Sentence, study, write_run
+
+T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
+
+
+@pytest.mark.slow
+def test_intervals_of_differences_have_95_percent_coverage() -> None:
+    draw = np.random.default_rng(0)
+    covered, consistent = [], []
+    for _ in range(1000):
+        seed_effect = draw.normal(0, 3, 4)  # shared by both variants
+        result = compare(
+            study(
+                {
+                    "none": list(20 + seed_effect + draw.normal(0, 1, 4)),
+                    "dot": list(22 + seed_effect + draw.normal(0, 1, 4)),
+                }
+            )
+        )[0]
+        assert result.low is not None
+        assert result.high is not None
+        covered.append(result.low <= 2 <= result.high)
+        consistent.append((result.p < 0.05) == (result.low > 0 or result.high < 0))  # type: ignore[operator]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+    assert all(consistent)  # the test at 5 % and the 95 % interval agree
+
+
+def test_paired_t_test_of_three_seeds() -> None:
+    (result,) = compare(study({"additive": [11.0, 22.0, 33.0], "none": [10.0, 20.0, 30.0]}))
+    # Differences 1, 2, 3: mean 2, standard deviation 1, t = 2 √3
+    assert (result.variant, result.reference, result.over, result.seeds) == ("additive", "none", "seeds", 3)
+    assert result.difference == 2
+    assert result.effect_size == pytest.approx(2)
+    assert result.low == pytest.approx(2 - T_2 / sqrt(3))
+    assert result.high == pytest.approx(2 + T_2 / sqrt(3))
+    assert result.p == pytest.approx(
+        1 - 2 * sqrt(3) / sqrt(14)
+    )  # P(|t| > x) = 1 - x / √(2 + x²) for 2 degrees
+    assert result.p_corrected == result.p
+    assert result.summary == (
+        "No significant difference between additive and none: 2.0 BLEU [-0.5, 4.5], p = 0.074, 3 seeds."
+    )
+
+
+def test_all_pairs_and_metrics_are_one_family() -> None:
+    draw = np.random.default_rng(1)
+    metrics = ("test/bleu", "test/chrf")
+    result = study({name: [0.0] * 5 for name in ("none", "dot", "general", "concat")})
+    runs = [replace(run, scores={metric: draw.normal(30, 1) for metric in metrics}) for run in result.runs]
+    comparisons = compare(replace(result, runs=runs, selected_metrics=metrics))
+    assert len(comparisons) == 6
+    assert {comparison.family_size for comparison in comparisons} == {6}
+    assert [comparison.p_corrected for comparison in comparisons] == holm(
+        [comparison.p for comparison in comparisons if comparison.p is not None]
+    )
+
+
+def test_single_seed_is_not_tested() -> None:
+    (result,) = compare(study({"additive": [14.1], "none": [10.0]}))
+    assert (result.p, result.low, result.effect_size) == (None, None, None)
+    assert (
+        result.summary
+        == "additive beats none by 4.1 BLEU in one seed: a test across seeds needs at least two."
+    )
+
+
+def test_only_shared_seeds_are_paired() -> None:
+    result = study({"additive": [11.0, 22.0, 33.0, 99.0], "none": [10.0, 20.0, 30.0]})
+    assert compare(result)[0].seeds == 3
+    assert compare(result)[0].difference == 2
+    apart = replace(result, runs=[run for run in result.runs if (run.variant == "none") == (run.seed < 2)])
+    assert compare(apart)[0].summary == ("additive and none have no seed with BLEU in common: no comparison.")
+
+
+def test_metric_missing_in_a_variant_is_not_compared() -> None:
+    assert compare(study({"additive": [11.0, 22.0], "none": [float("nan"), float("nan")]})) == []
+
+
+def test_nan_scores_are_ignored() -> None:
+    (result,) = compare(study({"additive": [11.0, float("nan"), 33.0], "none": [10.0, 20.0, 30.0]}))
+    assert result.seeds == 2
+
+
+def test_differences_without_variance_are_not_tested() -> None:
+    (result,) = compare(study({"additive": [1.0, 1.0], "none": [0.0, 0.0]}, "test/exact_match"))
+    assert result.p is None
+    assert result.summary == (
+        "additive beats none by 100.0 points of exact match in each of 2 seeds: "
+        "without variance there is no test."
+    )
+    (same,) = compare(study({"additive": [1.0, 0.5], "none": [1.0, 0.5]}, "test/exact_match"))
+    assert same.summary == (
+        "additive and none have the same exact match in each of 2 seeds: without variance there is no test."
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "start"),
+    [
+        ("test/bleu", 4.1, "additive beats none by 4.1 BLEU [3.2, 5.0]"),
+        ("test/bleu", -4.1, "none beats additive by 4.1 BLEU [3.2, 5.0]"),
+        ("test/exact_match", 0.041, "additive beats none by 4.1 points of exact match [3.2, 5.0]"),
+        ("val/loss", -4.1, "additive beats none by 4.100 nats of loss (val) [3.200, 5.000]"),
+        ("val/loss", 4.1, "none beats additive by 4.100 nats of loss (val) [3.200, 5.000]"),
+        ("test/attention/coverage", 4.1, "additive exceeds none by 4.100 attention coverage [3.200, 5.000]"),
+    ],
+)
+def test_summary_names_the_better_variant(metric: str, difference: float, start: str) -> None:
+    low, high = sorted((difference * 3.2 / 4.1, difference * 5.0 / 4.1))
+    result = Comparison(
+        metric, "additive", "none", "seeds", 5, None, difference, low, high, 3.0, 0.002, 0.002, family_size=1
+    )
+    assert result.summary == f"{start}, p = 0.002, 5 seeds."
+
+
+def test_summary_of_a_sentence_test_with_small_p_and_difference() -> None:
+    result = Comparison(
+        *("test/bleu", "additive", "none", "sentences", 2, 2000, 0.01, -0.01, 0.03, None, 1e-5, 1e-4, 9)
+    )
+    assert result.summary == (
+        "additive beats none by less than 0.1 BLEU [0.0, 0.0], p < 0.001 (Holm, 9 tests), "
+        "2,000 sentences, 2 seeds."
+    )
+
+
+def test_default_and_selected_references() -> None:
+    def pairs(result: list[Comparison]) -> list[tuple[str, str]]:
+        return [(comparison.variant, comparison.reference) for comparison in result]
+
+    with_none = study({"none": [3.0], "dot": [2.0], "general": [1.0]})
+    assert pairs(compare(with_none)) == [("dot", "none"), ("general", "none")]
+    assert pairs(compare(with_none, reference="dot")) == [("none", "dot"), ("general", "dot")]
+    assert pairs(compare(with_none, all_pairs=True)) == [
+        ("dot", "general"),
+        ("dot", "none"),
+        ("general", "none"),
+    ]
+    without = study({"mean": [3.0], "dot": [2.0], "general": [1.0]})
+    assert pairs(compare(without)) == [("mean", "dot"), ("mean", "general"), ("dot", "general")]
+    named = study({"none · optimizer.lr=0.1": [3.0], "dot": [2.0], "general": [1.0]})
+    assert {reference for _, reference in pairs(compare(named))} == {"none · optimizer.lr=0.1"}
+    with pytest.raises(
+        UserError, match=r"'additive' has no finished run. Choose the reference from none, dot"
+    ):
+        compare(with_none, reference="additive")
+
+
+def test_sentence_test_uses_the_seeds_with_the_same_test_set(tmp_path: Path) -> None:
+    def sentences(right: int, of: str = "s") -> list[Sentence]:
+        return [(f"{of}{n}", f"{of}{n}", f"{of}{n}" if n < right else "wrong") for n in range(20)]
+
+    for seed, (ours, theirs) in enumerate([(15, 5), (17, 6)]):
+        write_run(tmp_path, "dot", seed, scores={"test/exact_match": ours / 20}, sentences=sentences(ours))
+        write_run(
+            tmp_path, "none", seed, scores={"test/exact_match": theirs / 20}, sentences=sentences(theirs)
+        )
+    write_run(tmp_path, "dot", 2, scores={"test/exact_match": 1.0}, sentences=sentences(20, "t"))
+    write_run(tmp_path, "none", 2, scores={"test/exact_match": 0.0}, sentences=sentences(0, "t"))
+    over_seeds, over_sentences = compare(collect([tmp_path]))
+    assert (over_seeds.over, over_seeds.seeds) == ("seeds", 3)
+    assert (over_sentences.over, over_sentences.seeds, over_sentences.sentences) == ("sentences", 2, 20)
+    assert over_sentences.difference == pytest.approx((15 + 17 - 5 - 6) / 40)
+    assert {over_seeds.family_size, over_sentences.family_size} == {2}  # one family of both questions
+    # Sentences 5 to 16 differ, all in favour of dot: 2 of 2^12 assignments are as extreme
+    assert over_sentences.p == pytest.approx(2 / 2**12)
+
+
+def test_sentence_test_needs_no_predictions_of_the_first_seed(tmp_path: Path) -> None:
+    for seed in range(3):
+        for variant, right in (("dot", True), ("none", False)):
+            sentences = [(f"s{n}", f"s{n}", f"s{n}" if right else "wrong") for n in range(8)]
+            scores = {"test/exact_match": float(right)}
+            write_run(tmp_path, variant, seed, scores=scores, sentences=[] if seed == 0 else sentences)
+    (over_sentences,) = (row for row in compare(collect([tmp_path])) if row.over == "sentences")
+    assert (over_sentences.seeds, over_sentences.sentences) == (2, 8)
+
+
+def test_equivalence_is_tested_within_a_margin() -> None:
+    scores = {"additive": [10.1, 20.0, 30.2, 40.1], "none": [10.0, 20.1, 30.1, 40.0]}
+    (result,) = compare(study(scores), margins={"test/bleu": 0.5})
+    # Differences 0.1, -0.1, 0.1, 0.1: mean 0.05, standard error 0.05; t₃ = -9 at the upper margin
+    assert result.family_size == 2
+    assert result.p_corrected == pytest.approx(0.391, abs=5e-4)
+    assert result.p_equivalence_corrected == pytest.approx(2 * 0.00145, abs=5e-5)
+    assert result.summary == (
+        "No significant difference between additive and none: less than 0.1 BLEU [-0.1, 0.2], p = 0.391 "
+        "(Holm, 2 tests), 4 seeds. Equivalent within ± 0.5 BLEU (TOST, p = 0.003)."
+    )
+    (narrow,) = compare(study(scores), margins={"test/bleu": 0.1})
+    assert narrow.summary.endswith("Not shown to be equivalent within ± 0.1 BLEU (TOST, p = 0.391).")
+    assert compare(study(scores), margins={"test/chrf": 1.0})[0].p_equivalence is None
+    (again, other) = correct([result, narrow])
+    # The four p-values 0.001, 0.196, 0.391 and 0.391 are one family
+    assert (again.p_corrected, other.p_corrected) == pytest.approx((2 * 0.391, 2 * 0.391), abs=2e-3)
+    assert again.p_equivalence_corrected == pytest.approx(4 * 0.00145, abs=1e-4)
+
+
+def test_interval_of_a_difference_is_limited_to_possible_differences() -> None:
+    (result,) = compare(study({"dot": [1.0, 0.4, 1.0], "none": [0.0, 0.2, 0.1]}, "test/exact_match"))
+    assert result.high == 1  # unlimited 1.7
+    assert result.low == pytest.approx(0.7 - T_2 * 0.43589 / sqrt(3), abs=1e-4)
+    (loss,) = compare(study({"dot": [9.0, 1.0], "none": [1.0, 1.0]}, "test/loss"))
+    assert loss.high == pytest.approx(4 + 12.7062 * 4, abs=1e-3)
+
+
+def test_validation_metrics_are_not_tested_on_test_sentences(tmp_path: Path) -> None:
+    for variant in ("dot", "none"):
+        sentences = [("a", "a", "a"), ("b", "b", variant)]
+        write_run(tmp_path, variant, scores={"val/exact_match": 0.5}, sentences=sentences)
+    assert [result.over for result in compare(collect([tmp_path]))] == ["seeds"]

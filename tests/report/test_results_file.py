@@ -1,0 +1,38 @@
+"""The file results.csv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.report.collect import collect
+from attnlab.report.results_file import format_results, read_results
+from run_files import write_run
+
+
+def test_results_are_read_back(tmp_path: Path) -> None:
+    write_run(tmp_path, "dot", 3, scores={"test/bleu": 1 / 3, "val/loss": 2.0})
+    write_run(tmp_path, "none", 0, scores={"test/bleu": 0.1})
+    write_run(tmp_path, "mean", 1, status="failed")
+    study = collect([tmp_path])
+    path = tmp_path / "question" / "results.csv"
+    path.parent.mkdir()
+    path.write_text(format_results(study))
+    read = read_results(path)
+    assert read.name == "question"
+    assert format_results(read) == path.read_text()
+    assert [(run.variant, run.seed, run.status, run.scores) for run in read.runs] == [
+        (run.variant, run.seed, run.status, run.scores) for run in study.runs
+    ]
+    assert read.finished[0].cpu == "Sparrow 2"
+    assert read.finished[0].versions == {"python": "3.11.7", "torch": "2.13.0"}
+
+
+def test_other_files_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"results.csv: No such file or directory. Give a results.csv"):
+        read_results(tmp_path / "results.csv")
+    (tmp_path / "results.csv").write_text("variant,seed\ndot,0\n")
+    with pytest.raises(UserError, match=r"is not a results.csv of attnlab report: KeyError"):
+        read_results(tmp_path / "results.csv")

@@ -1,0 +1,213 @@
+"""Significance tests over sentences."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest, _bootstrap_resample
+from scipy import stats
+
+from attnlab.files.predictions import Prediction
+from attnlab.metrics import registry
+from attnlab.report.significance import BATCH, PERMUTATIONS, SEED, bootstrap_interval, paired_test
+from commands import clean_environment
+
+COUNTS = {name: counts for name in registry.METRICS if (counts := registry.sentence_counts(name)) is not None}
+WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(8)]
+
+
+def worse(texts: Sequence[str], chance: float, seed: int) -> list[str]:
+    """Replace each word with probability `chance`."""
+    draw = np.random.default_rng(seed)
+    return [
+        " ".join(WORDS[draw.integers(64)] if draw.random() < chance else word for word in text.split())
+        for text in texts
+    ]
+
+
+def corpus(sentences: int, seed: int = 0) -> list[str]:
+    draw = np.random.default_rng(seed)
+    return [" ".join(draw.choice(WORDS, draw.integers(5, 15))) for _ in range(sentences)]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@settings(max_examples=30)
+@given(
+    pairs=st.lists(
+        st.tuples(st.text("ab (_\"'X", max_size=20), st.text("ab (_\"'X", min_size=1, max_size=20)),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_scores_of_summed_counts_equal_the_corpus_metrics(name: str, pairs: list[tuple[str, str]]) -> None:
+    score = COUNTS[name]
+    hypotheses, references = zip(*pairs, strict=True)
+    predictions = [
+        Prediction(index=0, source="", reference=reference, hypothesis=hypothesis)
+        for hypothesis, reference in pairs
+    ]
+    counts = score.count(hypotheses, references)
+    assert score.value(counts.sum(axis=0)) == pytest.approx(registry.function(name)(predictions))
+    assert score.value(counts) == pytest.approx([float(score.value(row)) for row in counts])
+
+
+def test_randomisation_is_exact_if_few_sentences_differ() -> None:
+    references = corpus(12)
+    ours = list(references)
+    theirs = [*references[:7], *worse(references[7:], 0.3, seed=1)]
+    metric, score = BLEU(force=True), COUNTS["bleu"]
+    observed = metric.corpus_score(ours, [references]).score - metric.corpus_score(theirs, [references]).score
+    as_large = 0
+    for sides in product([False, True], repeat=5):
+        swapped = [False] * 7 + list(sides)
+        left = [b if swap else a for a, b, swap in zip(ours, theirs, swapped, strict=True)]
+        right = [a if swap else b for a, b, swap in zip(ours, theirs, swapped, strict=True)]
+        difference = (
+            metric.corpus_score(left, [references]).score - metric.corpus_score(right, [references]).score
+        )
+        as_large += abs(difference) >= abs(observed) - 1e-9
+    result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
+    assert result.difference == pytest.approx(observed)
+    assert result.p == pytest.approx(as_large / 2**5)
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf"])
+def test_randomisation_equals_scipys_permutation_test(name: str) -> None:
+    score, references = COUNTS[name], corpus(30)
+    ours, theirs = (score.count(worse(references, 0.3, seed=seed), references) for seed in (1, 2))
+    differ = (ours != theirs).any(axis=1)
+    ours, theirs = ours[differ], theirs[differ]
+
+    def difference(left: np.ndarray, right: np.ndarray, axis: int) -> np.ndarray:
+        sums = [score.value(one @ ours + other @ theirs) for one, other in ((right, left), (left, right))]
+        return sums[0] - sums[1]
+
+    result = stats.permutation_test(
+        (np.zeros(len(ours)), np.ones(len(ours))),
+        difference,
+        permutation_type="samples",
+        n_resamples=PERMUTATIONS,
+        batch=BATCH,
+        vectorized=True,
+        rng=np.random.default_rng(SEED),
+    )
+    assert paired_test(score, [ours], [theirs]).p == result.pvalue
+
+
+def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:
+    references = corpus(50)
+    ours = ["wrong" if n in (0, 20, 21) else text for n, text in enumerate(references)]
+    theirs = ["wrong" if n in (*range(1, 9), 20, 21) else text for n, text in enumerate(references)]
+    score = COUNTS["exact_match"]
+    result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
+    assert result.difference == pytest.approx(7 / 50)
+    assert result.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 of them in favour of ours
+
+
+def test_two_different_sentences_are_swapped_in_four_ways() -> None:
+    references = corpus(20)
+    theirs = ["wrong", "wrong", *references[2:]]
+    score = COUNTS["exact_match"]
+    result = paired_test(score, [score.count(references, references)], [score.count(theirs, references)])
+    assert result.p == pytest.approx(2 / 4)  # both swapped, or none
+
+
+@pytest.mark.parametrize("name", ["chrf", "exact_match"])
+def test_equal_systems_have_p_value_one(name: str) -> None:
+    references = corpus(30)
+    counts = COUNTS[name].count(worse(references, 0.2, seed=1), references)
+    assert paired_test(COUNTS[name], [counts], [counts]) == (0, 0, 0, 1)
+
+
+def test_one_different_sentence_is_not_significant_unlike_in_sacrebleu() -> None:
+    references = corpus(100)
+    other = ["wrong", *references[1:]]
+    score = COUNTS["bleu"]
+    result = paired_test(score, [score.count(references, references)], [score.count(other, references)])
+    assert result.difference > 0.1
+    assert result.p == 1
+    systems = [("ours", references), ("theirs", other)]
+    _, results = PairedTest(systems, {"": BLEU(force=True)}, [references], "ar", 1000)()
+    assert results["BLEU"][1].p_value == pytest.approx(1 / 1001)
+
+
+@pytest.mark.parametrize("name", ["bleu", "exact_match"])
+def test_identical_outputs_of_more_seeds_do_not_change_the_result(name: str) -> None:
+    references = corpus(40)
+    score = COUNTS[name]
+    ours = score.count(references, references)
+    theirs = score.count(worse(references, 0.02, seed=2), references)
+    one_seed, three_seeds = paired_test(score, [ours], [theirs]), paired_test(score, [ours] * 3, [theirs] * 3)
+    assert three_seeds == pytest.approx(one_seed)
+
+
+def test_results_are_reproducible() -> None:
+    references = corpus(40)
+    score = COUNTS["exact_match"]
+    ours = score.count(worse(references, 0.02, seed=1), references)
+    theirs = score.count(worse(references, 0.05, seed=2), references)
+    assert paired_test(score, [ours], [theirs]) == paired_test(score, [ours], [theirs])
+
+
+def test_interval_agrees_with_sacrebleus_resamples() -> None:
+    references = corpus(200)
+    metric, score = BLEU(force=True), COUNTS["bleu"]
+    systems = [worse(references, 0.2, seed=1), worse(references, 0.23, seed=2)]
+    counts = [score.count(texts, references) for texts in systems]
+    # sacreBLEU draws the same sentences for both systems: its resamples are paired
+    resampled = [[result.score for result in _bootstrap_resample(list(c), metric, 1000)[1]] for c in counts]
+    low, high = np.percentile(np.subtract(*resampled), [2.5, 97.5])
+    result = paired_test(score, [counts[0]], [counts[1]])
+    assert (result.low, result.high) == pytest.approx((low, high), abs=0.15 * (high - low))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chance", [0.21, 0.22, 0.23])
+def test_p_value_agrees_with_the_sacrebleu_command(chance: float, tmp_path: Path) -> None:
+    references = corpus(300)
+    systems = {"theirs": worse(references, chance, seed=2), "ours": worse(references, 0.2, seed=1)}
+    for name, texts in {"references": references, **systems}.items():
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts))
+    command = [sys.executable, "-m", "sacrebleu", "references", "-i", "theirs", "ours", "-m", "bleu", "chrf"]
+    done = subprocess.run(
+        [*command, "--paired-ar", "-w", "6", "--format", "json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=clean_environment(),
+    )
+    results = {row["system"].removeprefix("Baseline: "): row for row in json.loads(done.stdout)}
+    for name, key in {"bleu": "BLEU", "chrf": "chrF2"}.items():
+        score = COUNTS[name]
+        ours, theirs = (score.count(systems[system], references) for system in ("ours", "theirs"))
+        result = paired_test(score, [ours], [theirs])
+        p = results["ours"][key]["p_value"]
+        observed = results["ours"][key]["score"] - results["theirs"][key]["score"]
+        assert result.difference == pytest.approx(observed, abs=1e-5)
+        # Both p-values are proportions of 10,000 random trials
+        assert result.p == pytest.approx(p, abs=4 * np.sqrt(2 * p * (1 - p) / 10_000) + 2e-4)
+
+
+@pytest.mark.slow
+def test_bootstrap_intervals_have_95_percent_coverage() -> None:
+    draw = np.random.default_rng(0)
+    score = COUNTS["exact_match"]
+    covered = []
+    for _ in range(800):
+        hard = draw.random(200)  # difficulty of each sentence, shared by both systems
+        ours, theirs = hard < 0.6, (hard < 0.5) ^ (draw.random(200) < 0.1)
+        counts = [np.stack([right, np.ones(200)], axis=1) for right in (ours, theirs)]
+        low, high = bootstrap_interval(score, *counts)
+        covered.append(low <= 0.1 <= high)  # P(theirs) = 0.5, because the flips are symmetric
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
