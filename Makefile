@@ -18,35 +18,41 @@ SHARED := -n $$((2 * $$(nproc)))
 train: .venv/installed
 	$(BIN)/attnlab train
 
-test: .venv/installed
+test: .venv/tests
 	$(PYTEST) $(SHARED) -m "not examples and not clusters and not experiments"
 
-clusters: .venv/installed
+clusters: .venv/tests
 	$(BIN)/pytest -m clusters --durations=0
 
-quick: .venv/installed
+quick: .venv/tests
 	$(PYTEST) -n $$(nproc) -m "not slow and not clusters"
 
-lint: .venv/installed
+lint: .venv/tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_docstrings.py
 
-experiments: .venv/installed
+experiments: .venv/tests
 	$(BIN)/pytest -s -m experiments tests/test_experiments.py
 
-docs: .venv/installed
+docs: .venv/tests
 	$(MAKE) -j 2 -O html examples
 
-html: .venv/installed
+html: .venv/tests
 	rm -rf docs/build/html docs/build/doctrees/notebooks docs/reference/api
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
 
-examples: .venv/installed
+examples: .venv/tests
 	$(PYTEST) $(SHARED) -m examples tests/docs
 
+# What training needs
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e .
+	touch $@
+
+# What tests, linters and the documentation need in addition
+.venv/tests: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
