@@ -202,7 +202,7 @@ def bench() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gpu-report",
         action="store_true",
-        help="measure a GPU: training and search at the sizes of GNMT with fused loops, CUDA graphs, the "
+        help="measure a GPU: training and search at the sizes of GNMT with fused loops, the "
         "published loop and torch's LSTMs; only OVERRIDE, --rounds, --batches, --lengths, --vocabulary and "
         "--json apply",
     )

@@ -227,7 +227,6 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         decoder=decoder,
         readout=readout,
         fused=config.fused,
-        cuda_graphs=config.get("cuda_graphs", False),
     )
 
 

@@ -48,7 +48,6 @@ RULES: dict[str, Rule] = {
     "force": FLAG,
     "quick": FLAG,
     "fused": FLAG,
-    "cuda_graphs": FLAG,
     "oversubscribe": FLAG,
     "overfit": OPTIONAL_SIZE,
     "shared_vocabulary": FLAG,

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from attnlab.decoding.constraints import UNRESTRICTED, Constraints
 from attnlab.decoding.extension import Finished, extend_groups, log_probabilities, trace_back
-from attnlab.decoding.replay import BeamSettings, replay
 from attnlab.decoding.search import should_remove
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import PAD, SOS, Batch, Hypotheses
@@ -63,10 +62,6 @@ def beam(
     if size % groups != 0:
         raise ValueError(f"a beam of {size} hypotheses cannot be divided into {groups} equal groups")
     sources, state = model.encode(batch) if encoded is None else encoded
-    settings = BeamSettings(size, max_length, length_penalty, groups, diversity_penalty)
-    replayed = replay(model, batch, settings, constraints, (sources, state))
-    if replayed is not None:
-        return replayed
     sentences, width = batch.source.shape
     device = batch.source.device
     shape = (max_length + 1, sentences, size)

@@ -1,7 +1,5 @@
 """Extension of beam hypotheses by one token, and the record of those that are finished.
 
-Nothing here reads a tensor on the host before `trace_back`, so that a CUDA graph can contain it.
-
 B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentences still in the batch
 """
 
@@ -72,7 +70,7 @@ def extend_groups(
     sums: Tensor,
     finished: Sequence[Finished],
     live: Tensor,
-    step: int | Tensor,
+    step: int,
     *,
     length_penalty: float,
     penalty: float,
@@ -84,7 +82,7 @@ def extend_groups(
         sums: log-probabilities so far, [live, Q]; if Q = 1, all groups extend the same hypothesis.
         finished: record of each group.
         live: row of each sentence in the batch, [live].
-        step: number of tokens so far, an integer or [1].
+        step: number of tokens so far.
         length_penalty: as in `beam`.
         penalty: λ of `beam`.
 
@@ -124,7 +122,7 @@ def extend_groups(
 def _add_finished(
     finished: Finished,
     live: Tensor,
-    step: int | Tensor,
+    step: int,
     best: Tensor,
     parent: Tensor,
     ends: Tensor,
@@ -134,7 +132,7 @@ def _add_finished(
     ends = ends & best.isfinite()  # a hypothesis that ended earlier cannot end again
     slots = finished.counts[live, None] + ends.cumsum(dim=1) - 1  # [live, K]
     slots = slots.where(ends, finished.size).clamp(max=finished.size)
-    values = (best / (step + 1) ** length_penalty, torch.zeros_like(parent) + step, parent)
+    values = (best / (step + 1) ** length_penalty, torch.full_like(parent, step), parent)
     for record, value in zip(finished[:3], values, strict=True):
         record[live] = record[live].scatter(1, slots, value)
     finished.counts[live] = (finished.counts[live] + ends.sum(dim=1)).clamp(max=finished.size)
@@ -150,7 +148,7 @@ def trace_back(
         tokens: of each step, [T, B, K].
         parents: beam that each token extends, [T, B, K].
         weights: attention weights of each step, by the extended beam, [T, B, K, S].
-        source_lengths: [≤ B], of the sentences to return.
+        source_lengths: [B].
     """
     groups = zip(*(group[:3] for group in finished), strict=True)
     scores, ends, beams = (

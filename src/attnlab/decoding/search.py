@@ -17,7 +17,6 @@ from torch import Tensor
 
 from attnlab.decoding.constraints import UNRESTRICTED, Constraints
 from attnlab.decoding.extension import log_probabilities
-from attnlab.decoding.replay import BeamSettings, replay
 from attnlab.decoding.sampling import Sampler
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
@@ -49,10 +48,6 @@ def greedy(
     Returns:
         One hypothesis per sentence.
     """
-    encoded = model.encode(batch) if encoded is None else encoded
-    replayed = replay(model, batch, BeamSettings(1, max_length, length_penalty), constraints, encoded)
-    if replayed is not None:
-        return replayed
     rows = _decode_rows(
         model,
         batch,

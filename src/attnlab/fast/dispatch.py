@@ -11,18 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.fast.graphs import GraphedUnroll
 from attnlab.fast.kernels import active_kernels
 from attnlab.fast.scores import fused_scores
 from attnlab.fast.unroll import FusedUnroll
 from attnlab.nn.decoders.bahdanau import BahdanauDecoder
 from attnlab.nn.decoders.base import Decoder
-from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.unroll import Unroll
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
-from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import Memory
 
 MIN_SENTENCES = 32
@@ -62,18 +59,4 @@ def unroll(
     if scores is None:
         return Unroll(decoder, state, memory, keys)
     combine = decoder.combine.weight if isinstance(decoder, LuongDecoder) else None
-    arguments: Any = decoder.cells, scores, state, memory, keys, labels, combine
-    if kernels.graphs is not None and kernels.graphs.device == keys.device.type:
-        return GraphedUnroll(kernels.graphs, *arguments)
-    return FusedUnroll(*arguments)
-
-
-def can_capture_step(decoder: Decoder, readout: Any) -> bool:
-    """Return whether a CUDA graph can contain a step of a search by these parts: static shapes, no reads.
-
-    These are recurrent decoders whose attention has scores that the fused loop supports, and no state.
-    """
-    orders, readouts = (BahdanauDecoder, LuongDecoder, GNMTDecoder), (Readout, PointerGenerator)
-    return (
-        type(decoder) in orders and type(readout) in readouts and fused_scores(decoder.attention) is not None
-    )
+    return FusedUnroll(decoder.cells, scores, state, memory, keys, labels, combine)  # type: ignore[arg-type]

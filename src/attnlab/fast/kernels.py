@@ -6,13 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from attnlab.fast.graphs import LoopGraphs
 
 Product = Callable[[Tensor], Tensor]
 """The map x [N, K] → x Wᵀ + b [N, M] for a fixed weight and bias."""
@@ -35,12 +32,10 @@ class Kernels:
         prepack: store every weight in the layout of its matrix products when it is first used without
             gradients, and reuse it as long as this object exists. It pays off for many products of few rows,
             as in a search; a weight that changes is packed again.
-        graphs: captures the loop of the decoder; None to launch its kernels one by one.
     """
 
-    def __init__(self, *, fused: bool, prepack: bool = False, graphs: LoopGraphs | None = None) -> None:
+    def __init__(self, *, fused: bool, prepack: bool = False) -> None:
         self.fused = fused
-        self.graphs = graphs
         self.min_weight: float = 0 if fused else math.inf  # smaller ones are multiplied by PyTorch
         self.prepacked: dict[Any, tuple[Tensor, Product]] | None = {} if fused and prepack else None
         self._of_few_rows: Kernels | None = None

@@ -67,11 +67,6 @@ class DecoderLoop:
         self.tensors += dropout
         self._forward: _Forward | None = None
 
-    @property
-    def started(self) -> bool:
-        """True after the first `step`."""
-        return self._forward is not None
-
     @torch.no_grad()
     def step(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Process one token of the n active sentences, without gradients.

@@ -73,11 +73,7 @@ class FusedUnroll:
     def finish(self, embedded: Tensor) -> DecoderOutput:
         """Process the whole target [B, T, E], whose first tokens are those given to `step`."""
         gates = linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
-        return DecoderOutput(*(part.transpose(0, 1) for part in self.run(gates)))
-
-    def run(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Process the remaining tokens, given all input gates [N, gates]: see `DecoderLoop.finish`."""
-        return self.loop.finish(gates)
+        return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(gates)))
 
 
 def _weights(cells: Cells, layer: int, dropout: tuple[Tensor, ...]) -> Weights:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.fast import Kernels, dispatch
-from attnlab.fast.graphs import LoopGraphs
 from attnlab.fast.unroll import FusedUnroll
 from attnlab.nn.decoders import Decoder, Unroll
 from attnlab.nn.embedding import TokenEmbedding
@@ -73,11 +71,6 @@ class TranslationModel(nn.Module, ABC):
             where: True at positions whose logits are needed; None for all.
         """
 
-    @property
-    def search_graphs(self) -> LoopGraphs | None:
-        """Object that captures the steps of a search in CUDA graphs; None by default: none are captured."""
-        return None
-
     def forward(self, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Encode the sources and decode the targets of a batch; `forced` [B, T] as in `decode`."""
         return self.decode(*self.encode(batch), batch, forced)
@@ -104,8 +97,6 @@ class Seq2Seq(TranslationModel):
         readout: computes the logits.
         fused: use the hand-written backward passes and oneDNN products of `attnlab.fast` where they
             apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.
-        cuda_graphs: on a GPU, replay the fused loop of the decoder over whole targets, and the steps of a
-            search, from CUDA graphs.
     """
 
     def __init__(
@@ -118,7 +109,6 @@ class Seq2Seq(TranslationModel):
         decoder: Decoder,
         readout: Readout | PointerGenerator,
         fused: bool = True,
-        cuda_graphs: bool = False,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
@@ -128,19 +118,11 @@ class Seq2Seq(TranslationModel):
         self.decoder = decoder
         self.readout = readout
         self.fused = fused
-        self.graphs = LoopGraphs() if cuda_graphs else None
 
     @property
     def parameter_count(self) -> int:
         """Number of parameters, frozen ones included; a table that two parts share counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    @property
-    def search_graphs(self) -> LoopGraphs | None:
-        """Object that captures the steps of a search, if they can be captured."""
-        if self.graphs is None or not self.fused:
-            return None
-        return self.graphs if dispatch.can_capture_step(self.decoder, self.readout) else None
 
     @property
     def trainable_parameter_count(self) -> int:
@@ -170,7 +152,7 @@ class Seq2Seq(TranslationModel):
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode whole targets with teacher forcing or scheduled sampling: see `TranslationModel`."""
-        with Kernels(fused=self.fused, graphs=self.graphs).active():
+        with Kernels(fused=self.fused).active():
             tokens = batch.inputs  # [B, T]
             dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
             unroll = dispatch.unroll(self.decoder, state, encoded.memory, encoded.keys, batch.labels)
@@ -238,14 +220,9 @@ class Seq2Seq(TranslationModel):
 
 def select(tree: Any, *index: Tensor) -> Any:
     """Index every tensor of a nested tuple: `select(state, rows)` selects sentences; other leaves stay."""
-    return map_tensors(lambda part: part[index], tree)
-
-
-def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
-    """Apply a function to every tensor of a nested tuple, of any shape; other leaves stay."""
     if isinstance(tree, Tensor):
-        return function(tree)
+        return tree[index]
     if not isinstance(tree, (tuple, list)):
         return tree
-    parts = [map_tensors(function, part) for part in tree]
+    parts = [select(part, *index) for part in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

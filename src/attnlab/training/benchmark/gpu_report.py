@@ -1,8 +1,8 @@
 """All measurements of a GPU in one run: training and search at GNMT's sizes, and their bounds.
 
-Every system is trained by the fused loops, with and without CUDA graphs, by the published loop over single
-steps, and beside them torch's LSTM without attention, whose kernels on a GPU are cuDNN's: an upper bound of
-what a recurrent decoder can reach. All alternate batch by batch with a matrix product that measures the peak.
+Every system is trained by the fused loops, by the published loop over single steps, and beside them torch's
+LSTM without attention, whose kernels on a GPU are cuDNN's: an upper bound of what a recurrent decoder can
+reach. All alternate batch by batch with a matrix product that measures the peak.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from attnlab.config import build
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
-from attnlab.fast.graphs import LoopGraphs
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build_training
 from attnlab.training.benchmark import timing
@@ -104,7 +103,6 @@ def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Setting
     bound.network = LSTMs(network).to(settings.device)  # type: ignore[assignment]
     steps = {
         "train, fused": timing.training_step(module, timing.fast_loss, settings),
-        "train, CUDA graphs": timing.training_step(module, _graphed_loss, settings),
         "train, published loop": timing.training_step(module, timing.plain_loss, settings),
         "train, torch's LSTMs, no attention": timing.training_step(bound, _bound_loss, settings),
     }
@@ -124,16 +122,12 @@ def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Setting
 
 
 def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
-    """Measure greedy search and a beam, whose outputs all have the maximum length or end before.
-
-    With CUDA graphs, a batch is one launch per step, besides the encoder and the last step.
-    """
+    """Measure greedy search and a beam, whose outputs all have the maximum length or end before."""
     searches: dict[str, timing.Search] = {}
     length = module.translator.max_length
-    for path in ("fused", "CUDA graphs", "published loop"):
+    for path in ("fused", "published loop"):
         network: Any = copy.deepcopy(module.network).eval()
         network.fused = path != "published loop"
-        network.graphs = LoopGraphs() if path == "CUDA graphs" else None
         searches[f"greedy, {path}"] = partial(greedy, network, max_length=length)
         searches[f"beam {BEAM}, {path}"] = partial(beam, network, size=BEAM, max_length=length)
 
@@ -152,14 +146,6 @@ def _profiled(row: Row, work: timing.Work, batch: Batch, steps: int, settings: S
     return replace(
         row, peak_memory=taken.peak_memory, launches=taken.launches, launches_per_target_step=per_step
     )
-
-
-def _graphed_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
-    """Compute the cross-entropy with a replayed loop, as with `cuda_graphs=true`; a scalar."""
-    network: Any = module.network
-    if network.graphs is None:
-        network.graphs = LoopGraphs()
-    return timing.fast_loss(module, batch)
 
 
 def _bound_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:

@@ -50,9 +50,8 @@ LAUNCHES = (
     "cudaLaunchKernelExC",
     "cuLaunchKernel",
     "cuLaunchKernelEx",
-    "cudaGraphLaunch",
 )
-"""CUDA calls that launch a kernel, or a graph of kernels."""
+"""CUDA calls that launch a kernel."""
 
 
 @dataclass(frozen=True, kw_only=True)
