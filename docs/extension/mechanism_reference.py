@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 import yaml
-from configuration_reference import CONF, description, header
 from docutils import nodes
 from hydra.utils import get_object
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from configuration_reference import CONF, description, header
 
 PAPER = re.compile(r"arXiv (\d{4}\.\d{4,5})")
 EQUATION = re.compile(r"::\n\n((?:    .*\n|\n)+)")
