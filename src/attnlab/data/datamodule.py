@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from attnlab.data.batch_sampler import (
     TrainingBatchSampler,
     shards_of,
 )
-from attnlab.data.cache import encode_cached
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.examples import Examples, encode, text_limit
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
@@ -50,7 +48,6 @@ class Seq2SeqData(LightningDataModule):
         shards: number of virtual shards. Every process then loads the whole training batch, and its shards
             of the evaluation batches: see `attnlab.training.shards`. None for batches of its own.
         seed: seed of the training order.
-        cache: folder of the cache of encoded pairs; None for no cache.
 
     Attributes:
         test_split: split of the test stage, one of `Corpus.test_splits`; the first one unless it is set.
@@ -73,7 +70,6 @@ class Seq2SeqData(LightningDataModule):
         workers: int = 0,
         shards: int | None = None,
         seed: int = 0,
-        cache: Path | None = None,
     ) -> None:
         super().__init__()
         self.corpus = corpus
@@ -84,7 +80,7 @@ class Seq2SeqData(LightningDataModule):
         )
         self.source_eos = source_eos
         self._encode = partial(
-            encode if cache is None else partial(encode_cached, cache),
+            encode,
             vocabularies=vocabularies,
             source_eos=source_eos,
             max_source_length=max_source_length,
