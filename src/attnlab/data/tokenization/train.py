@@ -23,6 +23,7 @@ from attnlab.data.tokenization.tokenizer import (
     Tokenizer,
 )
 from attnlab.errors import UserError
+from attnlab.settings import Fraction, Size
 
 Normalization = Literal["nfc", "nfd", "nfkc", "nfkd"]
 """Unicode normalisation forms."""
@@ -42,8 +43,8 @@ CHARACTERS = {
 def whitespace(
     texts: Iterable[str],
     *,
-    max_size: int | None = None,
-    min_frequency: int = 1,
+    max_size: Size | None = None,
+    min_frequency: Size = 1,
     lowercase: bool = False,
     normalization: Normalization | None = None,
 ) -> Tokenizer:
@@ -58,14 +59,14 @@ def whitespace(
 def words(
     texts: Iterable[str],
     *,
-    max_size: int | None = None,
-    min_frequency: int = 1,
+    max_size: Size | None = None,
+    min_frequency: Size = 1,
     lowercase: bool = True,
     normalization: Normalization | None = "nfc",
     drop: Sequence[str] = ("punctuation",),
     split: Sequence[str] = (),
     subwords: bool = False,
-    dropout: float = 0.0,
+    dropout: Fraction = 0.0,
 ) -> Tokenizer:
     """Train a tokenizer of natural-language words: texts are normalised and split at white space.
 
@@ -89,7 +90,7 @@ def words(
 
 
 def python(
-    texts: Iterable[str], *, max_size: int | None = None, min_frequency: int = 1, subwords: bool = False
+    texts: Iterable[str], *, max_size: Size | None = None, min_frequency: Size = 1, subwords: bool = False
 ) -> Tokenizer:
     """Train a tokenizer of Python code with the pieces of `attnlab.data.tokenization.python_code`.
 
@@ -103,8 +104,8 @@ def python(
 def characters(
     texts: Iterable[str],
     *,
-    max_size: int | None = None,
-    min_frequency: int = 1,
+    max_size: Size | None = None,
+    min_frequency: Size = 1,
     lowercase: bool = False,
     normalization: Normalization | None = None,
     graphemes: bool = False,
@@ -121,10 +122,10 @@ def subwords(
     texts: Iterable[str],
     *,
     algorithm: Literal["bpe", "unigram"] = "bpe",
-    max_size: int = 4000,
+    max_size: Size = 4000,
     lowercase: bool = False,
     normalization: Normalization | None = None,
-    dropout: float = 0.0,
+    dropout: Fraction = 0.0,
 ) -> Tokenizer:
     """Train a tokenizer that splits a text into subwords, without splitting it into words first.
 
@@ -143,7 +144,7 @@ def subwords(
     return Tokenizer(pipeline, dropout=dropout)
 
 
-def symbols(texts: Iterable[str], *, count: int) -> Tokenizer:
+def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
     """Return the closed vocabulary of a synthetic task: PAD, SOS, EOS, `count` numbers from 3 on, and signs.
 
     Each number is its own id, and there is no UNK: encoding other tokens raises `UserError`. The signs are
