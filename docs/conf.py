@@ -25,7 +25,6 @@ extensions = [
     "configuration_reference",
     "command_reference",
     "docstrings",
-    "mechanism_reference",
     "metric_reference",
 ]
 exclude_patterns = ["build", "extension"]

@@ -148,7 +148,7 @@ def assemble(
             context_size=decoder.context_size,
             input_size=width,
             vocabulary_size=vocabulary_size,
-            **{"parts": ("state",), **readout},
+            **readout,
         ),
         fused=fused,
     )

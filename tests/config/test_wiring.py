@@ -71,6 +71,7 @@ def test_checkpoints_with_objects_are_rejected_without_running_them(tmp_path: Pa
 SEARCH: dict[str, Any] = {
     "beam_size": 4,
     "length_penalty": 0.3,
+    "early_stopping": True,
     "max_length": 17,
     "min_length": 2,
     "no_repeat_ngram_size": 3,

@@ -28,7 +28,6 @@ from plain_search import (
     make,
     next_log_probabilities,
     plain_beam,
-    plain_diverse_beam,
     plain_greedy,
     plain_sample,
     restriction,
@@ -56,11 +55,7 @@ def test_restricted_outputs_equal_those_of_the_plain_loop(
     batch = random_batch([3, 7, 1])
     forced = torch.tensor(FORCED) if forces else None
     constraints = Constraints(min_length=min_length, no_repeat_ngram_size=ngram, forced=forced)
-    hypotheses = (
-        greedy(network, batch, max_length=5, constraints=constraints)
-        if size == 1
-        else beam(network, batch, size=size, max_length=5, constraints=constraints)
-    )
+    hypotheses = beam(network, batch, size=size, max_length=5, constraints=constraints)
     for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         restrict = restriction(min_length, ngram, FORCED[row] if forces else ())
         if size == 1:
@@ -94,7 +89,7 @@ def test_diverse_beam_equals_the_plain_loop(seed: int, groups: int, penalty: flo
     options: dict[str, Any] = {"size": 6, "max_length": 4, "length_penalty": 0.6}
     hypotheses = beam(network, batch, groups=groups, diversity_penalty=penalty, **options)
     for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
-        expected = plain_diverse_beam(network, single(batch, row), 6, groups, penalty, 4, 0.6)
+        expected = plain_beam(network, single(batch, row), 6, 4, 0.6, groups=groups, penalty=penalty)
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
         # with a penalty of 0 all groups find the same hypotheses, whose order is not defined
         assert sorted(tokens) == sorted(hypothesis for _, hypothesis in expected)

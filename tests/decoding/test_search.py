@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import product
 from typing import Any
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.decoding.beam import beam
+from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
-from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.nn.ensemble import Ensemble
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, random_batch, stepwise
-from plain_search import make, plain_beam, plain_greedy, single
+from plain_search import make, plain_beam, plain_greedy, restriction, single
 
 WORDS = 6  # PAD, SOS, EOS, UNK and two more: an untrained network may produce the last four
 MAX_LENGTH = 3
@@ -26,6 +29,7 @@ ALL_SEQUENCES = [
     tokens for n in range(MAX_LENGTH + 1) for tokens in product([3, 4, 5], repeat=n)
 ]  # 1 + 3 + 9 + 27
 SEEDS = st.integers(0, 10_000)
+PENALTIES = st.sampled_from([0.0, 0.6, 1.0, 2.0])
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
 
@@ -60,22 +64,13 @@ def test_greedy_equals_the_plain_loop(order: str, seed: int, lengths: list[int],
         torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
-@settings(max_examples=20)
-def test_beam_size_one_equals_greedy(order: str, seed: int, lengths: list[int], ends: float) -> None:
-    network = make(seed, ends=ends, order=order, cell="gru", layers=2)
-    batch = random_batch(lengths)
-    assert_equal(beam(network, batch, size=1, max_length=5), greedy(network, batch, max_length=5))
-
-
 @pytest.mark.slow
 @given(
     seed=SEEDS,
     lengths=LENGTHS,
-    size=st.sampled_from([1, 2, 3, 7]),  # 7 exceeds the vocabulary
+    size=st.sampled_from([2, 3, 7]),  # 7 exceeds the vocabulary
     ends=st.sampled_from([-2.0, 0.0, 2.0]),
-    length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
+    length_penalty=PENALTIES,
 )
 @settings(max_examples=30)
 def test_beam_equals_the_plain_loop(
@@ -88,6 +83,95 @@ def test_beam_equals_the_plain_loop(
         expected = plain_beam(network, single(batch, row), size, 4, length_penalty)
         assert tokens == [hypothesis for _, hypothesis in expected]
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+class Spell(TranslationModel):
+    """Writes three tokens: p(token) = 0.9 and p(EOS) = 0.1 at each of the first three steps, then EOS."""
+
+    def encode(self, batch: Batch) -> tuple[Any, Any]:
+        rows = len(batch.source)
+        return (batch.source,), (torch.zeros(rows, 1, dtype=torch.int64),)
+
+    def step(self, tokens: Tensor, state: Any, encoded: Any) -> tuple[Tensor, Tensor, Any]:
+        written = state[0].expand_as(tokens)  # [B, Q]
+        p = torch.tensor([[0, 0, 0.1, 0.9]] * 3 + [[0, 0, 1.0, 0]])
+        return p[written].log(), torch.zeros(*tokens.shape, encoded[0].size(1)), (written + 1,)
+
+    decode = logits = None  # type: ignore[assignment]
+
+
+def test_search_does_not_end_while_a_live_hypothesis_can_win() -> None:
+    # After two steps, the two hypotheses "" and "a" have finished with -2.3 and -1.2
+    search = partial(beam, Spell(), make_batch([[4]]), size=2, max_length=5)
+    for length_penalty, score in ((0.0, 3 * math.log(0.9)), (1.0, 3 * math.log(0.9) / 4)):
+        hypotheses = search(length_penalty=length_penalty)
+        assert hypotheses.tokens[0][0] == [3, 3, 3]
+        assert hypotheses.scores[0][0] == pytest.approx(score)
+    early = search(early_stopping=True)
+    assert early.tokens == [[[3], []]]
+    assert early.scores[0] == pytest.approx([math.log(0.09) / 2, math.log(0.1)])
+
+
+RULES: list[dict[str, Any]] = [
+    {},
+    {"min_length": 2},
+    {"no_repeat_ngram_size": 1},
+    {"forced": [PAD, 4]},
+]
+
+
+@given(
+    seed=SEEDS,
+    size=st.sampled_from([2, 4]),
+    groups=st.sampled_from([1, 2]),
+    ends=st.sampled_from([-1.0, 1.0, 3.0]),
+    length_penalty=PENALTIES,
+    rules=st.sampled_from(RULES),
+    spread=st.sampled_from([0.3, 1.0]),
+)
+@settings(max_examples=40)
+def test_best_score_is_that_of_a_search_that_never_ends_early(
+    seed: int,
+    size: int,
+    groups: int,
+    ends: float,
+    length_penalty: float,
+    rules: dict[str, Any],
+    spread: float,
+) -> None:
+    network = make(seed, ends=ends, vocabulary_size=WORDS, spread=spread)
+    sentence = random_batch([5])
+    forced = rules.get("forced", [])
+    constraints = Constraints(**{**rules, "forced": torch.tensor([forced])} if forced else rules)
+    options: dict[str, Any] = {"max_length": 4, "length_penalty": length_penalty, "constraints": constraints}
+    found = beam(network, sentence, size=size, groups=groups, diversity_penalty=0.5, **options)
+    restrict = restriction(rules.get("min_length", 0), rules.get("no_repeat_ngram_size", 0), forced)
+    longest = plain_beam(
+        network,
+        sentence,
+        size,
+        4,
+        length_penalty,
+        restrict,
+        groups=groups,
+        penalty=0.5,
+        ends_early=False,
+    )
+    assert found.scores[0][0] == pytest.approx(longest[0][0], abs=1e-4)
+    assert found.scores[0][0] >= greedy(network, sentence, **options).scores[0][0] - 1e-4
+
+
+@given(seed=SEEDS, size=st.integers(2, 6), length_penalty=PENALTIES, ends=st.sampled_from([0.0, 2.0]))
+@settings(max_examples=30)
+def test_ensemble_scores_are_not_below_those_of_greedy_search(
+    seed: int, size: int, length_penalty: float, ends: float
+) -> None:
+    ensemble = Ensemble([make(seed + member, ends=ends, spread=0.5) for member in range(2)]).eval()
+    batch = random_batch([3, 7, 1, 2])
+    options: dict[str, Any] = {"max_length": 8, "length_penalty": length_penalty}
+    wide = beam(ensemble, batch, size=size, **options).scores
+    narrow = greedy(ensemble, batch, **options).scores
+    assert all(best[0] >= only - 1e-4 for best, [only] in zip(wide, narrow, strict=True))
 
 
 @pytest.mark.slow
@@ -158,10 +242,6 @@ def test_nbest_hypotheses_are_sorted_and_distinct(seed: int, size: int, ends: fl
         assert all(len(ids) <= 5 and EOS not in ids for ids in tokens)
 
 
-def searches(size: int) -> Any:
-    return greedy if size == 1 else partial(beam, size=size)
-
-
 @pytest.mark.parametrize("size", [1, 2, 5])
 @given(seed=SEEDS, lengths=LENGTHS, padding=st.integers(0, 3))
 @settings(max_examples=10)
@@ -170,9 +250,9 @@ def test_other_sentences_and_padding_change_nothing(
 ) -> None:
     network = make(seed, ends=1.0)
     batch = random_batch(lengths)
-    together = searches(size)(network, batch, max_length=6)
+    together = beam(network, batch, size=size, max_length=6)
     for row in range(len(lengths)):
-        alone = searches(size)(network, single(batch, row, padding), max_length=6)
+        alone = beam(network, single(batch, row, padding), size=size, max_length=6)
         assert_equal(Hypotheses(*([part[row]] for part in together)), alone)
 
 
@@ -183,7 +263,7 @@ def test_other_sentences_and_padding_change_nothing(
 def test_weights_equal_those_of_a_teacher_forced_pass(order: str, attention: str, size: int) -> None:
     network = make(7, ends=1.0, order=order, attention=attention)
     batch = random_batch([3, 7, 5])
-    hypotheses = searches(size)(network, batch, max_length=6)
+    hypotheses = beam(network, batch, size=size, max_length=6)
     for row, (tokens, weights) in enumerate(zip(hypotheses.tokens, hypotheses.weights, strict=True)):
         for ids, rows in zip(tokens, weights, strict=True):
             assert rows.shape == (len(ids) + 1, int(batch.source_lengths[row]))
@@ -206,7 +286,7 @@ def test_outputs_contain_neither_padding_nor_sos(search: Any) -> None:
 @pytest.mark.parametrize(("size", "seed"), [(1, 56), (3, 4)])
 def test_sentences_end_at_different_steps(size: int, seed: int) -> None:
     network = make(seed, ends=0.5)
-    hypotheses = searches(size)(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
+    hypotheses = beam(network, random_batch([7, 1, 3, 5, 2, 4]), size=size, max_length=20, length_penalty=0.0)
     lengths = [len(tokens[0]) for tokens in hypotheses.tokens]
     assert len(set(lengths)) > 2
     assert max(lengths) < 20
@@ -215,7 +295,7 @@ def test_sentences_end_at_different_steps(size: int, seed: int) -> None:
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("max_length", [0, 1, 4])
 def test_network_that_never_predicts_eos_is_stopped(size: int, max_length: int) -> None:
-    hypotheses = searches(size)(make(0, ends=-50.0), random_batch([3, 7]), max_length=max_length)
+    hypotheses = beam(make(0, ends=-50.0), random_batch([3, 7]), size=size, max_length=max_length)
     for tokens, weights in zip(hypotheses.tokens, hypotheses.weights, strict=True):
         assert all(len(ids) == max_length for ids in tokens)
         assert all(len(rows) == max_length + 1 for rows in weights)
@@ -224,7 +304,7 @@ def test_network_that_never_predicts_eos_is_stopped(size: int, max_length: int) 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_network_that_predicts_eos_immediately(size: int) -> None:
-    hypotheses = searches(size)(make(0, ends=50.0), random_batch([3, 7]), max_length=4)
+    hypotheses = beam(make(0, ends=50.0), random_batch([3, 7]), size=size, max_length=4)
     for tokens, scores, weights in zip(*hypotheses, strict=True):
         assert tokens[0] == []
         assert scores[0] == pytest.approx(0, abs=1e-4)
@@ -236,7 +316,7 @@ def test_search_ignores_the_targets(size: int) -> None:
     network = make(0)
     batch = random_batch([3, 7], [4, 2])
     other = batch._replace(target=batch.target.flip(0))
-    assert_equal(searches(size)(network, batch, max_length=5), searches(size)(network, other, max_length=5))
+    assert_equal(*(beam(network, each, size=size, max_length=5) for each in (batch, other)))
 
 
 def count_steps(network: Seq2Seq) -> list[int]:
@@ -259,10 +339,10 @@ def test_sentences_take_as_many_steps_as_alone(size: int) -> None:
     network = make(11, ends=1.0)
     batch = random_batch([7, 1, 3, 5, 2, 4])
     rows = count_steps(network)
-    searches(size)(network, batch, max_length=20)
+    beam(network, batch, size=size, max_length=20)
     together = sum(rows)
     rows.clear()
     for row in range(6):
-        searches(size)(network, single(batch, row), max_length=20)
+        beam(network, single(batch, row), size=size, max_length=20)
     assert set(rows) == {1}
     assert together == sum(rows)

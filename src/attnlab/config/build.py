@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -128,6 +129,7 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
         corpus=corpus,
         vocabularies=vocabularies,
         seed=config.seed,
+        cache=Path(config.paths.cache).expanduser() / "encoded",
     )
     return data
 

@@ -177,6 +177,7 @@ RULES: dict[str, Rule] = {
     "search.prefix_size": whole(0, other=(None,)),
     "search.grammar": choice("python", None),
     "search.num_beam_groups": SIZE,
+    "search.early_stopping": FLAG,
     "search.diversity_penalty": NOT_NEGATIVE,
     "search.temperature": number("(0, inf)", null=True),
     "search.top_k": OPTIONAL_SIZE,

@@ -1,21 +1,20 @@
 """Beam search and diverse beam search, batched over sentences.
 
-B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentences still in the batch
+B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · G: groups · live: sentences in the batch
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnlab.decoding.constraints import UNRESTRICTED, Constraints
-from attnlab.decoding.extension import Finished, extend_groups, log_probabilities, trace_back
-from attnlab.decoding.search import should_remove
+from attnlab.decoding.constraints import FORBIDDEN, UNRESTRICTED, Constraints, log_probabilities
+from attnlab.decoding.search import greedy, should_remove
 from attnlab.nn.seq2seq import TranslationModel, select
-from attnlab.types import PAD, SOS, Batch, Hypotheses
+from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
 
 @torch.no_grad()
@@ -26,15 +25,19 @@ def beam(
     size: int,
     max_length: int,
     length_penalty: float = 1.0,
+    early_stopping: bool = False,
     groups: int = 1,
     diversity_penalty: float = 0.0,
     constraints: Constraints = UNRESTRICTED,
     encoded: tuple[Any, Any] | None = None,
 ) -> Hypotheses:
-    """Search with a beam of K hypotheses per sentence.
+    """Search with a beam of K hypotheses per sentence. K = 1 is greedy search.
 
     At each step the K best continuations without EOS stay in the beam. A continuation with EOS among the best
-    K is a finished hypothesis, and a sentence is finished when it has K of them. K = 1 is greedy search.
+    K is a finished hypothesis. The hypothesis of greedy search is always among the best, so that no result
+    scores below it. A sentence is finished when it has K finished hypotheses and no hypothesis in the beam
+    can score higher than the best of them: log p never increases, so that a hypothesis scores at most
+    log p / (max_length + 1) ** length_penalty.
 
     Diverse beam search (Vijayakumar et al. 2016, arXiv 1610.02424) divides the beam into groups, which are
     extended one after the other. In each step, a group prefers the tokens that fewer hypotheses of earlier
@@ -46,7 +49,8 @@ def beam(
         size: K.
         max_length: maximum number of tokens before EOS.
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty:
-            0 compares sums of log-probabilities, 1 means.
+            0 compares sums of log-probabilities, 1 means. At least 0.
+        early_stopping: a sentence is finished when K hypotheses are, even if others can still score higher.
         groups: number of groups, a divisor of K; 1 is beam search without groups.
         diversity_penalty: λ, subtracted from the log-probability of a token for each hypothesis of an earlier
             group that continues with it at this step.
@@ -61,45 +65,145 @@ def beam(
     """
     if size % groups != 0:
         raise ValueError(f"a beam of {size} hypotheses cannot be divided into {groups} equal groups")
+    if size == 1:
+        return greedy(
+            model,
+            batch,
+            max_length=max_length,
+            length_penalty=length_penalty,
+            constraints=constraints,
+            encoded=encoded,
+        )
     sources, state = model.encode(batch) if encoded is None else encoded
     sentences, width = batch.source.shape
     device = batch.source.device
+    group_size = size // groups
     shape = (max_length + 1, sentences, size)
     tokens = torch.full(shape, PAD, device=device)  # [T, B, K]
     parents = torch.zeros(shape, dtype=torch.int64, device=device)  # [T, B, K]: beam that the token extends
     weights = torch.zeros(*shape, width, device=device)  # [T, B, K, S]: of the step, by the extended beam
-    finished = [Finished.none(sentences, size // groups, device) for _ in range(groups)]
+    finished = Finished.none(sentences, groups, group_size, device)
     live = torch.arange(sentences, device=device)
     last = torch.full((sentences, 1), SOS, device=device)  # [live, Q]: Q = 1 at the first step, then K
     sums = torch.zeros(sentences, 1, device=device)  # [live, Q]: log-probability so far
+    is_greedy = torch.ones(sentences, groups, dtype=torch.bool, device=device)  # [live, G], see `_extend`
     for step in range(max_length + 1):
         logits, step_weights, state = model.step(last, state, sources)
         weights[step, live, : step_weights.size(1)] = step_weights.float()
         copy_ids = None if batch.copy_ids is None else batch.copy_ids[live]  # [live, S]
         log_p = log_probabilities(logits, copy_ids, must_end=step == max_length)  # [live, Q, V]
         if step < max_length:
-            log_p = constraints(
-                log_p, sums, live, step, partial(_beam_history, tokens, parents, live, step, last.size(1))
-            )
-        last, parent, sums = extend_groups(
-            log_p, sums, finished, live, step, length_penalty=length_penalty, penalty=diversity_penalty
-        )
+            history = partial(_history, tokens, parents, live, step, last.size(1))
+            log_p = constraints(log_p, sums, live, step, history)
+        last, parent, sums, ended = _extend(log_p, sums, is_greedy, group_size, diversity_penalty)
         tokens[step, live, : last.size(1)] = last
         parents[step, live, : last.size(1)] = parent
-        unfinished = torch.stack([group.counts[live] < size // groups for group in finished]).any(dim=0)
+        best = finished.add(live, step, *ended, length_penalty)  # [live, G, K / G]
+        limit = sums.amax(dim=1) / (max_length + 1) ** length_penalty  # [live]: of all scores to come
+        unfinished = best[..., -1].isneginf().any(dim=1) & limit.isfinite()
+        if not early_stopping:
+            unfinished = unfinished | (limit > best.amax(dim=(1, 2)))
         remaining = unfinished.nonzero()[:, 0]
-        if len(remaining) == 0 or step == max_length:
+        if len(remaining) == 0:
             break
+        sums = sums.masked_fill(~unfinished[:, None], FORBIDDEN)  # finished sentences do not change
         remove = should_remove(len(live), len(remaining))
         stay = remaining if remove else torch.arange(len(live), device=device)
         state = select(state, stay[:, None], parent[stay])
         if len(stay) < len(live):
-            live, last, sums = live[stay], last[stay], sums[stay]
+            live, last, sums, is_greedy = live[stay], last[stay], sums[stay], is_greedy[stay]
             sources = select(sources, stay)
-    return trace_back(finished, tokens, parents, weights, batch.source_lengths)
+    return _trace_back(finished, tokens, parents, weights, batch.source_lengths)
 
 
-def _beam_history(tokens: Tensor, parents: Tensor, live: Tensor, step: int, beams: int) -> Tensor:
+class Finished(NamedTuple):
+    """The best finished hypotheses of each group, best first, as pointers to their last steps."""
+
+    scores: Tensor  # [B, G, K / G], -inf in unused entries
+    steps: Tensor  # [B, G, K / G]: step of the last token
+    parents: Tensor  # [B, G, K / G]: beam that the last token extends
+
+    @classmethod
+    def none(cls, sentences: int, groups: int, size: int, device: torch.device) -> Finished:
+        """Return an empty record."""
+        none = torch.zeros(sentences, groups, size, dtype=torch.int64, device=device)
+        return cls(none.float().fill_(FORBIDDEN), none, none.clone())
+
+    def add(self, live: Tensor, step: int, sums: Tensor, parents: Tensor, length_penalty: float) -> Tensor:
+        """Add hypotheses that end at a step, in place, as far as they are among the best.
+
+        Args:
+            live: row of each sentence in the batch, [live].
+            step: number of tokens so far.
+            sums: log-probabilities [live, G, K / G], -inf where none ends.
+            parents: beams that EOS extends, [live, G, K / G].
+            length_penalty: as in `beam`.
+
+        Returns:
+            The scores of the best finished hypotheses, [live, G, K / G].
+        """
+        new = (sums / (step + 1) ** length_penalty, torch.full_like(parents, step), parents)
+        both = [torch.cat((old[live], added), dim=-1) for old, added in zip(self, new, strict=True)]
+        order = both[0].argsort(dim=-1, descending=True, stable=True)[..., : self.scores.size(-1)]
+        scores = both[0].gather(-1, order)
+        self.scores[live] = scores
+        self.steps[live] = both[1].gather(-1, order)
+        self.parents[live] = both[2].gather(-1, order)
+        return scores
+
+
+def _extend(
+    log_p: Tensor, sums: Tensor, is_greedy: Tensor, size: int, penalty: float
+) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Extend the hypotheses of each group by one token.
+
+    Args:
+        log_p: [live, Q, V].
+        sums: log-probabilities so far, [live, Q]; if Q = 1, all groups extend the same hypothesis.
+        is_greedy: True where the first beam of a group is the hypothesis of greedy search, [live, G]. The
+            first continuation of the group is then the best one of this beam. Changed in place when it ends.
+        size: beams of a group, K / G.
+        penalty: λ of `beam`.
+
+    Returns:
+        Tokens, extended beams and log-probabilities of the new beams, each [live, K]; and log-probabilities,
+        -inf where there are none, and extended beams of the hypotheses that end, each [live, G, K / G].
+    """
+    groups = is_greedy.size(1)
+    beams = max(1, sums.size(1) // groups)
+    # [live, V]: hypotheses of earlier groups that continue with a token
+    uses = log_p.new_zeros(len(log_p), log_p.size(-1) if groups > 1 else 0)
+    extended, ended = [], []
+    for group in range(groups):
+        first = 0 if sums.size(1) == 1 else group * beams
+        own = slice(first, first + beams)
+        scores = log_p[:, own] if group == 0 else log_p[:, own] - penalty * uses[:, None]  # [live, Q', V]
+        # Each beam has one continuation with EOS, so at least K of the 2K best do not end
+        top, candidates = scores.topk(min(2 * size, scores.size(-1)), dim=-1)  # [live, Q', ≤ 2K]
+        totals = (sums[:, own, None] + top).flatten(1)
+        ranks = totals.clone()
+        ranks[:, 0].masked_fill_(is_greedy[:, group], float("inf"))
+        order = ranks.topk(min(2 * size, totals.size(1)), dim=-1).indices  # [live, ≤ 2K]
+        best = totals.gather(1, order)
+        token, parent = candidates.flatten(1).gather(1, order), first + order // top.size(-1)
+        if group > 0:
+            best = best + penalty * uses.gather(1, token)
+        ends = token == EOS  # [live, ≤ 2K]
+        is_greedy[:, group] &= ~ends[:, 0]
+        end = best[:, :size].masked_fill(~ends[:, :size], FORBIDDEN)
+        keep = torch.sort(ends.int(), dim=-1, stable=True).indices[:, :size]  # the K best without EOS
+        ended.append((end, parent[:, :size]))
+        token, parent, best = token.gather(1, keep), parent.gather(1, keep), best.gather(1, keep)
+        best = best.masked_fill(token == EOS, FORBIDDEN)  # a tiny vocabulary has fewer than K without EOS
+        if groups > 1:
+            uses.scatter_add_(1, token, best.isfinite().float())
+        extended.append((token, parent, best))
+    token, parent, best = (torch.cat(parts, dim=1) for parts in zip(*extended, strict=True))
+    end, end_parent = (torch.stack(parts, dim=1) for parts in zip(*ended, strict=True))
+    return token, parent, best, (end, end_parent)
+
+
+def _history(tokens: Tensor, parents: Tensor, live: Tensor, step: int, beams: int) -> Tensor:
     """Return the tokens [live, Q, step] of the current hypotheses; other shapes as in `beam`."""
     beam = torch.arange(beams, device=live.device).expand(len(live), -1)  # [live, Q]
     path = []
@@ -107,3 +211,30 @@ def _beam_history(tokens: Tensor, parents: Tensor, live: Tensor, step: int, beam
         path.append(tokens[earlier, live].gather(1, beam))
         beam = parents[earlier, live].gather(1, beam)
     return torch.stack(path[::-1], dim=-1) if path else beam[..., None][..., :0]
+
+
+def _trace_back(
+    finished: Finished, tokens: Tensor, parents: Tensor, weights: Tensor, source_lengths: Tensor
+) -> Hypotheses:
+    """Follow each finished hypothesis from its last token to its first; arguments as in `beam`."""
+    scores, ends, beams = (part.flatten(1).cpu() for part in finished)  # each [B, K]
+    scores, order = scores.sort(dim=1, descending=True, stable=True)
+    ends, beams = ends.gather(1, order), beams.gather(1, order)
+    # from here on, T is the number of steps of the longest hypothesis
+    tokens, parents, weights = (part[: int(ends.max()) + 1].cpu() for part in (tokens, parents, weights))
+    ids, paths = torch.empty_like(tokens), torch.empty_like(parents)  # [T, B, K], of each hypothesis
+    for step in range(len(tokens) - 1, -1, -1):
+        ids[step] = tokens[step].gather(1, beams)
+        beams = parents[step].gather(1, beams).where(step < ends, beams)  # those that the step extends
+        paths[step] = beams
+    sentences = torch.arange(len(ends))[:, None, None]
+    rows = weights[torch.arange(len(tokens)), sentences, paths.permute(1, 2, 0)]  # [B, K, T, S]
+    counts = scores.isfinite().sum(dim=1).tolist()  # hypotheses of each sentence
+    id_rows, end_rows, score_rows = ids.permute(1, 2, 0).tolist(), ends.tolist(), scores.tolist()
+    hypotheses = Hypotheses([], [], [])
+    for sentence, (length, count) in enumerate(zip(source_lengths.tolist(), counts, strict=True)):
+        lengths = end_rows[sentence][:count]
+        hypotheses.tokens.append([id_rows[sentence][k][:end] for k, end in enumerate(lengths)])
+        hypotheses.scores.append(score_rows[sentence][:count])
+        hypotheses.weights.append([rows[sentence, k, : end + 1, :length] for k, end in enumerate(lengths)])
+    return hypotheses

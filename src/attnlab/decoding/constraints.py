@@ -12,9 +12,32 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.grammar import PythonGrammar
-from attnlab.types import EOS, PAD
+from attnlab.types import EOS, PAD, SOS
 
 FORBIDDEN = float("-inf")
+
+
+def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool) -> Tensor:
+    """Return log-probabilities in fp32, -inf at tokens that no output may contain.
+
+    These are PAD, SOS, ids of copied words that a sentence does not have, and with `must_end` all tokens
+    except EOS. The others keep the probabilities of the model.
+
+    Args:
+        logits: [live, Q, V], or [live, Q, V + S] of a readout that copies.
+        copy_ids: `Batch.copy_ids` of the sentences, [live, S]; None if the readout does not copy.
+        must_end: True at the last step.
+    """
+    log_p = logits.float().log_softmax(dim=-1)
+    ids = torch.arange(log_p.size(-1), device=log_p.device)[None]  # [1, V]
+    if must_end:
+        return log_p.masked_fill_((ids != EOS)[:, None], FORBIDDEN)
+    forbidden = (ids == PAD) | (ids == SOS)
+    if copy_ids is not None:
+        words = log_p.size(-1) - copy_ids.size(1)  # of the vocabulary
+        last = copy_ids.amax(dim=1, keepdim=True).clamp(min=words - 1)  # [live, 1]
+        forbidden = forbidden | (ids > last)  # [live, V + S]
+    return log_p.masked_fill_(forbidden[:, None], FORBIDDEN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +58,6 @@ class Constraints:
     no_repeat_ngram_size: int = 0
     forced: Tensor | None = None
     grammar: PythonGrammar | None = None
-
-    @property
-    def restricts(self) -> bool:
-        """True if some token may be forbidden."""
-        return self != UNRESTRICTED
 
     def __call__(
         self, log_p: Tensor, sums: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]
@@ -62,7 +80,9 @@ class Constraints:
         if self.grammar is not None:
             allowed = self.grammar(allowed, sums, sentences, history())
         if allowed is not log_p:
-            nothing = allowed.isneginf().all(dim=-1, keepdim=True)  # [live, Q, 1]
+            # the grammar may keep nothing of a hypothesis whose continuations are worse than all others
+            of = -1 if self.grammar is None else (1, 2)
+            nothing = allowed.isneginf().all(dim=of, keepdim=True)  # [live, Q or 1, 1]
             allowed = allowed.where(~(nothing & _is_token(EOS, log_p)), log_p)
         if self.forced is not None and step < self.forced.size(1):
             token = self.forced[sentences, step][:, None, None]  # [live, 1, 1]

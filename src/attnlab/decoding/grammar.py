@@ -10,7 +10,7 @@ import codeop
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
 import torch
@@ -55,8 +55,8 @@ class PythonGrammar:
     """Restriction of outputs to Python code, decided by Python's own parser.
 
     Of the continuations of all hypotheses of a sentence, the most probable ones are kept whose text is the
-    beginning of valid Python, or valid if they end. Each test costs a call of the parser, some 50 µs, and the
-    log-probabilities are read on the CPU.
+    beginning of valid Python, or valid if they end; and so is the best one of the first hypothesis. Each test
+    costs a call of the parser, some 50 µs, and the log-probabilities are read on the CPU.
 
     Args:
         decode: maps the row of a sentence in the batch and token ids to text.
@@ -76,19 +76,22 @@ class PythonGrammar:
             history: the tokens so far, [live, Q, step].
         """
         totals = (log_p + sums[..., None]).flatten(1)  # [live, Q * V]
-        places = totals.topk(min(TESTED * self.count, totals.size(1)), dim=-1).indices  # [live, tested]
+        size = log_p.size(-1)
+        best = totals.topk(min(TESTED * self.count, totals.size(1)), dim=-1)  # [live, tested]
+        greedy = log_p[:, 0].topk(min(2 * TESTED, size), dim=-1).indices.tolist()  # beam 0, see `beam`
+        counts = best.values.isfinite().sum(dim=-1).tolist()  # 0 for finished sentences
         kept = torch.zeros_like(totals, dtype=torch.bool)
-        for number, (row, hypotheses, tested) in enumerate(
-            zip(sentences.tolist(), history.tolist(), places.tolist(), strict=True)
+        for number, (row, hypotheses, count) in enumerate(
+            zip(sentences.tolist(), history.tolist(), counts, strict=True)
         ):
-            continuations = (
-                (place, hypotheses[place // log_p.size(-1)], place % log_p.size(-1)) for place in tested
-            )
-            valid = (place for place, *one in continuations if self._is_valid(row, *one))
-            kept[number, [*islice(valid, self.count)]] = True
+            is_valid = partial(self._is_valid, row, hypotheses, size)
+            tested = best.indices[number, :count].tolist()
+            kept[number, [*islice(filter(is_valid, tested), self.count)]] = True
+            kept[number, [*islice(filter(is_valid, greedy[number][:count]), 1)]] = True
         return log_p.masked_fill(~kept.view_as(log_p), float("-inf"))
 
-    def _is_valid(self, row: int, history: list[int], token: int) -> bool:
+    def _is_valid(self, row: int, hypotheses: list[list[int]], size: int, place: int) -> bool:
+        history, token = hypotheses[place // size], place % size
         if token == EOS:
             return parse(self.decode(row, history)) is not None
         return can_be_continued(self.decode(row, [*history, token]))

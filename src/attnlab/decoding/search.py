@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.decoding.constraints import UNRESTRICTED, Constraints
-from attnlab.decoding.extension import log_probabilities
+from attnlab.decoding.constraints import UNRESTRICTED, Constraints, log_probabilities
 from attnlab.decoding.sampling import Sampler
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,16 +19,11 @@ from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.grammar import PythonGrammar
 from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
-from attnlab.decoding.search import greedy, sample
+from attnlab.decoding.search import sample
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.settings import Count, NotNegative, Positive, PositiveFraction, Seed, Size
 from attnlab.types import PAD, Batch, Hypotheses
-
-ForcedTokens = Annotated[
-    Sequence[str | int | float | bool | None], "a list of tokens, such as [the,null,cat]"
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +35,8 @@ class Translator:
         beam_size: hypotheses kept in beam search, 1 for greedy search; with a temperature, samples per
             sentence.
         length_penalty: exponent of the length that log-probabilities are divided by.
+        early_stopping: end beam search when `beam_size` hypotheses have finished, even if others can still
+            score higher.
         max_length: maximum number of output tokens, EOS excluded.
         min_length: minimum number of output tokens, EOS excluded.
         no_repeat_ngram_size: no n-gram of this size occurs twice in an output; 0 for no restriction.
@@ -47,9 +44,8 @@ class Translator:
         forced_tokens: tokens at the first positions of every output; None where any token is allowed. A
             prefix of the target has priority.
         grammar: "python" for outputs that Python's parser accepts; None for no restriction.
-        num_beam_groups: groups of diverse beam search, a divisor of `beam_size`; 1 for beam search.
-        diversity_penalty: λ of diverse beam search: penalty of a token for each hypothesis of earlier groups
-            that has it.
+        num_beam_groups: groups of diverse beam search; 1 for beam search.
+        diversity_penalty: penalty of diverse beam search, see `attnlab.decoding.beam.beam`.
         temperature: sample at this temperature; None for greedy or beam search.
         top_k: sample from the k most probable tokens; None for all.
         top_p: sample from the most probable tokens with this total probability; None for all.
@@ -61,20 +57,21 @@ class Translator:
     """
 
     vocabularies: Vocabularies
-    beam_size: Size = 1
-    length_penalty: NotNegative = 1.0
-    max_length: Size = 100
-    min_length: Count = 0
-    no_repeat_ngram_size: Count = 0
-    prefix_size: Count | None = 0
-    forced_tokens: ForcedTokens | None = None
+    beam_size: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool = False
+    max_length: int = 100
+    min_length: int = 0
+    no_repeat_ngram_size: int = 0
+    prefix_size: int | None = 0
+    forced_tokens: Sequence[str | int | None] | None = None
     grammar: Literal["python"] | None = None
-    num_beam_groups: Size = 1
-    diversity_penalty: NotNegative = 0.5
-    temperature: Positive | None = None
-    top_k: Size | None = None
-    top_p: PositiveFraction | None = None
-    seed: Seed = 0
+    num_beam_groups: int = 1
+    diversity_penalty: float = 0.5
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
     reranking: Sequence[Reranker] = ()
 
     def __post_init__(self) -> None:
@@ -159,12 +156,11 @@ class Translator:
                 temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
             )
             return sample(model, batch, sampler, size=self.beam_size, **settings)
-        if self.beam_size == 1:
-            return greedy(model, batch, **settings)
         return beam(
             model,
             batch,
             size=self.beam_size,
+            early_stopping=self.early_stopping,
             groups=self.num_beam_groups,
             diversity_penalty=self.diversity_penalty,
             **settings,

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.disjoint_splits import DisjointSplits
-from attnlab.settings import Count, Size
 
 NAMES = ["Emma", "Liam", "Olivia", "Noah", "Ava", "Lucas"]
 NOUNS = [
@@ -78,7 +77,7 @@ class Shape(NamedTuple):
     new: str | None = None
 
 
-def load(*, train_size: Size, val_size: Size, test_size: Size, seed: Count = 0) -> Corpus:
+def load(*, train_size: int, val_size: int, test_size: int, seed: int = 0) -> Corpus:
     """Generate sentences and their logical forms.
 
     The test sets are:
@@ -95,7 +94,7 @@ def load(*, train_size: Size, val_size: Size, test_size: Size, seed: Count = 0) 
         train_size: number of training sentences.
         val_size: number of validation sentences.
         test_size: number of sentences of each test set.
-        seed: seed of the generators; runs with different seeds share their data.
+        seed: seed of the generators.
 
     Raises:
         UserError: if a size is invalid.

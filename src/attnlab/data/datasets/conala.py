@@ -13,9 +13,7 @@ import zipfile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-from annotated_types import Ge, Lt
+from typing import NamedTuple
 
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.datasets import placeholders
@@ -24,7 +22,6 @@ from attnlab.data.download import download
 from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
 from attnlab.files.reading import decode, read_text
-from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -113,21 +110,21 @@ class Example(NamedTuple):
 
 def load(
     *,
-    path: FilePath | None = None,
-    test: FilePath | None = None,
-    cache: FolderPath,
+    path: str | None = None,
+    test: str | None = None,
+    cache: str,
     url: str = URL,
     known_hash: str | None = None,
     train_md5: str | None = TRAIN_MD5,
-    val_fraction: Fraction = 0.1,
+    val_fraction: float = 0.2,
     group_by_question: bool = True,
-    near_duplicates: PositiveFraction | None = 0.8,
-    keep_unrewritten: bool = True,
-    max_tokens: Size | None = None,
+    near_duplicates: float | None = None,
+    keep_unrewritten: bool = False,
+    max_tokens: int | None = 50,
     preparation: Preparation | None = None,
-    held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
+    held_out_fraction: float = 0.0,
     score_held_out: bool = False,
-    seed: Count = 0,
+    seed: int = 0,
 ) -> Corpus:
     """Load the annotated corpus and split a validation set off its training file.
 

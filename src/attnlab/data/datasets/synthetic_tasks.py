@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 FIRST_SYMBOL = 3
 BLANK = "_"
@@ -186,21 +186,7 @@ def _run_stack(source: Tokens, symbols: int) -> Answer:
     return _aligned(source, [(place,) for place in reversed(stack)])
 
 
-TaskName = Literal[
-    "copy",
-    "reverse",
-    "sort",
-    "duplicate",
-    "ngram_copy",
-    "selective_copy",
-    "addition",
-    "dyck",
-    "modular",
-    "stack",
-]
-"""Values of `data.task`."""
-
-TASKS: dict[TaskName, Task] = {
+TASKS = {
     "copy": Task(_draw_symbols, _copy),
     "reverse": Task(_draw_symbols, _reverse),
     "sort": Task(_draw_symbols, _sort),
@@ -212,4 +198,4 @@ TASKS: dict[TaskName, Task] = {
     "modular": Task(_draw_formula, _evaluate_modulo),
     "stack": Task(_draw_stack, _run_stack),
 }
-"""The tasks by name."""
+"""Maps the values of `data.task` to the tasks."""

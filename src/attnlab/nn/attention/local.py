@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.numerics import at_least_float32
-from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -22,7 +21,7 @@ class Windowed(ScoreWrapper):
     those outside the window masked, so the window does not reduce the cost.
 
     Args:
-        window: D of the paper, the number of positions on either side of the centre (10 in the paper).
+        window: D of the paper, the number of positions on either side of the centre, 1 or more.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
@@ -31,7 +30,7 @@ class Windowed(ScoreWrapper):
     """
 
     def __init__(
-        self, *, window: Size, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
+        self, *, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
         if window < 1:
@@ -93,13 +92,13 @@ class LocalP(Windowed):
 
     Args:
         size: A, the number of rows of W.
-        window: D of the paper, the number of positions on either side of the centre (10 in the paper).
+        window: D, 1 or more.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(
-        self, *, size: Size, window: Size, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
+        self, *, size: int, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(window=window, score=score, **sizes)
         self.hidden = nn.Linear(self.query_size, size, bias=False)

@@ -17,7 +17,6 @@ from attnlab.nn.decoders.base import (
     attend_positions,
     unroll,
 )
-from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -37,7 +36,7 @@ class LuongDecoder(Decoder):
         input_size: E.
         attention: a mechanism with queries of size H.
         size: H.
-        input_feeding: feed the attentional vector h̃_{i-1} to the next step.
+        input_feeding: feed h̃_{i-1} back.
         **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
             `attnlab.nn.cells.CellStack`.
     """
@@ -47,7 +46,7 @@ class LuongDecoder(Decoder):
         *,
         input_size: int,
         attention: Attention,
-        size: Size,
+        size: int,
         input_feeding: bool = True,
         **cells: Unpack[StackSettings],
     ) -> None:
