@@ -7,8 +7,11 @@ from functools import partial
 from typing import Any
 
 import torch
+import yaml
+from hydra.utils import get_class
 from torch import Tensor, nn
 
+from attnlab.config.options import CONF
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
@@ -46,8 +49,24 @@ class Coverage(Attention):
         return state + weights
 
 
+def read_options(group: str) -> dict[str, dict[str, Any]]:
+    """Return the settings of each option of a group of `conf/`, by the name of its class.
+
+    Settings that refer to others of the configuration (`${…}`) are left out, except sizes.
+    """
+    options = {}
+    for path in sorted((CONF / group).glob("*.yaml")):
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        settings.pop("defaults", None)
+        kept = {key: value for key, value in settings.items() if not str(value).startswith("${")}
+        kept |= {"size": ENERGY} if "size" in settings else {}
+        options[settings["_target_"].rpartition(".")[2]] = kept
+    return options
+
+
+OPTIONS = read_options("attention")
 ATTENTIONS: dict[str, type[Attention]] = {
-    **{name: getattr(variants, name) for name in variants.__all__ if name != "Attention"},
+    **{name: get_class(settings["_target_"]) for name, settings in OPTIONS.items()},
     "Coverage": Coverage,
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -70,7 +89,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Sink": {"score": partial(variants.Additive, size=ENERGY)},
     "MultiHead": {"size": 6, "heads": 3, "score": partial(variants.Additive, size=ENERGY)},
 }
-"""Constructor arguments of each mechanism besides the two sizes."""
+"""Constructor arguments besides the two sizes, of mechanisms that need others than those of their option."""
 
 DECIDING = {"Hard", "MILk", "MoChA", "Monotonic"}
 """In evaluation these select one position, and no gradient reaches their scores."""
@@ -79,7 +98,9 @@ ORDERS = ("bahdanau", "luong", "luong with input feeding", "gnmt")
 
 
 def make_attention(name: str, query_size: int, memory_size: int) -> Attention:
-    return ATTENTIONS[name](query_size=query_size, memory_size=memory_size, **ARGUMENTS.get(name, {}))
+    settings = {key: value for key, value in OPTIONS.get(name, {}).items() if not key.startswith("_")}
+    arguments = ARGUMENTS.get(name, settings)
+    return ATTENTIONS[name](query_size=query_size, memory_size=memory_size, **arguments)
 
 
 def same_sizes(name: str) -> bool:

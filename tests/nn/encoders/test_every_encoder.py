@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from hydra.utils import get_class
 from torch import Tensor, nn
 
-from attnlab.nn import encoders
 from attnlab.nn.decoders import LuongDecoder
 from attnlab.nn.encoders import BagEncoder, ConvolutionalEncoder, Encoder, TransformerEncoder
 from attnlab.types import Memory
@@ -24,13 +24,14 @@ from networks import (
     make_attention,
     random_batch,
     randomise,
+    read_options,
     same_sizes,
     stepwise,
 )
 
 E, SIZE = SOURCE_WIDTH, 4
 ENCODERS: dict[str, Callable[..., Encoder]] = {
-    name: getattr(encoders, name) for name in encoders.__all__ if name != "Encoder"
+    name: get_class(option["_target_"]) for name, option in read_options("encoder").items()
 }
 ENCODERS["TransformerEncoder"] = partial(TransformerEncoder, heads=2)
 ENCODERS["BagEncoder with positions"] = partial(BagEncoder, positions="sinusoidal")
