@@ -25,6 +25,7 @@ extensions = [
     "configuration_reference",
     "command_reference",
     "docstrings",
+    "mechanism_reference",
     "metric_reference",
 ]
 exclude_patterns = ["build", "extension"]

@@ -11,7 +11,7 @@ from attnlab.report.comparison import compare, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import Study
-from attnlab.report.table import escape_markdown
+from attnlab.report.tables import escape_markdown
 
 METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
 TESTED = ("val/loss", "val/conala_bleu")
@@ -26,7 +26,7 @@ def summarise(folder: Path, runs: str | None = None) -> None:
     if runs is not None:
         study = collect([Path(runs)])
         results.write_text(format_results(study))
-        figures.write_one(study, "val-loss", folder)
+        figures.write_figure(study, "val-loss", folder)
     study = select(read_results(results), METRICS)
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
     for variant in study.variants:

@@ -17,7 +17,7 @@ from attnlab.report import tables
 from attnlab.report.comparison import Comparison, compare, correct
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]
 """Runs of each mechanism and value."""

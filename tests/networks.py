@@ -169,7 +169,7 @@ def assemble(
             context_size=decoder.context_size,
             input_size=width,
             vocabulary_size=vocabulary_size,
-            **readout,
+            **{"parts": ("state",), **readout},
         ),
         fused=fused,
     )

@@ -12,11 +12,11 @@ import pytest
 import attnlab
 
 SOURCE = Path(attnlab.__file__).parent
-MODULES = {"__init__", "errors", "types"}
+MODULES = {"__init__", "errors", "settings", "types"}
 """The only modules beside the packages."""
 
 ORDER = (
-    {"errors", "types"},
+    {"errors", "settings", "types"},
     {"files"},
     {"data", "nn"},
     {"decoding"},

@@ -129,7 +129,7 @@ class Options(SphinxDirective):
             if "source" in self.options:
                 lines += ["```yaml", text.rstrip(), "```", ""]
                 continue
-            lines += [*_description(header(text.splitlines())), ""]
+            lines += [*description(header(text.splitlines())), ""]
             if named := target(text):
                 lines += [
                     f"Class: `{named}`" if named[named.rfind(".") + 1].isupper() else f"Function: `{named}`",
@@ -163,7 +163,7 @@ class Settings(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
-def _description(text: str) -> list[str]:
+def description(text: str) -> list[str]:
     """Return a header comment as Markdown: special characters are shown as they are."""
     if not text:
         return []

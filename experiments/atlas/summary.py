@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
-from attnlab.report.aggregation import (
+from attnlab.report.aggregates import (
     Scores,
     interquartile_mean,
     performance_profile,
@@ -25,7 +25,7 @@ from attnlab.report.aggregation import (
     stratified_bootstrap,
 )
 from attnlab.report.collect import collect
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"

@@ -18,7 +18,7 @@ from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, compare, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import escape_markdown
+from attnlab.report.tables import escape_markdown
 
 HERE = Path(__file__).parent
 METRICS = (
@@ -87,9 +87,9 @@ def attention_of(run: RunRecord) -> str:
 
 def samples(runs: Sequence[RunRecord]) -> str:
     """Return a Markdown table of the translations of equally spaced test sentences."""
-    every = max(1, len(runs[0].predictions) // SAMPLES)
+    every = max(1, len(runs[0].predictions["test"]) // SAMPLES)
     lines = [["English", "reference", *(run.variant for run in runs)], ["---"] * (2 + len(runs))]
-    sentences = list(zip(*(run.predictions for run in runs), strict=True))
+    sentences = list(zip(*(run.predictions["test"] for run in runs), strict=True))
     for outputs in sentences[::every][:SAMPLES]:
         assert len({output.source for output in outputs}) == 1, "the systems have different test splits"
         lines.append([outputs[0].source, outputs[0].reference, *(output.hypothesis for output in outputs)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from attnlab.metrics import registry
 from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.scorecard_files import read_scorecards
+from attnlab.report.scorecards import read_scorecards
 from attnlab.report.study import RunRecord, Study
 
 RESULTS = Path(__file__).with_name("results.csv")

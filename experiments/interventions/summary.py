@@ -23,7 +23,7 @@ from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"

@@ -22,7 +22,7 @@ from attnlab.plotting.style import COLOURS
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}

@@ -36,7 +36,9 @@ def main(runs: str | None = None) -> None:
 
 def with_lowercase_score(run: RunRecord) -> RunRecord:
     """Add BLEU of lower-case text, as the score of a test set "lowercase"."""
-    hypotheses, references = zip(*((row.hypothesis, row.reference) for row in run.predictions), strict=True)
+    hypotheses, references = zip(
+        *((row.hypothesis, row.reference) for row in run.predictions["test"]), strict=True
+    )
     score = BLEU(lowercase=True).corpus_score(hypotheses, [references]).score
     return replace(run, scores=run.scores | {"test/lowercase/bleu": score})
 

@@ -19,7 +19,7 @@ from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 LOSS = "train/loss_epoch"
@@ -47,7 +47,7 @@ def write_files(outputs: Path) -> None:
     runs = [with_example(replace(run, variant=variant_name(run))) for run in study.runs]
     study = replace(study, runs=runs, selected_metrics=METRICS)
     (HERE / "results.csv").write_text(format_results(study))
-    figures.write_one(reversing(study), "train-loss_epoch", HERE)
+    figures.write_figure(reversing(study), "train-loss_epoch", HERE)
     first = study.by_variant()[PUBLISHED][0]
     shutil.copyfile(first.directory / "figures" / "attention-1.png", HERE / "attention-published.png")
 

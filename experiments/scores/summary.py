@@ -23,7 +23,7 @@ from attnlab.report.comparison import compare
 from attnlab.report.results_file import read_results
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 MECHANISMS = HERE.parent / "mechanisms"

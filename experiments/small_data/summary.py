@@ -27,7 +27,7 @@ def main(runs: str | None = None) -> None:
     if runs is not None:
         collected = replace(collect([Path(runs)]), selected_metrics=METRICS)
         RESULTS.write_text(format_results(collected))
-        figures.write_one(collected, "val-conala_bleu", RESULTS.parent)
+        figures.write_figure(collected, "val-conala_bleu", RESULTS.parent)
     study = replace(read_results(RESULTS), selected_metrics=METRICS)
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
     steps = [compare_step(study, before, after) for before, after in pairwise(sorted(study.variants))]

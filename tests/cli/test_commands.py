@@ -112,7 +112,7 @@ def test_offline_wandb_run_equals_metrics_csv(trained: Run) -> None:
     assert steps == sorted(steps)
     # Pictures are kept as attention/1/filenames, tables as predictions/test/path
     logged = {name for row in history for name in row}
-    for name in shown(workspace.workspace("me", "attnlab", "reverse")):
+    for name in shown(workspace.build_workspace("me", "attnlab", "reverse")):
         assert logged & {name, f"{name}/filenames", f"{name}/path"}, name
     assert list(trained.directory.glob("wandb/offline-run-*/files/media/images/attention/*.png"))
 

@@ -12,7 +12,7 @@ from attnlab.config.evaluation_data import check_unchanged, read, separate
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization import train
-from attnlab.data.tokenization.subwords import subwords as train_subwords
+from attnlab.data.tokenization.train import subwords as train_subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 

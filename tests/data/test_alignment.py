@@ -6,8 +6,7 @@ import torch
 from attnlab.data.alignment import alignment_matrix, output_links
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
-from attnlab.data.tokenization.subwords import subwords
-from attnlab.data.tokenization.train import characters, symbols, whitespace, words
+from attnlab.data.tokenization.train import characters, subwords, symbols, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 
 digits = symbols(["3"], count=7)

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlab.data.tokenization.subwords import subwords
-from attnlab.data.tokenization.train import python, whitespace, words
+from attnlab.data.tokenization.train import python, subwords, whitespace, words
 from attnlab.errors import UserError
 from attnlab.explain.alignment import (
     Gold,
@@ -54,7 +53,7 @@ def test_weights_of_subwords_are_added_over_the_source_and_averaged_over_the_tar
 def test_words_of_tokens() -> None:
     texts = ["low lower lowest", "new newer newest"]
     assert whitespace(texts, max_size=None).words("low  newest zzz") == [0, 1, 2]
-    split = words(texts, max_size=20, subwords=True, split=["ascii_punctuation"])
+    split = words(texts, max_size=20, subwords=True, drop=[], split=["ascii_punctuation"])
     assert split.words("lowest, new")[-1] == 1
     for tokenizer in (split, subwords(texts, max_size=20)):
         numbers = tokenizer.words("lowest new lower")

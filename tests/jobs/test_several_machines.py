@@ -15,7 +15,6 @@ import pytest
 from attnlab.errors import InUseError
 from attnlab.files.lock import lock
 from attnlab.files.run_directory import Run
-from attnlab.files.writing import open_atomically, remove_abandoned
 from commands import TINY_REVERSE, attnlab, clean_environment
 from daemons import free_ports
 
@@ -107,16 +106,3 @@ def test_file_system_without_locks_is_reported(
         "not be noticed\n",
         capsys.readouterr().err,
     )
-
-
-def test_temporary_files_of_other_machines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tokens.npy"
-    monkeypatch.setattr("os.getpid", lambda: 2**22 + 1)  # larger than any process id
-    with open_atomically(path):
-        (temporary,) = tmp_path.iterdir()
-        copy = temporary.read_bytes()
-    temporary.write_bytes(copy)
-    foreign = temporary.with_name(temporary.name.replace(temporary.name.split(".")[-2][:4], "host"))
-    foreign.touch()
-    remove_abandoned(tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {path.name, foreign.name}

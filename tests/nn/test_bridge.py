@@ -25,7 +25,7 @@ def make_memory(*, with_cell: bool = True, layers: int = L) -> Memory:
 
 def make_linear(*, layers: int = L, states_per_layer: int = 2, size: int = H, **options: Any) -> LinearBridge:
     sizes = {"memory_size": D, "encoder_layers": L, "size": size, "layers": layers}
-    return LinearBridge(**sizes, states_per_layer=states_per_layer, **options)
+    return LinearBridge(**sizes, states_per_layer=states_per_layer, **{"activation": "identity", **options})
 
 
 @pytest.mark.parametrize("states_per_layer", [1, 2])
@@ -119,6 +119,7 @@ def test_backward_half_is_the_backward_state_at_the_first_word(layers: int) -> N
         size=units,
         layers=1,
         states_per_layer=1,
+        activation="identity",
         half="backward",
     )
     bridge.maps[0][0].weight.copy_(torch.eye(units)), bridge.maps[0][0].bias.zero_()

@@ -47,7 +47,7 @@ def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
 
 
 def test_equal_subwords_are_copied() -> None:
-    source = words(["low lows"] * 5, max_size=9, split=["signs"], subwords=True)
+    source = words(["low lows"] * 5, max_size=9, drop=[], split=["signs"], subwords=True)
     target = python(["low.lows()"] * 5, max_size=20, subwords=True)
     vocabularies = Vocabularies(source, target)
     batch = encode(

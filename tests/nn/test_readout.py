@@ -88,7 +88,7 @@ def test_dropout_of_the_parts_only_in_training() -> None:
 
 def test_tied_weights_share_one_parameter() -> None:
     table = nn.Embedding(V, E)
-    readout = Readout(**SIZES | {"state_size": E}, tied=table)
+    readout = Readout(**SIZES | {"state_size": E}, parts=("state",), tied=table)
     assert readout.output.weight is table.weight
     assert isinstance(readout.resize, nn.Identity)
     output = DecoderOutput(torch.randn(B, T, E), torch.randn(B, T, D), torch.randn(B, T, S))

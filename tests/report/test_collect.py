@@ -1,4 +1,4 @@
-"""Reading of run directories."""
+"""Reading of run directories, and the names of variants."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def test_record_of_a_finished_run(tmp_path: Path) -> None:
     assert record.tokens_per_second == 200.0  # median of 100, 300, 200
     assert record.seconds_per_step == 0.25  # median of 1/4, 1/5, 1/2
     assert record.series["train/loss"] == [(9, 2.5)]
-    assert record.split == "test"
-    assert record.predictions == [
-        Prediction(index=0, source="a b", reference="b a", hypothesis="b a"),
-        Prediction(index=1, source="c", reference="c", hypothesis="d"),
-    ]
+    assert record.predictions == {
+        "test": [
+            Prediction(index=0, source="a b", reference="b a", hypothesis="b a"),
+            Prediction(index=1, source="c", reference="c", hypothesis="d"),
+        ]
+    }
     assert record.versions == {"python": "3.11.7", "torch": "2.13.0"}
     assert (record.commit, record.cpu) == ("abc", "Sparrow 2")
 
@@ -44,8 +45,7 @@ def test_peak_memory_is_of_the_gpu_if_there_is_one(tmp_path: Path) -> None:
 def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) -> None:
     write_run(tmp_path, scores={"val/bleu": 50.0}, sentences=[("a", "a", "a")], split="val")
     (record,) = collect([tmp_path]).runs
-    assert record.split == "val"
-    assert len(record.predictions) == 1
+    assert {split: len(decoded) for split, decoded in record.predictions.items()} == {"val": 1}
 
 
 @pytest.mark.parametrize(
@@ -232,3 +232,51 @@ def test_default_metrics_are_of_the_test_split_if_available(tmp_path: Path) -> N
     assert collect([tmp_path]).metrics == ["val/bleu", "val/chrf", "val/exact_match"]
     write_run(tmp_path, "none", scores={"test/exact_match": 0.0, "test/conala_bleu": 1.0, **scores})
     assert collect([tmp_path]).metrics == ["test/conala_bleu", "test/exact_match"]
+
+
+def test_variants_are_distinguished_by_their_settings(tmp_path: Path) -> None:
+    for size in (64, 128):
+        for seed in (0, 1):
+            write_run(tmp_path, seed=seed, decoder={"size": size, "layers": 1})
+    write_run(tmp_path, "none", decoder={"size": 64, "layers": 2})
+    study = collect([tmp_path])
+    assert {variant: len(runs) for variant, runs in study.by_variant().items()} == {
+        "additive · decoder.size=64": 2,
+        "additive · decoder.size=128": 2,
+        "none": 1,
+    }
+
+
+def test_runs_with_different_settings_and_seeds_are_distinguished(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0, optimizer={"lr": 0.1})
+    write_run(tmp_path, seed=1, optimizer={"lr": 0.2})
+    assert set(collect([tmp_path]).variants) == {"additive · optimizer.lr=0.1", "additive · optimizer.lr=0.2"}
+
+
+def test_settings_equal_to_the_seed_do_not_distinguish_variants(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, seed=seed, data={"_target_": "a", "seed": seed, "cache": f"cache{seed}"})
+    assert collect([tmp_path]).variants == ["additive"]
+
+
+def test_other_settings_that_equal_the_seed_distinguish_variants(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path, seed=seed, encoder={"layers": seed})
+    assert len(set(collect([tmp_path]).variants)) == 2
+
+
+def test_distinguishing_settings_are_minimal(tmp_path: Path) -> None:
+    write_run(tmp_path, decoder={"_target_": "attnlab.nn.LuongDecoder", "input_feeding": True})
+    write_run(tmp_path, decoder={"_target_": "attnlab.nn.BahdanauDecoder", "cell": "gru"})
+    assert set(collect([tmp_path]).variants) == {
+        "additive · decoder=LuongDecoder",
+        "additive · decoder=BahdanauDecoder",
+    }
+
+
+def test_runs_of_two_studies_are_distinguished_by_name(tmp_path: Path) -> None:
+    write_run(tmp_path, name="reverse", encoder={"size": 1, "layers": 1})
+    write_run(tmp_path, name="sort", encoder={"size": 2, "layers": 2})
+    study = collect([tmp_path])
+    assert study.name == "reverse + sort"
+    assert set(study.variants) == {"additive · name=reverse", "additive · name=sort"}

@@ -11,7 +11,7 @@ import pytest
 from attnlab.files.predictions import Prediction
 from attnlab.report import explorer
 from attnlab.report.collect import collect
-from attnlab.report.explorer import Sentence, disagreement, gather, score_of, to_json
+from attnlab.report.explorer import Sentence, disagreement, explorer_json, gather_sentences, score_of
 from studies import make_run
 
 TEXTS = [("a b c", "x y"), ("d e", "z")]
@@ -22,7 +22,7 @@ def test_first_seed_with_weights_represents_a_variant(tmp_path: Path) -> None:
     first.attention.unlink()
     make_run(tmp_path / "study", "dot", 1, TEXTS, hypotheses=["x y", "q"])
     make_run(tmp_path / "study", "none", 0, TEXTS, hypotheses=["x y", "z"], weights=False)
-    runs, (one, other) = gather(collect([tmp_path]))
+    runs, (one, other) = gather_sentences(collect([tmp_path]))
     assert sorted(runs) == [("dot", 1), ("none", 0)]
     dot = runs.index(("dot", 1))
     assert (one.source, one.reference, one.disagreement, one.score) == ("a b c", "x y", 0, 100)
@@ -39,7 +39,7 @@ def test_first_seed_with_weights_represents_a_variant(tmp_path: Path) -> None:
 def test_different_sources_are_separate_sentences(tmp_path: Path) -> None:
     make_run(tmp_path / "study", "dot", 0, [("a", "x")])
     make_run(tmp_path / "study", "none", 0, [("b", "x")])
-    _, sentences = gather(collect([tmp_path]))
+    _, sentences = gather_sentences(collect([tmp_path]))
     assert [sentence.source for sentence in sentences] == ["a", "b"]
     assert all(None in sentence.outputs for sentence in sentences)
 
@@ -53,7 +53,7 @@ def test_unreadable_attention_file_is_skipped_with_a_warning(
     damaged = make_run(tmp_path / "study", "dot", 0, TEXTS)
     damaged.attention.write_text(f"{line}\n")
     make_run(tmp_path / "study", "dot", 1, TEXTS)
-    runs, sentences = gather(collect([tmp_path]))
+    runs, sentences = gather_sentences(collect([tmp_path]))
     assert runs == [("dot", 1)]
     assert len(sentences) == 2
     assert "the attention explorer omits" in caplog.text
@@ -82,14 +82,14 @@ def output(source_tokens: list[str], weights: np.ndarray | None = None) -> Predi
 def test_last_sentences_are_omitted_from_a_large_page(monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = [Sentence("a", "", [output(["a"], np.ones((2, 375)))])] * 5
     monkeypatch.setattr(explorer, "MAX_CHARACTERS", 3600)
-    plain = to_json([], sentences, "score")
+    plain = explorer_json([], sentences, "score")
     assert (len(plain["sentences"]), plain["left_out"]) == (3, 2)
     assert len(json.dumps(plain["sentences"])) < 3600
 
 
 def test_source_tokens_are_stored_once_unless_they_differ() -> None:
     outputs = [output(tokens) for tokens in (["ab"], ["ab"], ["a", "b"])]
-    (plain,) = to_json([], [Sentence("ab", "", [None, *outputs])], "score")["sentences"]
+    (plain,) = explorer_json([], [Sentence("ab", "", [None, *outputs])], "score")["sentences"]
     assert plain["tokens"] == ["ab"]
     assert [None if row is None else row.get("source") for row in plain["outputs"]] == [
         None,

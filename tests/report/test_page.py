@@ -15,11 +15,13 @@ from omegaconf import OmegaConf
 from attnlab.cli.main import run as run_command
 from attnlab.files.predictions import Prediction
 from attnlab.plotting.style import variant_styles
-from attnlab.report import figures, page, tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.explorer import Sentence
+from attnlab.report.figures import draw_figures
+from attnlab.report.page import write_explorer, write_page
 from attnlab.report.study import Study
+from attnlab.report.tables import build_tables
 from browser import Page, browser
 from studies import diagonal, make_run
 
@@ -67,8 +69,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     comparisons = compare(study, reference="none")
-    drawings = figures.draw(study, variant_styles(study.variants))
-    page.write(study, comparisons, tables.build(study, comparisons), drawings, path)
+    drawings = draw_figures(study, variant_styles(study.variants))
+    write_page(study, comparisons, build_tables(study, comparisons), drawings, path)
     return path
 
 
@@ -87,7 +89,7 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
             weights=diagonal(len(source) + 1, len(source)),
         )
         sentences.append(Sentence(output.source, "", [output]))
-    page.write_explorer(sentences, ["additive"], "Attention", path)
+    write_explorer(sentences, ["additive"], "Attention", path)
     return path
 
 
@@ -163,7 +165,7 @@ def test_comparisons_in_the_main_metric_come_first(tab: Page, report: Path, stud
 @pytest.mark.parametrize("count", [12, 15])
 def test_long_lists_of_comparisons_are_collapsed(tab: Page, study: Study, tmp_path: Path, count: int) -> None:
     (comparison, *_) = compare(study, reference="none")
-    page.write(study, [comparison] * count, [], [], tmp_path / "report.html")
+    write_page(study, [comparison] * count, [], [], tmp_path / "report.html")
     tab.open(tmp_path / "report.html")
     assert len(tab.each("section > .findings li", "0")) == 12
     assert len(tab.each("details .findings li", "0")) == count - 12
@@ -367,7 +369,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [(text(), text()) for _ in range(200)]
     for variant in range(10):
         make_run(folder / "study", f"variant_{variant}", 0, texts)
-    page.write(collect([folder / "study"]), [], [], [], folder / "report.html")
+    write_page(collect([folder / "study"]), [], [], [], folder / "report.html")
     return folder / "report.html"
 
 

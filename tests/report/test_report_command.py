@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli.main import run
+from attnlab.cli.report import _margins
 from commands import ATTNLAB, attnlab, clean_environment
 from forked import ForkedProcess
-from run_files import write_run
+from run_files import study, write_run
 
 
 def write_study(folder: Path) -> None:
@@ -93,6 +94,8 @@ def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
         ),
         (["--reference", "x"], "'x' has no finished run. Choose the reference from dot, none"),
         (["-o", "report.pdf"], "-o report.pdf: the name must end in .html"),
+        (["--margin", "chrf=1"], "--margin chrf=1: write METRIC=VALUE with one of test/bleu"),
+        (["--margin", "bleu=0"], "--margin bleu=0: the margin must be a finite number above 0"),
     ],
 )
 def test_usage_errors_name_the_fix(
@@ -102,6 +105,12 @@ def test_usage_errors_name_the_fix(
     assert run(["report", str(tmp_path), *options]) == 2
     assert capsys.readouterr().err.startswith(f"attnlab: {error}")
     assert not list(tmp_path.rglob("tables"))
+
+
+def test_margins_are_in_the_unit_of_the_tables() -> None:
+    assert _margins(study({"dot": [1.0]}, "test/exact_match"), ["exact_match=2"]) == {
+        "test/exact_match": 0.02
+    }
 
 
 def test_study_without_finished_runs_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

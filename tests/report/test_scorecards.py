@@ -12,8 +12,8 @@ import pytest
 from attnlab.cli import main
 from attnlab.files.run_directory import Run
 from attnlab.plotting.style import variant_styles
-from attnlab.report import scorecards
 from attnlab.report.collect import collect
+from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
 from studies import make_run
 
 TEXTS = [("a b", "b a"), ("c d e", "e d c")]
@@ -38,15 +38,15 @@ def test_scorecards_of_a_run_count_as_one_run(tmp_path: Path) -> None:
     write_card(run, "test-c", {"gradient_tau": score(0.3)}, [], steps=32)
     write_card(run, "test-d", {}, ["data.test_size=3"], steps=16)  # no measure has units
     write_card(run, "test-e", {"integrated_gradients_error": score(0.1)}, ["seed=1"], steps=16)
-    evaluations = scorecards.gather(collect([tmp_path / "study"]))
+    evaluations = gather_evaluations(collect([tmp_path / "study"]))
     titles = ["test explain.steps=16", "test explain.steps=32", "test seed=1"]
     assert [evaluation.title for evaluation in evaluations] == titles
-    assert [[cell.text for cell in table.rows[0]] for table in scorecards.build(evaluations)] == [
+    assert [[cell.text for cell in table.rows[0]] for table in scorecard_tables(evaluations)] == [
         ["dot", "1", "0.400 [0.300, 0.500]", "0.200 [0.100, 0.300]"],
         ["dot", "1", "0.300 [0.200, 0.400]"],
         ["dot", "1", "0.100 [0.000, 0.200]"],
     ]
-    drawn = scorecards.draw(evaluations, variant_styles(["dot"]))
+    drawn = draw_scorecards(evaluations, variant_styles(["dot"]))
     assert [figure.name for figure in drawn] == ["explanations", "explanations-2"]  # no panel for an error
 
 
@@ -62,9 +62,9 @@ def test_report_has_a_table_and_small_multiples(tmp_path: Path, caplog: pytest.L
     make_run(folder, "none", 0, TEXTS)  # no scorecard
 
     study = collect([folder])
-    evaluations = scorecards.gather(study)
+    evaluations = gather_evaluations(study)
     assert [evaluation.title for evaluation in evaluations] == ["test", "test data.test_lengths=[13,24]"]
-    table, longer = scorecards.build(evaluations)
+    table, longer = scorecard_tables(evaluations)
     assert [column.name for column in table.columns] == [
         *("variant", "runs", "τ with gradients", "alignment error rate [%]")
     ]
@@ -73,7 +73,7 @@ def test_report_has_a_table_and_small_multiples(tmp_path: Path, caplog: pytest.L
     assert texts["dot"][2].startswith("20.0 [")
     assert texts["mean"] == ["1", "–", "90.0 [80.0, 100.0]"]  # of one run: over its sentences
     assert [cell.text for cell in longer.rows[0]] == ["mean", "1", "0.250 [0.150, 0.350]"]
-    figure, _ = scorecards.draw(evaluations, variant_styles(study.variants))
+    figure, _ = draw_scorecards(evaluations, variant_styles(study.variants))
     titles = [axes.get_title() for axes in figure.figure.axes if axes.get_visible()]
     assert titles == ["τ with gradients", "Alignment error rate, %"]
 

@@ -17,7 +17,7 @@ from attnlab.report import tables
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results
 from attnlab.report.study import RunRecord
-from attnlab.report.table import Cell, Column, Table, escape_latex
+from attnlab.report.tables import Cell, Column, Table, escape_latex
 from run_files import study
 
 TEXTS = st.text(
@@ -148,7 +148,7 @@ def test_unfinished_runs_are_noted_below_tables_and_listed_in_the_results() -> N
     result = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
     failed = replace(result.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})
     result = replace(result, runs=[*result.runs, failed])
-    for built in tables.build(result, compare(result)):
+    for built in tables.build_tables(result, compare(result)):
         assert "dot seed 2 (failed: CUDA out of memory)" in built.markdown()
         assert "dot seed 2 (failed: CUDA out of memory)" in built.latex()
     rows = list(csv.DictReader(io.StringIO(format_results(result))))

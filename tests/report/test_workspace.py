@@ -15,7 +15,7 @@ from wandb_files import shown
 
 
 def test_dashboard_shows_every_metric_by_variant() -> None:
-    board = workspace.workspace("me", "attnlab", "bottleneck")
+    board = workspace.build_workspace("me", "attnlab", "bottleneck")
     assert (board.entity, board.project, board.name) == ("me", "attnlab", "attnlab bottleneck")
     names = shown(board)
     assert {f"{split}/{name}" for split in ("val", "test") for name in DEFAULT_METRICS} <= names
@@ -32,7 +32,9 @@ def test_dashboard_shows_every_named_test_set_and_the_metrics_of_the_data() -> N
     scores = [
         f"test/{name}/{metric}" for name in ("flickr", "coco") for metric in ("bleu", "attention/entropy")
     ]
-    board = workspace.workspace("me", "attnlab", "multi30k", [*scores, "val/bleu", "test/coco/conala_bleu"])
+    board = workspace.build_workspace(
+        "me", "attnlab", "multi30k", [*scores, "val/bleu", "test/coco/conala_bleu"]
+    )
     names = shown(board)
     assert {*scores, "test/coco/conala_bleu", "val/conala_bleu", "val/bleu"} <= names
     assert {"predictions/test/flickr", "predictions/test/coco", "attention/entropy"} <= names
@@ -40,13 +42,13 @@ def test_dashboard_shows_every_named_test_set_and_the_metrics_of_the_data() -> N
     pinned = {"summary:test/flickr/bleu", "summary:test/coco/bleu"}
     assert pinned <= {*board.runset_settings.pinned_columns}
 
-    board = workspace.workspace("me", "attnlab", "no test data", ["val/bleu", "attention/entropy"])
+    board = workspace.build_workspace("me", "attnlab", "no test data", ["val/bleu", "attention/entropy"])
     assert {"val/bleu", "attention/entropy", "predictions/val"} <= shown(board)
     assert all(section.panels for section in board.sections)
 
 
 def test_dashboard_filters_the_runs_of_the_study() -> None:
-    board = workspace.workspace("me", "attnlab", "bottleneck")
+    board = workspace.build_workspace("me", "attnlab", "bottleneck")
     board._to_model()  # the request to the server
     settings = board.runset_settings
     assert settings.filters == "Metric(\"Group\") == 'bottleneck'"
@@ -57,4 +59,4 @@ def test_missing_api_key_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     with pytest.raises(UserError, match=r"dashboard could not be saved: .*wandb login"):
-        workspace.publish("bottleneck", project="attnlab")
+        workspace.publish_workspace("bottleneck", project="attnlab")

@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.data.tokenization import train
-from attnlab.data.tokenization.subwords import subwords
 from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.tokenization.train import subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import InterruptedRunError, UserError
 from attnlab.files.run_directory import Run, prepare

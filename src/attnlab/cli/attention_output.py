@@ -16,8 +16,8 @@ from attnlab.files.writing import check_writable, open_atomically
 from attnlab.plotting.files import save
 from attnlab.plotting.heatmap import plot_heatmap
 from attnlab.plotting.terminal import heatmap_lines
-from attnlab.report import page
 from attnlab.report.explorer import Sentence
+from attnlab.report.page import write_explorer
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")
@@ -88,7 +88,7 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
         for index in dict.fromkeys(prediction.index for prediction in predictions)
     ]
     names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
-    page.write_explorer(sentences, names, config.name, path)
+    write_explorer(sentences, names, config.name, path)
 
 
 def _print(prediction: Prediction) -> None:

@@ -22,7 +22,7 @@ from attnlab.files.writing import write_json
 from attnlab.metrics import registry
 from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-from attnlab.report.scorecard_files import FILE
+from attnlab.report.scorecards import FILE
 from attnlab.training.restore import restore_networks
 
 

@@ -19,12 +19,15 @@ from attnlab.files.writing import check_writable
 from attnlab.jobs.terminal import print_line, print_table
 from attnlab.metrics import registry
 from attnlab.plotting.style import variant_styles
-from attnlab.report import figures, page, scorecards, tables
 from attnlab.report.aggregates import aggregates_table
 from attnlab.report.collect import collect
 from attnlab.report.comparison import HEADINGS, Comparison, Task, compare
+from attnlab.report.drawing import write_figures
+from attnlab.report.figures import draw_figures
+from attnlab.report.page import write_page
+from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
 from attnlab.report.study import Study
-from attnlab.report.table import Table
+from attnlab.report.tables import INTERVALS, Table, build_tables, write_tables
 
 
 def main(options: argparse.Namespace) -> int:
@@ -35,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
     folder = output.with_name(f"{output.stem}_files")
     with Console(stderr=True).status("reading runs") as status:
         study = collect(
-            options.paths, lambda number, total: status.update(f"reading run {number} of {total}")
+            options.paths, lambda position, total: status.update(f"reading run {position} of {total}")
         )
     if options.wandb:
         return _publish(study)
@@ -51,15 +54,15 @@ def main(options: argparse.Namespace) -> int:
         progress=_with_progress_bar,
     )
     with Console(stderr=True).status("drawing figures"):
-        evaluations = scorecards.gather(study)
-        built = [*tables.build(study, comparisons), *aggregates_table(study, comparisons)]
-        built += scorecards.build(evaluations)
-        tables.write(built, study, folder)
-        looks = variant_styles(study.variants)
-        drawings = [*figures.draw(study, looks), *scorecards.draw(evaluations, looks)]
-        page.write(study, comparisons, built, drawings, output)
-        figures.write(drawings, looks, folder / "figures")
-    _print(study, built, comparisons)
+        evaluations = gather_evaluations(study)
+        tables = [*build_tables(study, comparisons), *aggregates_table(study, comparisons)]
+        tables += scorecard_tables(evaluations)
+        write_tables(tables, study, folder)
+        styles = variant_styles(study.variants)
+        figures = [*draw_figures(study, styles), *draw_scorecards(evaluations, styles)]
+        write_page(study, comparisons, tables, figures, output)
+        write_figures(figures, styles, folder / "figures")
+    _print(study, tables, comparisons)
     for name, path in (
         ("page", output),
         ("figures", folder / "figures"),
@@ -81,7 +84,7 @@ def _publish(study: Study) -> int:
         project = run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab")
         scores.setdefault((run.study, project), []).extend(run.scores)
     for (name, project), names in sorted(scores.items()):
-        url = workspace.publish(name, project=project, scores=names or workspace.DEFAULT_SCORES)
+        url = workspace.publish_workspace(name, project=project, scores=names or workspace.DEFAULT_SCORES)
         print(f"dashboard  {url}")
     return 0
 
@@ -140,9 +143,9 @@ def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
     return track(tasks, "comparing", console=console, transient=True, disable=not console.is_terminal)
 
 
-def _print(study: Study, built: Sequence[Table], comparisons: Sequence[Comparison]) -> None:
+def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparison]) -> None:
     """Print the main tables, the comparisons and the unfinished runs."""
-    for table in built[:2]:
+    for table in tables[:2]:
         shown = TerminalTable(title=Text(printable(f"{study.name} · {table.title}")))
         for column in table.columns:
             shown.add_column(
@@ -151,7 +154,7 @@ def _print(study: Study, built: Sequence[Table], comparisons: Sequence[Compariso
         for row in table.rows:
             shown.add_row(*(Text(printable(cell.text)) for cell in row))
         print_table(shown)
-    print_line(tables.INTERVALS, style="dim")
+    print_line(INTERVALS, style="dim")
     for over, heading in HEADINGS.items():
         chosen = [comparison for comparison in comparisons if comparison.over == over]
         if chosen:

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -129,7 +128,6 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
         corpus=corpus,
         vocabularies=vocabularies,
         seed=config.seed,
-        cache=Path(config.paths.cache).expanduser() / "encoded",
     )
     return data
 

@@ -134,7 +134,7 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         options = available[1].split() if available else options_of(group)
         return f"Unknown {group} {name!r}.{suggest(name, options)} Options: {', '.join(options)}"
     if "Environment variable 'HOME' not found" in text:
-        return "HOME is not set: set it, or give a folder for downloads and encoded data, paths.cache=FOLDER"
+        return "HOME is not set: set it, or give a folder for downloads, paths.cache=FOLDER"
     invalid = re.search(r" raised while resolving interpolation: (.*?)(?: full_key: |$)", text)
     if invalid is not None:
         return invalid[1]

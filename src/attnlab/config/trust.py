@@ -29,7 +29,6 @@ logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object
 
 COMPONENTS = (
     "attnlab.data.datasets",
-    "attnlab.data.tokenization.subwords",
     "attnlab.data.tokenization.train",
     "attnlab.decoding.reranking",
     "attnlab.metrics.conala",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,12 +16,12 @@ from attnlab.data.batch_sampler import (
     TrainingBatchSampler,
     shards_of,
 )
-from attnlab.data.cache import encode_cached
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.examples import Examples, encode, text_limit
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.settings import Count, Size
 from attnlab.types import Batch
 
 
@@ -36,21 +35,20 @@ class Seq2SeqData(LightningDataModule):
     Args:
         corpus: text pairs.
         vocabularies: tokenizers of both sides.
-        batch_size: maximum batch size, in the unit of `batch_type`.
-        batch_type: see `TrainingBatchSampler`.
-        bucket_by_length: see `TrainingBatchSampler`.
-        pool: see `TrainingBatchSampler`.
+        batch_size: largest batch size, in the unit of `batch_type`.
+        batch_type: "sentences", or "tokens": padded source and target tokens.
+        bucket_by_length: sort by length within shuffled pools, which saves padding.
+        pool: batches per pool.
         evaluation_batch_size: pairs per batch in validation and test; None for `batch_size`, or 64 if that
             counts tokens.
-        source_eos: see `encode`.
-        max_source_length: see `encode`.
-        max_target_length: see `encode`.
+        source_eos: append EOS to sources.
+        max_source_length: longer sources are truncated, in tokens with EOS; None for no limit.
+        max_target_length: longer targets are truncated, in tokens with EOS; None for no limit.
         with_copy_ids: see `encode`.
-        workers: number of data loading processes.
+        workers: number of processes that load data; 0 for the main process.
         shards: number of virtual shards. Every process then loads the whole training batch, and its shards
             of the evaluation batches: see `attnlab.training.shards`. None for batches of its own.
         seed: seed of the training order.
-        cache: folder of the cache of encoded pairs; None for no cache.
 
     Attributes:
         test_split: split of the test stage, one of `Corpus.test_splits`; the first one unless it is set.
@@ -61,19 +59,18 @@ class Seq2SeqData(LightningDataModule):
         corpus: Corpus,
         vocabularies: Vocabularies,
         *,
-        batch_size: int,
+        batch_size: Size,
         batch_type: BatchType = "sentences",
         bucket_by_length: bool = True,
-        pool: int = 50,
-        evaluation_batch_size: int | None = None,
+        pool: Size = 50,
+        evaluation_batch_size: Size | None = None,
         source_eos: bool = False,
-        max_source_length: int | None = None,
-        max_target_length: int | None = None,
+        max_source_length: Size | None = None,
+        max_target_length: Size | None = None,
         with_copy_ids: bool = False,
-        workers: int = 0,
-        shards: int | None = None,
+        workers: Count = 0,
+        shards: Size | None = None,
         seed: int = 0,
-        cache: Path | None = None,
     ) -> None:
         super().__init__()
         self.corpus = corpus
@@ -84,7 +81,7 @@ class Seq2SeqData(LightningDataModule):
         )
         self.source_eos = source_eos
         self._encode = partial(
-            encode if cache is None else partial(encode_cached, cache),
+            encode,
             vocabularies=vocabularies,
             source_eos=source_eos,
             max_source_length=max_source_length,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,12 @@ from attnlab.decoding.search import sample
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
+from attnlab.settings import Count, NotNegative, Positive, PositiveFraction, Seed, Size
 from attnlab.types import PAD, Batch, Hypotheses
+
+ForcedTokens = Annotated[
+    Sequence[str | int | float | bool | None], "a list of tokens, such as [the,null,cat]"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +49,9 @@ class Translator:
         forced_tokens: tokens at the first positions of every output; None where any token is allowed. A
             prefix of the target has priority.
         grammar: "python" for outputs that Python's parser accepts; None for no restriction.
-        num_beam_groups: groups of diverse beam search; 1 for beam search.
-        diversity_penalty: penalty of diverse beam search, see `attnlab.decoding.beam.beam`.
+        num_beam_groups: groups of diverse beam search, a divisor of `beam_size`; 1 for beam search.
+        diversity_penalty: λ of diverse beam search: penalty of a token for each hypothesis of earlier groups
+            that has it.
         temperature: sample at this temperature; None for greedy or beam search.
         top_k: sample from the k most probable tokens; None for all.
         top_p: sample from the most probable tokens with this total probability; None for all.
@@ -57,21 +63,21 @@ class Translator:
     """
 
     vocabularies: Vocabularies
-    beam_size: int = 1
-    length_penalty: float = 1.0
+    beam_size: Size = 1
+    length_penalty: NotNegative = 1.0
     early_stopping: bool = False
-    max_length: int = 100
-    min_length: int = 0
-    no_repeat_ngram_size: int = 0
-    prefix_size: int | None = 0
-    forced_tokens: Sequence[str | int | None] | None = None
+    max_length: Size = 100
+    min_length: Count = 0
+    no_repeat_ngram_size: Count = 0
+    prefix_size: Count | None = 0
+    forced_tokens: ForcedTokens | None = None
     grammar: Literal["python"] | None = None
-    num_beam_groups: int = 1
-    diversity_penalty: float = 0.5
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 0
+    num_beam_groups: Size = 1
+    diversity_penalty: NotNegative = 0.5
+    temperature: Positive | None = None
+    top_k: Size | None = None
+    top_p: PositiveFraction | None = None
+    seed: Seed = 0
     reranking: Sequence[Reranker] = ()
 
     def __post_init__(self) -> None:

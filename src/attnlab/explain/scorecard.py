@@ -16,7 +16,7 @@ from attnlab.explain import adversarial, alignment, attributions, distractors, e
 from attnlab.explain.rank_correlation import kendall_tau, top_agreement
 from attnlab.explain.units import SENTENCES_PER_BATCH, units_of
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.report.significance import ratio_interval
+from attnlab.report.resampling import ratio_interval
 from attnlab.types import Batch
 
 MEASURES = ("gradient", "integrated_gradients", "erasure", "adversarial", "distractors", "alignment")

@@ -76,17 +76,6 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files of processes of this machine that have ended.
-
-    The folder may be on a file system that other machines use too.
-    """
-    for path in folder.glob(f".*.{MACHINE}-*.tmp"):
-        process = path.name.split(".")[-2].partition("-")[2]
-        if not Path(f"/proc/{process}").exists():
-            path.unlink(missing_ok=True)
-
-
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON; see `open_atomically`."""
     write_atomically(path, json.dumps(value, indent=2) + "\n")

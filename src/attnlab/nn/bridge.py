@@ -80,8 +80,8 @@ class LinearBridge(nn.Module):
         layers: L of the decoder.
         states_per_layer: 2 for LSTM, 1 for GRU.
         activation: f.
-        layers_from: "top" or "each".
-        half: "both" directions or "backward" alone, of an encoder with two directions.
+        layers_from: "top": all decoder layers start from the top encoder layer; "each": layer l from layer l.
+        half: "both" directions of the final states, or "backward" alone (Bahdanau et al. 2014).
 
     Raises:
         ValueError: if the encoder has no final states, or `layers_from="each"` and the numbers of layers
@@ -96,7 +96,7 @@ class LinearBridge(nn.Module):
         size: int,
         layers: int,
         states_per_layer: int,
-        activation: Literal["identity", "tanh"] = "identity",
+        activation: Literal["identity", "tanh"] = "tanh",
         layers_from: Literal["top", "each"] = "top",
         half: Literal["both", "backward"] = "both",
     ) -> None:

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Literal, TypedDict, Unpack, get_args
 
 import torch
 import torch.nn.functional as F
+from annotated_types import MinLen
 from torch import Tensor, nn
 
 from attnlab.fast import Linear
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.dropout import Dropout
+from attnlab.settings import Fraction, Size
 
-PARTS = ("state", "previous_state", "context", "input")
+Part = Literal["state", "previous_state", "context", "input"]
+Parts = Annotated[
+    Sequence[Part], MinLen(1), "a list of state, previous_state, context and input, such as [state,context]"
+]
+
+
+class ReadoutSettings(TypedDict, total=False):
+    """Settings that `PointerGenerator` passes on to `Readout`."""
+
+    vocabulary_size: int
+    parts: Parts
+    maxout: Size | None
+    dropout: Fraction
+    tied: nn.Embedding | None
 
 
 class Readout(nn.Module):
@@ -34,7 +49,8 @@ class Readout(nn.Module):
         context_size: D; 0 without attention.
         input_size: E.
         vocabulary_size: V.
-        parts: some of "state", "previous_state", "context" and "input".
+        parts: the inputs: "state" s_i, "context" c_i, "input" (embedding of y_{i-1}) and "previous_state"
+            s_{i-1}.
         maxout: width of the maxout layer, or None for none.
         dropout: dropout probability of the parts.
         tied: the embedding table [V, E] to use as W (Press & Wolf 2017, arXiv 1608.05859), or None for a
@@ -51,14 +67,14 @@ class Readout(nn.Module):
         context_size: int,
         input_size: int,
         vocabulary_size: int,
-        parts: Sequence[str] = ("state",),
-        maxout: int | None = None,
-        dropout: float = 0.0,
+        parts: Parts = ("state", "context"),
+        maxout: Size | None = None,
+        dropout: Fraction = 0.0,
         tied: nn.Embedding | None = None,
     ) -> None:
         super().__init__()
-        if not parts or set(parts) - set(PARTS):
-            raise ValueError(f"readout.parts must name some of {list(PARTS)}, not {list(parts)}")
+        if not parts or set(parts) - set(get_args(Part)):
+            raise ValueError(f"readout.parts must name some of {list(get_args(Part))}, not {list(parts)}")
         sizes = {
             "state": state_size,
             "previous_state": state_size,
@@ -128,7 +144,9 @@ class PointerGenerator(nn.Module):
     FLOOR = 1e-10
     """Added to each probability, so that the logarithm of an impossible token is finite."""
 
-    def __init__(self, *, state_size: int, context_size: int, input_size: int, **settings: Any) -> None:
+    def __init__(
+        self, *, state_size: int, context_size: int, input_size: int, **settings: Unpack[ReadoutSettings]
+    ) -> None:
         super().__init__()
         self.generator = Readout(
             state_size=state_size, context_size=context_size, input_size=input_size, **settings

@@ -20,8 +20,7 @@ from attnlab.files.predictions import Prediction, predictions_file, read_predict
 from attnlab.files.printable import printable
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import split as metric_split
-from attnlab.report.study import RunRecord, Study
-from attnlab.report.variants import distinguish, mark_duplicates
+from attnlab.report.study import RunRecord, Study, distinguish_variants, mark_duplicates
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 
@@ -34,7 +33,7 @@ UNFINISHED = {
 
 
 def collect(
-    paths: Sequence[Path], progress: Callable[[int, int], None] = lambda number, total: None
+    paths: Sequence[Path], progress: Callable[[int, int], None] = lambda position, total: None
 ) -> Study:
     """Read every run directory at or below the paths, finished or not.
 
@@ -43,7 +42,7 @@ def collect(
 
     Args:
         paths: run directories, or folders that contain some.
-        progress: called before each run is read, with its number from 1 and the number of runs.
+        progress: called before each run is read, with its position from 1 and the total.
 
     Raises:
         UserError: if a path does not exist, or there is no run directory.
@@ -52,18 +51,18 @@ def collect(
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist. Give run directories, or folders that contain some.")
-    directories = [*_find(paths)]
+    directories = [*_find_runs(paths)]
     if not directories:
         folders = ", ".join(str(path) for path in paths)
         raise UserError(f"{folders} contains no run directory. Give the folder of a study, outputs/NAME.")
-    records = []
-    for number, directory in enumerate(directories, start=1):
-        progress(number, len(directories))
-        records.append(_read(Run(directory)))
-    records = distinguish(mark_duplicates(records))
-    records.sort(key=lambda record: (record.variant, record.seed, record.directory))
-    names = sorted({record.study for record in records if record.config}) or [records[0].study]
-    return Study(" + ".join(names), records)
+    runs = []
+    for position, directory in enumerate(directories, start=1):
+        progress(position, len(directories))
+        runs.append(_read_run(Run(directory)))
+    runs = distinguish_variants(mark_duplicates(runs))
+    runs.sort(key=lambda run: (run.variant, run.seed, run.directory))
+    names = sorted({run.study for run in runs if run.config}) or [runs[0].study]
+    return Study(" + ".join(names), runs)
 
 
 def load_predictions(path: Path) -> list[Prediction]:
@@ -83,7 +82,7 @@ def load_predictions(path: Path) -> list[Prediction]:
     return predictions
 
 
-def _find(paths: Sequence[Path]) -> Iterator[Path]:
+def _find_runs(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield each run directory at or below the paths once; follow symbolic links, but no cycles."""
     seen: set[Path] = set()
     for path in paths:
@@ -98,9 +97,9 @@ def _find(paths: Sequence[Path]) -> Iterator[Path]:
             seen.add(folder)
 
 
-def _read(run: Run) -> RunRecord:
+def _read_run(run: Run) -> RunRecord:
     """Read a run directory; return a broken record if that fails."""
-    record = _from_name(run)
+    record = _record_from_name(run)
     try:
         record = _with_config_and_curves(run, record)
         return _with_results(run, record) if record.finished else record
@@ -109,7 +108,7 @@ def _read(run: Run) -> RunRecord:
         return replace(record, status="broken", error=reason)
 
 
-def _from_name(run: Run) -> RunRecord:
+def _record_from_name(run: Run) -> RunRecord:
     """Create a broken record with the variant and the seed in the name of the directory."""
     name = run.directory.name
     match = RUN_NAME.fullmatch(name)
@@ -169,7 +168,6 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
     stored = {split: run.predictions / predictions_file(split) for split in splits}
     stored = {split: path for split, path in stored.items() if path.is_file()}
     used = [split for split in stored if split != "val"] or list(stored)
-    split = used[0] if used else None
     return replace(
         record,
         scores={name: float(value) for name, value in result["metrics"].items()},
@@ -178,9 +176,7 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
         seconds=result.get("seconds"),
         peak_memory=memory.get("gpu", memory.get("host")),
         signatures=result.get("signatures", {}),
-        split=split,
-        predictions=[] if split is None else load_predictions(stored[split]),
-        other_test_sets={other: load_predictions(stored[other]) for other in used[1:]},
+        predictions={split: load_predictions(stored[split]) for split in used},
     )
 
 

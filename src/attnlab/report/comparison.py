@@ -7,7 +7,7 @@ runs of two variants are paired by seed and compared by a paired t test. Wilcoxo
 fewer assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which exceeds 0.05 for five pairs or fewer.
 
 Across **sentences** (test sentences): would the trained networks differ on other sentences? See
-`attnlab.report.significance`. All seeds that both variants finished on the same test set are used together.
+`attnlab.report.resampling`. All seeds that both variants finished on the same test set are used together.
 
 Where a margin of equivalence is given for a metric, two one-sided paired t tests over seeds answer whether
 the difference is smaller than the margin (`attnlab.report.statistics.equivalence_p_value`).
@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
-from math import isfinite, nan
 from pathlib import Path
 from typing import Literal
 
@@ -32,10 +31,9 @@ import numpy as np
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
-from attnlab.report import significance
+from attnlab.report.resampling import paired_test
 from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
-from attnlab.report.study import RunRecord, Study
-from attnlab.report.variants import SEPARATOR
+from attnlab.report.study import SEPARATOR, RunRecord, Study
 
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""
@@ -55,43 +53,24 @@ BASELINE = "none"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Difference of a variant from a reference in one metric: variant - reference, in the metric's unit.
+    """Difference of a variant from a reference in one metric: variant - reference, in the metric's unit."""
 
-    Attributes:
-        metric: name with its split, such as "test/bleu".
-        variant: the first variant.
-        reference: the second variant.
-        over: "seeds" or "sentences".
-        seeds: number of seeds that both variants have.
-        sentences: number of test sentences, for comparisons over sentences.
-        difference: mean over seeds, or of the corpora of all seeds; None without a shared seed.
-        low: lower end of the uncorrected 95 % interval.
-        high: upper end of the interval.
-        effect_size: over seeds, Cohen's d_z: mean difference / standard deviation of the differences.
-        p: uncorrected p-value; None if there is no test.
-        p_corrected: p-value by Holm over the family.
-        family_size: number of p-values in the family.
-        margin: largest difference that counts as equivalent; None if equivalence is not tested.
-        p_equivalence: uncorrected p-value of the test of equivalence, over seeds.
-        p_equivalence_corrected: p-value by Holm over the same family.
-    """
-
-    metric: str
+    metric: str  # with its split, such as "test/bleu"
     variant: str
     reference: str
     over: Literal["seeds", "sentences"]
-    seeds: int
-    sentences: int | None = None
-    difference: float | None = None
-    low: float | None = None
+    seeds: int  # that both variants have
+    sentences: int | None = None  # of the test set, for comparisons over sentences
+    difference: float | None = None  # mean over seeds, or of the corpora of all seeds; None without a seed
+    low: float | None = None  # ends of the uncorrected 95 % interval
     high: float | None = None
-    effect_size: float | None = None
-    p: float | None = None
-    p_corrected: float | None = None
-    family_size: int = 0
-    margin: float | None = None
-    p_equivalence: float | None = None
-    p_equivalence_corrected: float | None = None
+    effect_size: float | None = None  # Cohen's d_z over seeds: mean / standard deviation of the differences
+    p: float | None = None  # uncorrected; None if there is no test
+    p_corrected: float | None = None  # by Holm over the family
+    family_size: int = 0  # number of p-values in the family
+    margin: float | None = None  # largest difference that counts as equivalent; None without that test
+    p_equivalence: float | None = None  # uncorrected, over seeds
+    p_equivalence_corrected: float | None = None  # by Holm over the same family
 
     @property
     def significant(self) -> bool:
@@ -165,20 +144,19 @@ def compare(
     def counts(metric: str, directory: Path) -> Counts:
         sentence_counts = registry.sentence_counts(metric)
         assert sentence_counts is not None
-        predictions = runs[directory].predictions_of(registry.split(metric))
-        return sentence_counts.count(
-            [prediction.hypothesis for prediction in predictions],
-            [prediction.reference for prediction in predictions],
-        )
+        decoded = runs[directory].predictions[registry.split(metric)]
+        hypotheses, references = zip(*((each.hypothesis, each.reference) for each in decoded), strict=True)
+        return sentence_counts.count(hypotheses, references)
 
     groups = study.by_variant()
     over_seeds, over_sentences = [], []
-    for metric, (variant, other) in progress(
-        list(product(study.metrics, _variant_pairs(study.variants, reference, all_pairs)))
-    ):
-        if not all(any(_has_score(run, metric) for run in groups[name]) for name in (variant, other)):
+    tasks = list(product(study.metrics, _variant_pairs(study.variants, reference, all_pairs)))
+    for metric, (variant, other) in progress(tasks):
+        scored = [[run for run in groups[name] if run.score(metric) is not None] for name in (variant, other)]
+        if not all(scored):
             continue
-        pairs = _pair_by_seed(groups[variant], groups[other], metric)
+        ours, theirs = ({run.seed: run for run in group} for group in scored)
+        pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
         comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs))
         over_seeds.append(_over_seeds(comparison, pairs, (margins or {}).get(metric)))
         over_sentences += _over_sentences(comparison, pairs, counts)
@@ -198,16 +176,6 @@ def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bo
         # The reference comes last, so that it is the second of its pairs
         return list(combinations(sorted(variants, key=lambda variant: variant == reference), 2))
     return [(variant, reference) for variant in variants if variant != reference]
-
-
-def _pair_by_seed(ours: Sequence[RunRecord], theirs: Sequence[RunRecord], metric: str) -> list[RunPair]:
-    """Pair the runs by seed, for the seeds in which both have a score."""
-    scored = [{run.seed: run for run in runs if _has_score(run, metric)} for runs in (ours, theirs)]
-    return [(scored[0][seed], scored[1][seed]) for seed in sorted(scored[0].keys() & scored[1].keys())]
-
-
-def _has_score(run: RunRecord, metric: str) -> bool:
-    return isfinite(run.scores.get(metric, nan))
 
 
 def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float | None) -> Comparison:
@@ -253,29 +221,29 @@ def _over_sentences(
     test_set = max(shared, key=shared.count)
     same = [pair for pair, sets in zip(pairs, test_sets, strict=True) if sets == (test_set, test_set)]
     ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
-    test = significance.paired_test(score, ours, theirs)
+    test = paired_test(score, ours, theirs)
     return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]
 
 
 def _sentences(run: RunRecord, split: str) -> list[tuple[str, str]]:
     """Return the (source, reference) pairs of a split of a run."""
-    return [(prediction.source, prediction.reference) for prediction in run.predictions_of(split)]
+    return [(prediction.source, prediction.reference) for prediction in run.predictions.get(split, [])]
 
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Correct the p-values of comparisons as one family, also those of several calls of `compare`."""
-    tested = [p for row in comparisons for p in (row.p, row.p_equivalence) if p is not None]
+    tested = [p for each in comparisons for p in (each.p, each.p_equivalence) if p is not None]
     corrected = iter(holm(tested))
     return [
-        row
-        if row.p is None
+        each
+        if each.p is None
         else replace(
-            row,
+            each,
             p_corrected=next(corrected),
-            p_equivalence_corrected=None if row.p_equivalence is None else next(corrected),
+            p_equivalence_corrected=None if each.p_equivalence is None else next(corrected),
             family_size=len(tested),
         )
-        for row in comparisons
+        for each in comparisons
     ]
 
 

@@ -56,21 +56,21 @@ class Sentence:
         return disagreement([output.hypothesis for output in self.outputs if output])
 
 
-def gather(study: Study) -> tuple[list[tuple[str, int]], list[Sentence]]:
+def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence]]:
     """Return (variant, seed) of one run per variant, and the sentences for which these runs kept weights.
 
     The run of a variant is the first, by seed, that kept any. Sentences are matched by index and source, so
     that a variant trained on other data is not compared with the others.
     """
-    runs = [(run, outputs) for group in study.by_variant().values() for run, outputs in _first_kept(group)]
-    rows: dict[tuple[int, str], list[Prediction | None]] = {}
+    runs = [(run, kept) for group in study.by_variant().values() for run, kept in _first_kept(group)]
+    outputs: dict[tuple[int, str], list[Prediction | None]] = {}
     for column, (_, predictions) in enumerate(runs):
         for prediction in predictions:
             key = prediction.index, prediction.source
-            rows.setdefault(key, [None] * len(runs))[column] = prediction
+            outputs.setdefault(key, [None] * len(runs))[column] = prediction
     sentences = [
-        Sentence(source, next(output.reference for output in row if output), row)
-        for (_, source), row in sorted(rows.items(), key=lambda item: item[0])
+        Sentence(key[1], next(output.reference for output in outputs[key] if output), outputs[key])
+        for key in sorted(outputs)
     ]
     return [(run.variant, run.seed) for run, _ in runs], sentences
 
@@ -99,7 +99,9 @@ def _similarity(one: str, other: str) -> float:
     return 100.0 if one == other else float(CHRF(beta=1).sentence_score(one, [other]).score)
 
 
-def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str) -> dict[str, Any]:
+def explorer_json(
+    variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str
+) -> dict[str, Any]:
     """Return the JSON data that explorer.js reads; `score` is the label of the scores.
 
     Source tokens of an output are omitted if they equal those of the first output. The last sentences are
@@ -114,7 +116,7 @@ def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], s
             "tokens": source_tokens,
             "score": _round(sentence.score),
             "disagreement": _round(sentence.disagreement),
-            "outputs": [output and _output_to_json(output, source_tokens) for output in sentence.outputs],
+            "outputs": [output and _output_json(output, source_tokens) for output in sentence.outputs],
         }
         size += _json_size(data)
         if size > MAX_CHARACTERS:
@@ -124,7 +126,7 @@ def to_json(variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], s
 
 
 def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Prediction]]]:
-    """Return the first run that kept attention weights, and its sentences; empty if none did."""
+    """Return the first run that kept attention weights, with its sentences, as a list; empty if none did."""
     for run in runs:
         try:
             predictions = load_predictions(Run(run.directory).attention)
@@ -136,7 +138,7 @@ def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Predict
     return []
 
 
-def _output_to_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]:
+def _output_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "text": output.hypothesis,
         "tokens": output.tokens,

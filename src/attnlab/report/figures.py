@@ -7,99 +7,114 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from math import ceil, isfinite
 from pathlib import Path
 from statistics import fmean
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.text import MIN_BLEU_TOKENS
-from attnlab.plotting.files import fix_layout, save
-from attnlab.plotting.style import INK, STYLE_SHEET, VariantStyle, variant_styles
-from attnlab.plotting.text import truncate
-from attnlab.report.figure_parts import (
-    MAX_NAME,
-    MAX_POINTS,
-    Groups,
+from attnlab.plotting.files import fix_layout
+from attnlab.plotting.style import INK, STYLE_SHEET, variant_styles
+from attnlab.report.aggregates import performance_profile, score_matrices, stratified_bootstrap
+from attnlab.report.drawing import (
     StudyFigure,
     Styles,
     axis_label,
+    draw_estimate,
+    error_bar,
+    label_of,
+    label_variants,
     new_figure,
     title_of,
-    values_of,
+    write_figures,
 )
-from attnlab.report.score_figures import performance_profiles, scores
+from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
 
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""
 
-# Inches
-LEGEND_GAP, LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.12, 0.19, 0.075, 0.5
+Groups = Mapping[str, Sequence[RunRecord]]
+"""Finished runs by variant."""
 
+ROW_HEIGHT = 0.3  # inches per variant, in figures with one row per variant
+MAX_POINTS = 300  # points per curve; more are not visible and make the page large
 MAX_BINS = 10  # ranges of source lengths
 
 
-def draw(study: Study, styles: Styles) -> list[StudyFigure]:
+def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
     """Draw every figure for which the finished runs have data."""
     groups = study.by_variant()
+    kinds = (_final_scores, _performance_profile, _scores_by_length, _training_curves, _costs)
     with mpl.rc_context(fname=STYLE_SHEET):
-        drawn = [
-            figure
-            for draw_kind in (scores, performance_profiles, _scores_by_length, _training_curves, _costs)
-            for figure in draw_kind(study, groups, styles)
-        ]
+        drawn = [figure for draw in kinds for figure in draw(study, groups, styles)]
         for study_figure in drawn:
             fix_layout(study_figure.figure)
     return drawn
 
 
-def write(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
-    """Add a legend to each figure and write it as an SVG file. Changes the figures."""
-    for study_figure in figures:
-        figure, path = study_figure.figure, folder / f"{study_figure.name}.svg"
-        if study_figure.needs_legend:
-            with mpl.rc_context(fname=STYLE_SHEET):
-                _add_legend(figure, styles, dashed=study_figure.dashed)
-        save(figure, path)
-
-
-def write_one(study: Study, name: str, folder: Path) -> None:
+def write_figure(study: Study, name: str, folder: Path) -> None:
     """Draw and write only the figure of this name."""
     styles = variant_styles(study.variants)
-    write([figure for figure in draw(study, styles) if figure.name == name], styles, folder)
+    chosen = [figure for figure in draw_figures(study, styles) if figure.name == name]
+    write_figures(chosen, styles, folder)
 
 
-def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
-    """Enlarge the figure by a legend of the variants below the axes."""
-    width, height = figure.get_size_inches()
-    names = [truncate(name, MAX_NAME) for name in styles]
-    columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names)))))
-    legend = LEGEND_GAP + LEGEND_LINE * ceil(len(styles) / columns)
-    figure.set_size_inches(width, height + legend)
-    for axes in figure.axes:  # keep their size, above the legend
-        left, bottom, right, top = axes.get_position().extents
-        low, high = ((legend + height * end) / (height + legend) for end in (bottom, top))
-        axes.set_position((left, low, right - left, high - low))
-    figure.legend(
-        [_legend_handle(style, dashed=dashed) for style in styles.values()],
-        names,
-        loc="lower center",
-        ncols=columns,
-        handlelength=2.4 if dashed else 1,
-        columnspacing=1.2,
+def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw one row per variant with its seeds, their mean and its interval."""
+    several_splits = len({registry.split(metric) == "val" for metric in study.metrics}) > 1
+    for metric in study.metrics:
+        scale = registry.scale(metric)
+        low, high = (scale * end for end in registry.bounds(metric))
+        figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
+        for row, (variant, runs) in enumerate(groups.items()):
+            if scores := [scale * score for run in runs if (score := run.score(metric)) is not None]:
+                draw_estimate(axes, row, scores, estimate(scores, (low, high)), styles[variant])
+        label_variants(axes, groups)
+        left, right = axes.get_xlim()
+        axes.set_xlim(max(left, low), min(right, high))
+        axes.set_xlabel(axis_label(metric, split=several_splits))
+        name = metric.removeprefix("test/")
+        yield StudyFigure(
+            f"scores-{(name if several_splits else name.removeprefix('val/')).replace('/', '-')}",
+            f"{title_of(metric, split=several_splits)} by variant",
+            "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval, on a transformed "
+            "scale for scores with bounds.",
+            figure,
+            needs_legend=False,
+        )
+
+
+def _performance_profile(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw the share of runs whose score is above each threshold (rliable), if a variant has enough runs."""
+    tasks, matrices = score_matrices(study)
+    matrices = {variant: scores for variant, scores in matrices.items() if len(scores)}
+    if not matrices:
+        return
+    scores = np.concatenate([scores.ravel() for scores in matrices.values()])
+    thresholds = np.linspace(scores.min(), scores.max(), MAX_POINTS)
+    profile = partial(performance_profile, thresholds=thresholds)
+    x, (figure, axes) = registry.scale(tasks[0]) * thresholds, new_figure()
+    for variant, scores in matrices.items():
+        style = styles[variant]
+        axes.plot(x, 100 * profile(scores), color=style.colour, linestyle=style.dash, drawstyle="steps-post")
+        low, high = stratified_bootstrap(profile, scores)
+        axes.fill_between(x, 100 * low, 100 * high, color=style.colour, alpha=0.14, linewidth=0, step="post")
+    axes.set_ylim(0, 100)
+    axes.set_xlabel(f"threshold of {axis_label(tasks[0])}")
+    axes.set_ylabel("runs above the threshold, in %")
+    caption = (
+        "Share of runs with a score above each threshold; bands are 95\u00a0% stratified bootstrap intervals."
     )
-
-
-def _legend_handle(style: VariantStyle, *, dashed: bool) -> Line2D:
-    line = style.dash if dashed else "none"
-    return Line2D([], [], color=style.colour, linestyle=line, marker=style.marker, markersize=4.5)
+    title = f"Performance profile of {label_of(tasks[0])}"
+    yield StudyFigure("performance-profile", title, caption, figure, dashed=True)
 
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
@@ -112,7 +127,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
         return
     split = registry.split(metric)
     predictions = {
-        variant: [decoded for run in runs if (decoded := run.predictions_of(split))]
+        variant: [decoded for run in runs if (decoded := run.predictions.get(split))]
         for variant, runs in groups.items()
     }
     sources = [each.source for runs in predictions.values() for decoded in runs for each in decoded]
@@ -179,14 +194,17 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
         for name, (title, label, factor, cost) in costs.items():
             figure, axes = new_figure()
             for variant, runs in groups.items():
+                style = styles[variant]
                 points = [
                     (factor * value, registry.scale(metric) * score)
                     for run in runs
-                    if (value := cost(run)) is not None
-                    for score in values_of([run], metric)
+                    if (value := cost(run)) is not None and (score := run.score(metric)) is not None
                 ]
                 if points:
-                    _draw_cost(axes, points, styles[variant])
+                    x, y = (fmean(column) for column in zip(*points, strict=True))
+                    scores = [score for _, score in points]
+                    spread = error_bar(y, min(scores), max(scores))
+                    axes.errorbar(x, y, spread, fmt=style.marker, color=style.colour, capsize=2.5)
             if not axes.has_data():
                 continue
             axes.margins(0.12)
@@ -198,15 +216,6 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
                 f"Mean over seeds, bars from minimum to maximum{best}.",
                 figure,
             )
-
-
-def _draw_cost(axes: Axes, points: Sequence[tuple[float, float]], style: VariantStyle) -> None:
-    """Draw the mean (cost, score) of the seeds and the range of the scores."""
-    scores = [score for _, score in points]
-    mean = fmean(scores)
-    spread = [[max(0, mean - min(scores))], [max(0, max(scores) - mean)]]  # a rounded mean can be outside
-    x = fmean(cost for cost, _ in points)
-    axes.errorbar(x, mean, yerr=spread, fmt=style.marker, color=style.colour, capsize=2.5, markersize=6)
 
 
 def _draw_bands(
@@ -264,17 +273,15 @@ def _bin_scores(
 
     Bins without a reference of at least `shortest` tokens, as BLEU counts them, are omitted.
     """
-    counts = score.count(
-        [prediction.hypothesis for prediction in predictions],
-        [prediction.reference for prediction in predictions],
-    )
-    rows: dict[float, list[int]] = {}
+    hypotheses, references = zip(*((each.hypothesis, each.reference) for each in predictions), strict=True)
+    counts = score.count(hypotheses, references)
+    bins: dict[float, list[int]] = {}
     for row, prediction in enumerate(predictions):
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
         index = (length - edges.start) // edges.step
-        rows.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
+        bins.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
     return {
-        centre: float(score.value(counts[chosen].sum(axis=0)))
-        for centre, chosen in sorted(rows.items())
-        if not shortest or counts[chosen][:, 1].max() >= shortest
+        centre: float(score.value(counts[rows].sum(axis=0)))
+        for centre, rows in sorted(bins.items())
+        if not shortest or counts[rows][:, 1].max() >= shortest
     }

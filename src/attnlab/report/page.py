@@ -11,34 +11,25 @@ from markupsafe import Markup
 from attnlab.files.writing import write_atomically
 from attnlab.plotting import html as page
 from attnlab.plotting.style import VariantStyle, variant_styles
-from attnlab.report import explorer, svg
 from attnlab.report.comparison import HEADINGS, Comparison
-from attnlab.report.explorer import Sentence
-from attnlab.report.figure_parts import StudyFigure
+from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, to_svg
+from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
 from attnlab.report.study import Study
-from attnlab.report.table import Table
+from attnlab.report.tables import Table
 
 FOLDER = Path(__file__).parent
 
 
-def write(
+def write_page(
     study: Study,
     comparisons: Sequence[Comparison],
     tables: Sequence[Table],
     figures: Sequence[StudyFigure],
     path: Path,
 ) -> None:
-    """Write the report of a study.
-
-    Args:
-        study: the runs.
-        comparisons: statistical comparisons; those in the first metric of the study come first.
-        tables: tables in the order of the page.
-        figures: figures in the order of the page, drawn with `variant_styles(study.variants)`.
-        path: path of the HTML file.
-    """
+    """Write the report of a study as an HTML file; the figures have the styles of `study.variants`."""
     styles = variant_styles(study.variants)
-    runs, sentences = explorer.gather(study)
+    runs, sentences = gather_sentences(study)
     main_metric = study.metrics[:1]
     _write(
         path,
@@ -53,31 +44,24 @@ def write(
             {
                 "title": figure.title,
                 "caption": figure.caption,
-                "svg": Markup(svg.embed(figure.figure, styles.values())),  # matplotlib escapes texts
+                "svg": Markup(to_svg(figure.figure, styles.values())),  # matplotlib escapes texts
             }
             for figure in figures
         ],
-        sentences=explorer.to_json(
+        sentences=explorer_json(
             [_describe(variant, styles[variant], f"seed {seed}") for variant, seed in runs], sentences, "chrF"
         ),
     )
 
 
 def write_explorer(sentences: Sequence[Sentence], variants: Sequence[str], title: str, path: Path) -> None:
-    """Write a page that contains only the attention explorer.
-
-    Args:
-        sentences: the sentences to show.
-        variants: names of the outputs of each sentence, in their order.
-        title: heading of the page.
-        path: path of the HTML file.
-    """
+    """Write a page with only the attention explorer; `variants` names the outputs of each sentence."""
     columns = [_describe(variant, style) for variant, style in variant_styles(variants).items()]
     count = f"{len(sentences)} sentence{'s' * (len(sentences) != 1)}"
-    _write(path, title=title, lead=count, sentences=explorer.to_json(columns, sentences, "score"))
+    _write(path, title=title, lead=count, sentences=explorer_json(columns, sentences, "score"))
 
 
-def _write(path: Path, *, title: str, sentences: dict[str, Any], **parts: Any) -> None:
+def _write(path: Path, *, title: str, sentences: dict[str, Any], **sections: Any) -> None:
     scripts = [FOLDER / "tables.js"]
     if sentences["sentences"]:
         scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
@@ -85,7 +69,7 @@ def _write(path: Path, *, title: str, sentences: dict[str, Any], **parts: Any) -
     empty = dict.fromkeys(("unfinished", "findings", "further", "tables", "key", "figures"), ())
     values = {
         **empty,
-        **parts,
+        **sections,
         "headings": HEADINGS,
         "sentences": sentences if sentences["sentences"] else None,
         "left_out": f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
@@ -109,7 +93,7 @@ def _describe(variant: str, style: VariantStyle, facts: str = "") -> dict[str, s
     return {
         "name": variant,
         "facts": facts,
-        "colour": svg.css_colour(style),
-        "dash": svg.DASH_ARRAYS[style.dash],
-        "mark": svg.MARKER_PATHS[style.marker],
+        "colour": css_colour(style),
+        "dash": DASH_ARRAYS[style.dash],
+        "mark": MARKER_PATHS[style.marker],
     }

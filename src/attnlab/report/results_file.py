@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from pathlib import Path
 
 from attnlab.errors import UserError
@@ -16,19 +17,23 @@ CODE = ("commit", "versions", "cpu", "directory", "error")
 def format_results(study: Study) -> str:
     """Return CSV of every run, finished or not: scores, costs, commit, package versions and processor."""
     metrics = sorted({name for run in study.runs for name in run.scores})
+    lines = [
+        [
+            *(run.variant, run.seed, run.status, *(run.scores.get(name) for name in metrics)),
+            *(run.parameters, run.steps, run.seconds, run.seconds_per_step, run.tokens_per_second),
+            *(run.peak_memory, run.commit),
+            " ".join(f"{package}={version}" for package, version in run.versions.items()),
+            *(run.cpu, run.directory.name, run.error),
+        ]
+        for run in study.runs
+    ]
+    return format_csv([["variant", "seed", "status", *metrics, *COSTS, *CODE], *lines])
+
+
+def format_csv(lines: Iterable[Iterable[object]]) -> str:
+    """Return CSV; None is an empty cell."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["variant", "seed", "status", *metrics, *COSTS, *CODE])
-    for run in study.runs:
-        writer.writerow(
-            [
-                *(run.variant, run.seed, run.status, *(run.scores.get(name) for name in metrics)),
-                *(run.parameters, run.steps, run.seconds, run.seconds_per_step, run.tokens_per_second),
-                *(run.peak_memory, run.commit),
-                " ".join(f"{package}={version}" for package, version in run.versions.items()),
-                *(run.cpu, run.directory.name, run.error),
-            ]
-        )
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 

@@ -1,12 +1,15 @@
-"""Scorecards of attention weights in a report: a table and small multiples for each kind of evaluation."""
+"""Scorecards of attention weights that `attnlab evaluate RUN explain=all` wrote, as tables and figures."""
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -14,13 +17,13 @@ from matplotlib.figure import Figure
 
 from attnlab.metrics import registry
 from attnlab.plotting.style import STYLE_SHEET
-from attnlab.plotting.text import truncate
-from attnlab.report import tables
-from attnlab.report.figure_parts import MAX_NAME, StudyFigure, Styles, title_of
-from attnlab.report.scorecard_files import Scorecard, read_scorecards
+from attnlab.report.drawing import StudyFigure, Styles, draw_estimate, label_variants, title_of
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import Study
-from attnlab.report.table import Cell, Column, Table
+from attnlab.report.tables import MISSING, Cell, Column, Table, count_cell, heading, metric_cell
+
+FILE = "explanations.json"
+"""Name of the file in the folder of an evaluation."""
 
 COLUMNS = 3
 PANEL = (2.2, 0.65)  # inches: width, and height without variants
@@ -37,6 +40,27 @@ CAPTION = (
 RANDOM = "_random"
 """End of the names of measures that are drawn beside another one."""
 NOT_DRAWN = (RANDOM, "_error")
+
+log = logging.getLogger(__name__)
+
+
+class Scorecard(NamedTuple):
+    """Scores of one evaluation of a run.
+
+    Attributes:
+        split: evaluated split, such as "test".
+        overrides: settings of the evaluation that differ from those of the run, without those of `explain`,
+            and the checkpoint if it is not the best one.
+        settings: those of `explain` that change the scores, such as "explain.sentences=200".
+        scores: value of each measure, by names such as "test/explanation/gradient_tau".
+        intervals: ends of their 95 % bootstrap intervals over sentences, where there are several.
+    """
+
+    split: str
+    overrides: tuple[str, ...]
+    settings: tuple[str, ...]
+    scores: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -55,16 +79,13 @@ class Evaluation:
 
     def estimates(self, metric: str) -> dict[str, tuple[Estimate, list[float]]]:
         """Return the mean, and the values, of each variant that has the measure."""
+        cards_of = {run.directory: card for run, card in zip(self.study.runs, self.cards, strict=True)}
         result = {}
-        for variant in self.study.variants:
-            cards = [
-                card
-                for run, card in zip(self.study.runs, self.cards, strict=True)
-                if run.variant == variant and metric in card.scores
-            ]
-            values = [card.scores[metric] for card in cards]
-            if not values:
+        for variant, runs in self.study.by_variant().items():
+            cards = [card for run in runs if metric in (card := cards_of[run.directory]).scores]
+            if not cards:
                 continue
+            values = [card.scores[metric] for card in cards]
             mean = estimate(values, registry.bounds(metric))
             if len(values) == 1 and metric in cards[0].intervals:
                 low, high = cards[0].intervals[metric]
@@ -73,7 +94,41 @@ class Evaluation:
         return result
 
 
-def gather(study: Study) -> list[Evaluation]:
+def read_scorecards(run: Path) -> list[Scorecard]:
+    """Read the scorecards in a run directory, oldest first; damaged files are left out with a warning."""
+    cards = []
+    for path in sorted((run / "evaluations").glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime_ns):
+        try:
+            cards.append(_parse_scorecard(json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("%s is left out: it is not a scorecard of attnlab evaluate (%r)", path, error)
+    return cards
+
+
+def _parse_scorecard(record: dict[str, object]) -> Scorecard:
+    split, scores, overrides = str(record["split"]), record["scores"], record["overrides"]
+    settings = record.get("settings", {})
+    if not isinstance(scores, dict) or not isinstance(overrides, list) or not isinstance(settings, dict):
+        raise TypeError("scores, overrides or settings")
+    measured = {
+        f"{split}/{name}": scores[measure]
+        for name in registry.names("explanation")
+        if (measure := name.removeprefix("explanation/")) in scores
+    }
+    return Scorecard(
+        split,
+        tuple(map(str, overrides)),
+        tuple(f"explain.{name}={value}" for name, value in settings.items()),
+        {name: float(score["value"]) for name, score in measured.items()},
+        {
+            name: (float(score["low"]), float(score["high"]))
+            for name, score in measured.items()
+            if score["low"] is not None
+        },
+    )
+
+
+def gather_evaluations(study: Study) -> list[Evaluation]:
     """Read the scorecards of the finished runs; an empty list if there are none.
 
     Several scorecards of a run with the same settings, such as those of different measures, are one; of a
@@ -88,14 +143,16 @@ def gather(study: Study) -> list[Evaluation]:
     counts = Counter((split, overrides) for split, overrides, _ in groups)
     evaluations = []
     for (split, overrides, settings), cards in sorted(groups.items()):
-        evaluated = [run for run in study.finished if run.directory in cards]
-        runs = [replace(run, scores=cards[run.directory].scores) for run in evaluated]
-        available = {metric for run in runs for metric in run.scores}
+        runs = [
+            replace(run, scores=cards[run.directory].scores)
+            for run in study.finished
+            if run.directory in cards
+        ]
         metrics = [f"{split}/{name}" for name in registry.names("explanation")]
-        selected = tuple(metric for metric in metrics if metric in available)
+        selected = tuple(metric for metric in metrics if any(metric in run.scores for run in runs))
         title = " ".join((split, *overrides, *(settings if counts[split, overrides] > 1 else ())))
-        members = [cards[run.directory] for run in evaluated]
-        evaluations.append(Evaluation(title, Study(study.name, runs, selected), members))
+        evaluated = Study(study.name, runs, selected)
+        evaluations.append(Evaluation(title, evaluated, [cards[run.directory] for run in runs]))
     return evaluations
 
 
@@ -105,99 +162,77 @@ def _merge(older: Scorecard, newer: Scorecard) -> Scorecard:
     return newer._replace(scores=older.scores | newer.scores, intervals=kept | newer.intervals)
 
 
-def build(evaluations: Sequence[Evaluation]) -> list[Table]:
+def scorecard_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
     """Build a table with one row per variant for each evaluation."""
-    result = []
-    for number, evaluation in enumerate(evaluations, start=1):
+    tables = []
+    for name, evaluation in zip(_names(evaluations), evaluations, strict=True):
         metrics = evaluation.study.metrics
         estimates = {metric: evaluation.estimates(metric) for metric in metrics}
-        groups = evaluation.study.by_variant()
+        columns = [Column("variant", numeric=False), Column("runs"), *(Column(heading(m)) for m in metrics)]
         rows = [
             [
-                Cell(variant, variant),
-                Cell(str(len(runs)), len(runs)),
-                *(_cell(metric, estimates[metric].get(variant)) for metric in metrics),
+                *(Cell(variant, variant), count_cell(len(runs))),
+                *(
+                    metric_cell(metric, estimates[metric][variant][0])
+                    if variant in estimates[metric]
+                    else Cell(MISSING)
+                    for metric in metrics
+                ),
             ]
-            for variant, runs in groups.items()
+            for variant, runs in evaluation.study.by_variant().items()
         ]
-        columns = [
-            Column("variant", numeric=False),
-            Column("runs"),
-            *(Column(tables.heading(metric)) for metric in metrics),
-        ]
-        title = f"Attention weights as explanations: {evaluation.title}"
-        result.append(Table(_name(number), title, columns, rows, [NOTE]))
-    return result
+        tables.append(Table(name, _title(evaluation), columns, rows, [NOTE]))
+    return tables
 
 
-def draw(evaluations: Sequence[Evaluation], styles: Styles) -> list[StudyFigure]:
+def draw_scorecards(evaluations: Sequence[Evaluation], styles: Styles) -> list[StudyFigure]:
     """Draw a figure with one panel per measure for each evaluation."""
-    with mpl.rc_context(fname=STYLE_SHEET):
-        return [
-            StudyFigure(
-                _name(number),
-                f"Attention weights as explanations: {evaluation.title}",
-                CAPTION,
-                _figure(evaluation, styles),
-                needs_legend=False,
-            )
-            for number, evaluation in enumerate(evaluations, start=1)
-            if _drawn(evaluation)
-        ]
+    figures = []
+    for name, evaluation in zip(_names(evaluations), evaluations, strict=True):
+        drawn = [metric for metric in evaluation.study.metrics if not metric.endswith(NOT_DRAWN)]
+        if drawn:
+            with mpl.rc_context(fname=STYLE_SHEET):
+                figure = _small_multiples(evaluation, drawn, styles)
+            figures.append(StudyFigure(name, _title(evaluation), CAPTION, figure, needs_legend=False))
+    return figures
 
 
-def _drawn(evaluation: Evaluation) -> list[str]:
-    """Return the measures that have a panel."""
-    return [metric for metric in evaluation.study.metrics if not metric.endswith(NOT_DRAWN)]
+def _names(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Return the stems of the files of the evaluations."""
+    return ["explanations", *(f"explanations-{i}" for i in range(2, len(evaluations) + 1))][
+        : len(evaluations)
+    ]
 
 
-def _figure(evaluation: Evaluation, styles: Styles) -> Figure:
-    metrics = _drawn(evaluation)
+def _title(evaluation: Evaluation) -> str:
+    return f"Attention weights as explanations: {evaluation.title}"
+
+
+def _small_multiples(evaluation: Evaluation, metrics: Sequence[str], styles: Styles) -> Figure:
     variants = evaluation.study.variants
     rows = ceil(len(metrics) / COLUMNS)
     height = rows * (PANEL[1] + ROW_HEIGHT * len(variants))
     figure = Figure(figsize=(COLUMNS * PANEL[0], height), layout="constrained")
     panels = figure.subplots(rows, COLUMNS, sharey=True, squeeze=False).ravel()
     for axes, metric in zip(panels, metrics, strict=False):
-        _draw_panel(axes, metric, evaluation, variants, styles)
+        _draw_panel(axes, metric, evaluation, styles)
     for axes in panels[len(metrics) :]:
         axes.set_visible(False)
-    panels[0].set_yticks(range(len(variants)), labels=[truncate(name, MAX_NAME) for name in variants])
-    panels[0].set_ylim(len(variants) - 0.4, -0.6)
+    label_variants(panels[0], variants)
     return figure
 
 
-def _draw_panel(
-    axes: Axes, metric: str, evaluation: Evaluation, variants: Sequence[str], styles: Styles
-) -> None:
-    scale = registry.scale(metric)
+def _draw_panel(axes: Axes, metric: str, evaluation: Evaluation, styles: Styles) -> None:
+    scale, unit, variants = registry.scale(metric), registry.unit(metric), evaluation.study.variants
     for variant, (at_random, _) in evaluation.estimates(metric + RANDOM).items():
-        row, style = variants.index(variant), styles[variant]
-        axes.plot(
-            scale * at_random.mean, row, style.marker, color=style.colour, markersize=4, fillstyle="none"
-        )
+        style = styles[variant]
+        point = scale * at_random.mean, variants.index(variant)
+        axes.plot(*point, style.marker, color=style.colour, markersize=4, fillstyle="none")
     for variant, (mean, values) in evaluation.estimates(metric).items():
-        row, style = variants.index(variant), styles[variant]
+        low, high = (None if end is None else scale * end for end in (mean.low, mean.high))
+        scaled = Estimate(scale * mean.mean, low, high, mean.count)
         points = [scale * value for value in values]
-        axes.plot(points, [row] * len(points), "o", color=style.colour, alpha=0.35, markersize=3)
-        spread = None
-        if mean.low is not None and mean.high is not None:
-            spread = [[scale * max(0, mean.mean - mean.low)], [scale * max(0, mean.high - mean.mean)]]
-        axes.errorbar(
-            scale * mean.mean, row, xerr=spread, fmt=style.marker, color=style.colour, markersize=4, capsize=2
-        )
-    unit = registry.unit(metric)
-    title = title_of(metric).replace("Τ", "τ")  # a capital τ looks like a T
-    axes.set_title(f"{title}{f', {unit}' if unit else ''}", fontsize=6.5)
+        draw_estimate(axes, variants.index(variant), points, scaled, styles[variant], size=4)
+    axes.set_title(f"{title_of(metric)}{f', {unit}' if unit else ''}", fontsize=6.5)
     axes.tick_params(labelsize=6.5)
     axes.grid(visible=False, axis="y")
-
-
-def _cell(metric: str, found: tuple[Estimate, list[float]] | None) -> Cell:
-    if found is None:
-        return Cell(tables.MISSING)
-    return tables.estimate_cell(found[0], digits=registry.digits(metric), scale=registry.scale(metric))
-
-
-def _name(number: int) -> str:
-    return "explanations" if number == 1 else f"explanations-{number}"

@@ -17,19 +17,10 @@ Bounds = tuple[float, float]
 
 Values = Sequence[float] | NDArray[np.float64]
 
-UNBOUNDED: Bounds = (-inf, inf)
-
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its 95 % confidence interval.
-
-    Attributes:
-        mean: mean of the values.
-        low: lower end of the interval; None for a single value, whose variance is unknown.
-        high: upper end of the interval.
-        count: number of values.
-    """
+    """A mean and its 95 % confidence interval, which is None for a single value."""
 
     mean: float
     low: float | None
@@ -37,7 +28,7 @@ class Estimate:
     count: int
 
 
-def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
+def estimate(values: Sequence[float], bounds: Bounds = (-inf, inf)) -> Estimate:
     """Return the mean of at least one value and its interval by Student's t, inside the bounds.
 
     Without bounds the interval is x̄ ± h with h = t₀.₉₇₅,ₙ₋₁ · s / √n. With bounds it is computed on a
@@ -65,11 +56,7 @@ def estimate(values: Sequence[float], bounds: Bounds = UNBOUNDED) -> Estimate:
 
 
 def t_test_p_value(differences: Values) -> float:
-    """Return the two-sided p-value of Student's paired t test that the mean difference is 0.
-
-    Args:
-        differences: paired differences, at least two that are not all equal.
-    """
+    """Return the two-sided p-value of Student's paired t test of at least two differences, not all equal."""
     t = np.mean(differences) / _standard_error(differences)
     return float(2 * special.stdtr(np.size(differences) - 1, -abs(t)))
 
@@ -90,7 +77,6 @@ def equivalence_p_value(differences: Values, margin: float) -> float:
 
 
 def _standard_error(values: Values) -> float:
-    """Return the standard error of the mean, s / √n."""
     return float(np.std(values, ddof=1) / sqrt(np.size(values)))
 
 

@@ -2,78 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import isfinite
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from attnlab.files.predictions import Prediction
+from attnlab.files.run_identity import identity
 from attnlab.metrics.registry import MAIN_METRICS, better, split
+
+SEPARATOR = " · "
+"""Separates the name of a variant from the settings that distinguish it."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Contents of one run directory.
-
-    Attributes:
-        directory: path of the run directory.
-        study: `name` in its configuration.
-        variant: `variant` in its configuration, followed by the settings that distinguish it from other runs
-            with the same `variant`; see `attnlab.report.variants`.
-        seed: random seed; -1 if neither the configuration nor the name of the directory gives it.
-        status: "finished", "running", "failed", "interrupted", or "broken": unreadable, or a duplicate.
-        error: why the run is not finished; None for a finished run.
-        config: the configuration, with interpolations as unresolved text.
-        scores: final metrics by name, such as "test/bleu".
-        parameters: number of parameters, frozen ones included.
-        steps: number of training steps.
-        seconds: training time.
-        peak_memory: bytes, of the GPU if there is one, else of the host.
-        tokens_per_second: source and target tokens without padding, median over the training.
-        seconds_per_step: median over the training.
-        series: (step, value) of each logged metric, in the order logged.
-        split: the split of `predictions`: "test" or the first named test set, or "val" without test data.
-        predictions: decoded sentences of that split.
-        other_test_sets: decoded sentences of the other named test sets, by split ("test/mscoco").
-        signatures: sacreBLEU signatures of the scores.
-        commit: git commit of the code.
-        cpu: name of the processor.
-        versions: versions of Python and of the packages.
-    """
+    """Contents of one run directory."""
 
     directory: Path
-    study: str
-    variant: str
-    seed: int
-    status: str
-    error: str | None = None
-    config: dict[str, Any] = field(default_factory=dict)
-    scores: dict[str, float] = field(default_factory=dict)
-    parameters: int | None = None
+    study: str  # `name` in the configuration
+    variant: str  # `variant` in the configuration, then the settings of `distinguish_variants`
+    seed: int  # -1 if neither the configuration nor the name of the directory gives it
+    status: str  # "finished", "running", "failed", "interrupted", or "broken": unreadable, or a duplicate
+    error: str | None = None  # why the run is not finished
+    config: dict[str, Any] = field(default_factory=dict)  # interpolations are unresolved text
+    scores: dict[str, float] = field(default_factory=dict)  # final metrics, such as "test/bleu"
+    parameters: int | None = None  # frozen ones included
     steps: int | None = None
-    seconds: float | None = None
-    peak_memory: int | None = None
-    tokens_per_second: float | None = None
-    seconds_per_step: float | None = None
-    series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    split: str | None = None
-    predictions: list[Prediction] = field(default_factory=list)
-    other_test_sets: dict[str, list[Prediction]] = field(default_factory=dict)
-    signatures: dict[str, str] = field(default_factory=dict)
+    seconds: float | None = None  # of the training
+    peak_memory: int | None = None  # bytes, of the GPU if there is one, else of the host
+    tokens_per_second: float | None = None  # source and target without padding, median over the training
+    seconds_per_step: float | None = None  # median over the training
+    series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # (step, value) by metric
+    # Decoded sentences of each test set by its split, "test" or "test/mscoco"; without one, of "val"
+    predictions: dict[str, list[Prediction]] = field(default_factory=dict)
+    signatures: dict[str, str] = field(default_factory=dict)  # of sacreBLEU, by metric
     commit: str | None = None
     cpu: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
 
     @property
     def finished(self) -> bool:
         """True if the run is finished, so that its scores are used."""
         return self.status == "finished"
 
-    def predictions_of(self, split: str) -> list[Prediction]:
-        """Return the decoded sentences of a split; an empty list if they were not stored."""
-        return self.predictions if split == self.split else self.other_test_sets.get(split, [])
+    def score(self, metric: str) -> float | None:
+        """Return a score; None if the run does not have it, or it is not finite."""
+        score = self.scores.get(metric, nan)
+        return score if isfinite(score) else None
 
 
 @dataclass(frozen=True)
@@ -120,15 +99,14 @@ class Study:
     @property
     def variants(self) -> list[str]:
         """Variants with a finished run, ranked by their mean of the first metric, best first."""
+        main = self.metrics[:1]
 
         def rank(variant: str) -> tuple[float, str]:
-            scores = [run.scores.get(metric, float("nan")) for run in groups[variant] for metric in main]
-            mean = fmean(scores) if scores else float("nan")
+            mean = fmean([run.scores.get(metric, nan) for run in groups[variant] for metric in main] or [nan])
             if not isfinite(mean):
                 return float("inf"), variant
             return (mean if better(main[0]) == "lower" else -mean), variant
 
-        main = self.metrics[:1]
         groups = group_by_variant(self.finished)
         return sorted(groups, key=rank)
 
@@ -149,3 +127,66 @@ def group_by_variant(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     for run in runs:
         groups.setdefault(run.variant, []).append(run)
     return groups
+
+
+def mark_duplicates(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Mark all but one of the runs with the same configuration as broken; a finished run is kept."""
+    kept: dict[str, RunRecord] = {}
+    marked = []
+    for run in sorted(runs, key=lambda run: (not run.finished, run.directory)):
+        key = json.dumps([run.variant, run.seed, _settings(run)], sort_keys=True, default=str)
+        first = kept.setdefault(key, run) if run.config else run
+        duplicate = first is not run
+        marked.append(
+            replace(run, status="broken", error=f"duplicate of {first.directory}") if duplicate else run
+        )
+    return marked
+
+
+def distinguish_variants(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Append to the variant of each run the settings in which runs of the same variant differ.
+
+    The seed is not such a setting. For example "additive" becomes "additive · decoder.size=128".
+    """
+    named = [run for run in runs if not run.config]
+    for variant, group in group_by_variant(run for run in runs if run.config).items():
+        settings = [_settings(run) for run in group]
+        names = _distinguishing_settings(group, settings)
+        for run, values in zip(group, settings, strict=True):
+            suffixes = [_format_setting(name, values.get(name), settings) for name in names]
+            named.append(replace(run, variant=SEPARATOR.join([variant, *suffixes])))
+    return named
+
+
+def _settings(run: RunRecord) -> dict[str, Any]:
+    """Return the settings that determine the results, by dotted name, except the variant and the seed."""
+    return {name: value for name, value in identity(run.config).items() if name not in ("variant", "seed")}
+
+
+def _distinguishing_settings(runs: Sequence[RunRecord], settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a minimal list of settings that distinguish the runs; `name` and classes are preferred.
+
+    A further seed that equals the run's in every run (`data.seed=${seed}`) is not used.
+    """
+    names = dict.fromkeys(name for values in settings for name in values)
+    chosen: list[str] = []
+    groups = 1
+    for name in sorted(names, key=lambda name: (name != "name", not name.endswith("_target_"))):
+        pairs = zip(runs, settings, strict=True)
+        if name.endswith("seed") and all(values.get(name) == run.seed for run, values in pairs):
+            continue
+        count = len({str([values.get(key) for key in (*chosen, name)]) for values in settings})
+        if count > groups:
+            chosen.append(name)
+            groups = count
+    return chosen
+
+
+def _format_setting(name: str, value: Any, settings: Sequence[dict[str, Any]]) -> str:
+    """Format as `name=value`; a `_target_` as the class name, if class names are unambiguous."""
+    if not name.endswith("._target_"):
+        return f"{name}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+    targets = {str(values.get(name)) for values in settings}
+    classes = {target.rpartition(".")[2] for target in targets}
+    shown = str(value).rpartition(".")[2] if len(classes) == len(targets) else value
+    return f"{name.removesuffix('._target_')}={shown}"

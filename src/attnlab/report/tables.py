@@ -1,4 +1,4 @@
-"""Tables of a study: final scores, training cost and comparisons, for the page and as files.
+"""Tables of a study, for the page and as CSV, Markdown and LaTeX files.
 
 Files::
 
@@ -10,18 +10,18 @@ Files::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from math import inf, isfinite, isnan
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
 from pathlib import Path
 
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
-from attnlab.report.results_file import format_results
+from attnlab.report.results_file import format_csv, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.table import Cell, Column, Table, escape_markdown
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
@@ -32,31 +32,147 @@ EQUIVALENCE = "Equivalence: two one-sided paired t tests (TOST) of a difference 
 
 MISSING = "–"
 
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "$": r"\$",
+        "&": r"\&",
+        "#": r"\#",
+        "_": r"\_",
+        "%": r"\%",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "±": r"$\pm$",
+        "·": r"\textperiodcentered{}",
+        "–": "--",
+        "τ": r"$\tau$",
+    }
+)
+"""Replacements for the characters that LaTeX does not print literally."""
 
-def build(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
+MARKDOWN = re.compile(r"(?<![^\W_])_|_(?![^\W_])|[\\`*\[\]<>|~&$!]")
+"""Characters that Markdown reads as markup, except underscores inside words."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Heading of a column, and whether its cells are numbers."""
+
+    name: str
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Content of one cell.
+
+    Attributes:
+        text: formatted for display.
+        value: unrounded, in the unit of the column, for sorting and CSV; None if the cell is empty.
+        interval: ends of the 95 % interval of the value.
+    """
+
+    text: str
+    value: str | float | None = None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        name: stem of its files.
+        title: caption.
+        columns: headings.
+        rows: one cell per column each.
+        notes: remarks printed below the table.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+
+    def csv(self) -> str:
+        """Return CSV with unrounded values; the ends of intervals are separate columns."""
+        has_interval = [any(cell.interval for cell in cells) for cells in zip(*self.rows, strict=True)]
+        header: list[str] = []
+        for column, interval in zip(self.columns, has_interval or [False] * len(self.columns), strict=True):
+            header += [column.name, *(f"{column.name} {end}" for end in ("low", "high") if interval)]
+        lines: list[list[str | float | None]] = []
+        for row in self.rows:
+            lines.append([])
+            for cell, interval in zip(row, has_interval, strict=True):
+                lines[-1] += [cell.value, *((cell.interval or (None, None)) if interval else ())]
+        return format_csv([header, *lines])
+
+    def markdown(self) -> str:
+        """Return a GitHub-flavoured Markdown table, followed by the notes."""
+        cells = [
+            [escape_markdown(column.name) for column in self.columns],
+            ["---:" if column.numeric else "---" for column in self.columns],
+            *([escape_markdown(cell.text) for cell in row] for row in self.rows),
+        ]
+        notes = (f"\n{escape_markdown(note)}\n" for note in self.notes)
+        return "".join([*(f"| {' | '.join(line)} |\n" for line in cells), *notes])
+
+    def latex(self) -> str:
+        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments."""
+        alignment = "".join("r" if column.numeric else "l" for column in self.columns)
+        header, *rows = (
+            " & ".join(escape_latex(text) for text in texts) + r" \\"
+            for texts in (
+                [column.name for column in self.columns],
+                *([cell.text for cell in row] for row in self.rows),
+            )
+        )
+        lines = [
+            *(f"% {' '.join(note.split())}" for note in self.notes),
+            rf"\begin{{tabular}}{{{alignment}}}",
+            *(r"\toprule", header, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"),
+        ]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def escape_latex(text: str) -> str:
+    """Escape a text so that LaTeX prints it literally, on one line."""
+    return " ".join(text.split()).translate(LATEX)
+
+
+def escape_markdown(text: str) -> str:
+    """Escape a text so that Markdown shows it literally, in one cell of a table."""
+    return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def build_tables(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
     """Build the tables of a report: scores, costs and comparisons."""
     return [scores_table(study), costs_table(study), comparisons_table(comparisons, study)]
 
 
-def write(tables: Iterable[Table], study: Study, folder: Path) -> None:
+def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
     """Write `results.csv` and `tables/` into a folder."""
     write_atomically(folder / "results.csv", format_results(study))
     for table in tables:
-        write_atomically(folder / "tables" / f"{table.name}.csv", table.csv())
-        write_atomically(folder / "tables" / f"{table.name}.md", table.markdown())
-        write_atomically(folder / "tables" / f"{table.name}.tex", table.latex())
+        for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex())):
+            write_atomically(folder / "tables" / f"{table.name}.{suffix}", text)
 
 
 def scores_table(study: Study) -> Table:
     """Build the table of final scores by variant."""
-    metrics = study.metrics
     columns = [
-        Column("variant", numeric=False),
-        Column("seeds"),
-        *(Column(heading(metric)) for metric in metrics),
+        *(Column("variant", numeric=False), Column("seeds")),
+        *(Column(heading(metric)) for metric in study.metrics),
     ]
     rows = [
-        [Cell(variant, variant), _count(len(runs)), *(_score(runs, metric) for metric in metrics)]
+        [Cell(variant, variant), count_cell(len(runs)), *(_score(runs, metric) for metric in study.metrics)]
         for variant, runs in study.by_variant().items()
     ]
     return Table("scores", "Final scores", columns, rows, [INTERVALS, *_unfinished_note(study)])
@@ -69,29 +185,20 @@ def with_parameters(table: Table, study: Study) -> Table:
     return replace(table, columns=[*table.columns, Column("parameters")], rows=rows)
 
 
-def comparison_list(comparisons: Iterable[Comparison]) -> str:
-    """Return the summaries of comparisons as a Markdown list."""
-    return "".join(f"- {escape_markdown(comparison.summary)}\n" for comparison in comparisons)
-
-
 def costs_table(study: Study) -> Table:
     """Build the table of training cost by variant."""
-    columns = [
-        Column("variant", numeric=False),
-        Column("parameters"),
-        Column("training time [min]"),
-        Column("time per step [ms]"),
-        Column("peak memory [MiB]"),
-        Column("throughput [tokens/s]"),
-    ]
+    costs: dict[str, tuple[Callable[[RunRecord], float | None], float, int]] = {
+        "parameters": (lambda run: run.parameters, 1, 0),
+        "training time [min]": (lambda run: run.seconds, 1 / 60, 1),
+        "time per step [ms]": (lambda run: run.seconds_per_step, 1000, 1),
+        "peak memory [MiB]": (lambda run: run.peak_memory, 2**-20, 0),
+        "throughput [tokens/s]": (lambda run: run.tokens_per_second, 1, 0),
+    }  # the cost of a run, and the factor and the decimal places to display it with
+    columns = [Column("variant", numeric=False), *map(Column, costs)]
     rows = [
         [
             Cell(variant, variant),
-            _mean([run.parameters for run in runs], digits=0),
-            _mean([run.seconds for run in runs], scale=1 / 60, digits=1),
-            _mean([run.seconds_per_step for run in runs], scale=1000, digits=1),
-            _mean([run.peak_memory for run in runs], scale=2**-20, digits=0),
-            _mean([run.tokens_per_second for run in runs], digits=0),
+            *(_mean([cost(run) for run in runs], scale=scale, digits=n) for cost, scale, n in costs.values()),
         ]
         for variant, runs in study.by_variant().items()
     ]
@@ -100,34 +207,21 @@ def costs_table(study: Study) -> Table:
 
 def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     """Build the table of all comparisons with their intervals and p-values."""
-    columns = [
-        Column("variant", numeric=False),
-        Column("reference", numeric=False),
-        Column("metric", numeric=False),
-        Column("across", numeric=False),
-        Column("seeds"),
-        Column("sentences"),
-        Column("difference"),
-        Column("95 % CI low"),
-        Column("95 % CI high"),
-        Column("effect size d_z"),
-        Column("p"),
-        Column("p (Holm)"),
-        Column("margin"),
-        Column("p of equivalence (Holm)"),
-    ]
+    texts = ("variant", "reference", "metric", "across")
+    numbers = ("seeds", "sentences", "difference", "95 % CI low", "95 % CI high", "effect size d_z")
+    tests = ("p", "p (Holm)", "margin", "p of equivalence (Holm)")
+    columns = [*(Column(name, numeric=False) for name in texts), *map(Column, (*numbers, *tests))]
     rows = [
         [
             Cell(comparison.variant, comparison.variant),
             Cell(comparison.reference, comparison.reference),
             Cell(heading(comparison.metric), comparison.metric),
             Cell(comparison.over, comparison.over),
-            _count(comparison.seeds),
-            _count(comparison.sentences),
-            *(
-                _in_unit(comparison.metric, value)
-                for value in (comparison.difference, comparison.low, comparison.high)
-            ),
+            count_cell(comparison.seeds),
+            count_cell(comparison.sentences),
+            _in_unit(comparison.metric, comparison.difference),
+            _in_unit(comparison.metric, comparison.low),
+            _in_unit(comparison.metric, comparison.high),
             _number(comparison.effect_size, digits=2),
             _p_value(comparison.p),
             _p_value(comparison.p_corrected),
@@ -150,33 +244,25 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     return Table("comparisons", "All comparisons", columns, rows, notes)
 
 
+def comparison_list(comparisons: Iterable[Comparison]) -> str:
+    """Return the summaries of comparisons as a Markdown list."""
+    return "".join(f"- {escape_markdown(comparison.summary)}\n" for comparison in comparisons)
+
+
 def heading(metric: str) -> str:
     """Return the label of a metric with its unit in brackets."""
     unit = registry.unit(metric)
     return f"{registry.label(metric)} [{unit}]" if unit else registry.label(metric)
 
 
-def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
-    values = [run.scores.get(metric) for run in runs]
-    bounds = registry.bounds(metric)
-    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric), bounds=bounds)
+def count_cell(count: int | None) -> Cell:
+    """Format a count."""
+    return _number(count, digits=0)
 
 
-def _in_unit(metric: str, value: float | None) -> Cell:
-    return _number(value, scale=registry.scale(metric), digits=registry.digits(metric))
-
-
-def _mean(
-    values: Sequence[float | None], *, digits: int, scale: float = 1, bounds: Bounds = (0, inf)
-) -> Cell:
-    """Return the mean and interval of the finite values, and their number if there are others."""
-    present = [value for value in values if value is not None and isfinite(value)]
-    if not present:
-        return Cell(MISSING)
-    cell = estimate_cell(estimate(present, bounds), digits=digits, scale=scale)
-    if len(present) == len(values):
-        return cell
-    return replace(cell, text=f"{cell.text} ({len(present)} of {len(values)})")
+def metric_cell(metric: str, result: Estimate) -> Cell:
+    """Format the estimate of a metric in its unit; see `estimate_cell`."""
+    return estimate_cell(result, digits=registry.digits(metric), scale=registry.scale(metric))
 
 
 def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
@@ -185,19 +271,37 @@ def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
     if result.low is None or result.high is None or result.low == result.high:
         return mean
     low, high = (_number(end, digits=digits, scale=scale) for end in (result.low, result.high))
-    return Cell(
-        f"{mean.text} [{low.text}, {high.text}]", mean.value, (scale * result.low, scale * result.high)
-    )
+    interval = scale * result.low, scale * result.high
+    return Cell(f"{mean.text} [{low.text}, {high.text}]", mean.value, interval)
+
+
+def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
+    scale, digits = registry.scale(metric), registry.digits(metric)
+    scores = [run.score(metric) for run in runs]
+    return _mean(scores, scale=scale, digits=digits, bounds=registry.bounds(metric))
+
+
+def _mean(
+    values: Sequence[float | None], *, digits: int, scale: float = 1, bounds: Bounds = (0, inf)
+) -> Cell:
+    """Format the mean and interval of the values that are present, and their number if others are not."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return Cell(MISSING)
+    cell = estimate_cell(estimate(present, bounds), digits=digits, scale=scale)
+    if len(present) == len(values):
+        return cell
+    return replace(cell, text=f"{cell.text} ({len(present)} of {len(values)})")
+
+
+def _in_unit(metric: str, value: float | None) -> Cell:
+    return _number(value, scale=registry.scale(metric), digits=registry.digits(metric))
 
 
 def _number(value: float | None, *, digits: int, scale: float = 1) -> Cell:
-    if value is None or isnan(value):
+    if value is None or not isfinite(value):
         return Cell(MISSING)
     return Cell(f"{round(value * scale, digits) + 0:,.{digits}f}", value * scale)  # + 0 turns -0.0 into 0.0
-
-
-def _count(value: int | None) -> Cell:
-    return _number(value, digits=0)
 
 
 def _p_value(p: float | None) -> Cell:

@@ -24,7 +24,7 @@ DEFAULT_SCORES = tuple(
 )
 """Final metrics of a run on data with one test set and without metrics of its own."""
 
-HEAT_MAPS = tuple(f"attention/{number}" for number in range(1, 5))
+HEAT_MAPS = tuple(f"attention/{position}" for position in range(1, 5))
 STEP = "trainer/global_step"
 GROUPING: dict[str, Any] = {
     "groupby": reports.Config("variant"),
@@ -35,7 +35,7 @@ GROUPING: dict[str, Any] = {
 """Panel settings: mean over the seeds of a variant, with its standard error."""
 
 
-def workspace(
+def build_workspace(
     entity: str, project: str, study: str, scores: Iterable[str] = DEFAULT_SCORES
 ) -> workspaces.Workspace:
     """Build the dashboard of the runs of a study, grouped by variant, without network access.
@@ -44,8 +44,7 @@ def workspace(
         entity: user or team that owns the project.
         project: the project, `logger.wandb.project`.
         study: `name` of the runs, which is their group in Weights & Biases.
-        scores: final metrics of the runs, such as "test/bleu" or "test/mscoco/bleu"; those of the validation
-            split are shown if there is no test split.
+        scores: final metrics of the runs; those of the validation split are shown without a test split.
     """
     scores = list(dict.fromkeys(scores))
     splits = dict.fromkeys(map(registry.split, scores))
@@ -81,22 +80,16 @@ def workspace(
     )
 
 
-def publish(
+def publish_workspace(
     study: str, *, project: str, scores: Iterable[str] = DEFAULT_SCORES, entity: str | None = None
 ) -> str:
-    """Save the dashboard of a study in Weights & Biases and return its URL.
-
-    Args:
-        study: as in `workspace`.
-        project: as in `workspace`.
-        scores: as in `workspace`.
-        entity: as in `workspace`; None for the default entity of the user who is logged in.
+    """Save the dashboard of `build_workspace` and return its URL; the entity is the user's by default.
 
     Raises:
         UserError: if nobody is logged in, or the server rejects the request.
     """
     try:
-        dashboard: Any = workspace(entity or wandb.Api().default_entity or "", project, study, scores)
+        dashboard: Any = build_workspace(entity or wandb.Api().default_entity or "", project, study, scores)
         url: str = dashboard.save().url
     except Exception as error:
         reason, *_ = str(error).strip().splitlines() or [type(error).__name__]

@@ -9,6 +9,8 @@ from typing import Literal
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LambdaLR
 
+from attnlab.settings import NotNegative, Positive, Probability
+
 
 @dataclass(frozen=True)
 class Halving:
@@ -34,7 +36,9 @@ class HalvingLR(LambdaLR):
     after every optimizer step.
     """
 
-    def __init__(self, optimizer: Optimizer, *, steps_per_epoch: int, after: float, every: float) -> None:
+    def __init__(
+        self, optimizer: Optimizer, *, steps_per_epoch: int, after: NotNegative, every: Positive
+    ) -> None:
         super().__init__(optimizer, Halving(steps_per_epoch, after, every))
 
 
@@ -56,9 +60,9 @@ class OneCycleLR(lr_scheduler.OneCycleLR):
         self,
         optimizer: Optimizer,
         *,
-        max_lr: float,
+        max_lr: Positive,
         total_steps: int,
-        pct_start: float = 0.3,
+        pct_start: Probability = 0.3,
         anneal_strategy: Literal["cos", "linear"] = "cos",
         cycle_momentum: bool = True,
         base_momentum: float = 0.85,

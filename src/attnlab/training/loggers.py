@@ -17,6 +17,7 @@ from attnlab.errors import UserError
 from attnlab.files.metrics_file import append_metrics, cut_incomplete_rows
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identity
+from attnlab.settings import Positive
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class TolerantWandbLogger(WandbLogger):
 
 
 def wandb_logger(
-    *, run: Run, config: DictConfig, project: str, mode: WandbMode, tags: Sequence[str], timeout: float
+    *, run: Run, config: DictConfig, project: str, mode: WandbMode, tags: Sequence[str], timeout: Positive
 ) -> WandbLogger | None:
     """Start a Weights & Biases run, or return None if that fails.
 

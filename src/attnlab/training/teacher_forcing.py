@@ -9,6 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from attnlab.settings import Positive, Probability
+
 Decay = Literal["linear", "inverse_sigmoid"]
 """Course of the probability over the training steps."""
 
@@ -29,10 +31,10 @@ class TeacherForcing:
     The decays are those of scheduled sampling (Bengio et al. 2015, arXiv 1506.03099).
     """
 
-    start: float = 1.0
+    start: Probability = 1.0
     decay: Decay | None = None
-    end: float = 0.0
-    steps: float = 10_000
+    end: Probability = 0.0
+    steps: Positive = 10_000
     per: Granularity = "step"
 
     def __post_init__(self) -> None:

@@ -8,8 +8,7 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.bpe_dropout import SampledExamples, Segmenter
-from attnlab.data.tokenization.subwords import subwords
-from attnlab.data.tokenization.train import whitespace, words
+from attnlab.data.tokenization.train import subwords, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, SOS

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenization.subwords import subwords
 from attnlab.data.tokenization.tokenizer import Tokenizer
-from attnlab.data.tokenization.train import characters, python, symbols, whitespace, words
+from attnlab.data.tokenization.train import characters, python, subwords, symbols, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, UNK
@@ -153,7 +152,7 @@ def test_subword_training_respects_max_size_and_prints_nothing(
 
 
 def test_subwords_of_words_are_joined_when_decoded() -> None:
-    tokenizer = words(["low lower lowest"] * 3, max_size=15, split=["signs"], subwords=True)
+    tokenizer = words(["low lower lowest"] * 3, max_size=15, drop=[], split=["signs"], subwords=True)
     labels = tokenizer.tokens(tokenizer.encode("lower `Lows`"))
     assert labels == ["low", "##e", "##r", "<unk>", "low", "##s", "<unk>"]
     assert tokenizer.decode(tokenizer.encode("lows lowest")) == "lows lowest"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.tokenization import train
-from attnlab.data.tokenization.subwords import subwords
 from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.tokenization.train import subwords
 from attnlab.deploy.export import browser_page as page
 from attnlab.deploy.export.page_tokenizer import describe
 from attnlab.errors import UserError
@@ -35,7 +35,7 @@ TOKENIZERS: dict[str, Callable[[list[str]], Tokenizer]] = {
     "normalised": partial(train.whitespace, max_size=None, normalization="nfkd", lowercase=True),
     "words": partial(train.words, max_size=20, drop=["punctuation", "ascii_digits"]),
     "split words": partial(train.words, max_size=None, lowercase=False, split=["signs", "digits"]),
-    "subwords": partial(train.words, max_size=160, subwords=True),
+    "subwords": partial(train.words, max_size=160, drop=[], subwords=True),
     "characters": partial(train.characters),
     "graphemes": partial(train.characters, graphemes=True),
     "bpe": partial(subwords, max_size=140),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.disjoint_splits import DisjointSplits
+from attnlab.settings import Count, Size
 
 NAMES = ["Emma", "Liam", "Olivia", "Noah", "Ava", "Lucas"]
 NOUNS = [
@@ -77,7 +78,7 @@ class Shape(NamedTuple):
     new: str | None = None
 
 
-def load(*, train_size: int, val_size: int, test_size: int, seed: int = 0) -> Corpus:
+def load(*, train_size: Size, val_size: Size, test_size: Size, seed: Count = 0) -> Corpus:
     """Generate sentences and their logical forms.
 
     The test sets are:
@@ -94,7 +95,7 @@ def load(*, train_size: int, val_size: int, test_size: int, seed: int = 0) -> Co
         train_size: number of training sentences.
         val_size: number of validation sentences.
         test_size: number of sentences of each test set.
-        seed: seed of the generators.
+        seed: seed of the generators; runs with different seeds share their data.
 
     Raises:
         UserError: if a size is invalid.

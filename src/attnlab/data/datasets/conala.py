@@ -13,7 +13,9 @@ import zipfile
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from annotated_types import Ge, Lt
 
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.datasets import placeholders
@@ -22,6 +24,7 @@ from attnlab.data.download import download
 from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
 from attnlab.files.reading import decode, read_text
+from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -110,21 +113,21 @@ class Example(NamedTuple):
 
 def load(
     *,
-    path: str | None = None,
-    test: str | None = None,
-    cache: str,
+    path: FilePath | None = None,
+    test: FilePath | None = None,
+    cache: FolderPath,
     url: str = URL,
     known_hash: str | None = None,
     train_md5: str | None = TRAIN_MD5,
-    val_fraction: float = 0.2,
+    val_fraction: Fraction = 0.1,
     group_by_question: bool = True,
-    near_duplicates: float | None = None,
-    keep_unrewritten: bool = False,
-    max_tokens: int | None = 50,
+    near_duplicates: PositiveFraction | None = 0.8,
+    keep_unrewritten: bool = True,
+    max_tokens: Size | None = None,
     preparation: Preparation | None = None,
-    held_out_fraction: float = 0.0,
+    held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
     score_held_out: bool = False,
-    seed: int = 0,
+    seed: Count = 0,
 ) -> Corpus:
     """Load the annotated corpus and split a validation set off its training file.
 

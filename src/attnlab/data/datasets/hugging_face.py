@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.parallel_text import assemble
 from attnlab.errors import UserError
+from attnlab.settings import Count, FolderPath, Fraction, Size
 
 
 def load(
@@ -23,13 +26,13 @@ def load(
     train_split: str = "train",
     val_split: str | None = "validation",
     test_split: str | Mapping[str, str] | None = "test",
-    cache: str,
-    limit: int | None = None,
-    max_tokens: int | None = None,
-    max_ratio: float | None = None,
-    val_fraction: float = 0.1,
-    test_fraction: float = 0.1,
-    seed: int = 0,
+    cache: FolderPath,
+    limit: Size | None = None,
+    max_tokens: Size | None = None,
+    max_ratio: Annotated[float, Ge(1)] | None = None,
+    val_fraction: Fraction = 0.1,
+    test_fraction: Fraction = 0.1,
+    seed: Count = 0,
 ) -> Corpus:
     """Load a dataset, and split off at random the validation and test pairs that have no split.
 
@@ -44,8 +47,9 @@ def load(
         test_split: name of the test split, or of several by name; None to split it off.
         cache: folder of downloaded files.
         limit: number of training pairs to use; None for all.
-        max_tokens: see `attnlab.data.filtering`.
-        max_ratio: see `attnlab.data.filtering`.
+        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
+            any.
+        max_ratio: largest ratio of the lengths of a training pair; None for any.
         val_fraction: share of the pairs in a validation split that is split off.
         test_fraction: share of the pairs in a test split that is split off.
         seed: seed of the split.

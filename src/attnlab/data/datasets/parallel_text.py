@@ -6,12 +6,15 @@ import logging
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair, split
 from attnlab.data.datasets.pair_files import Layout, read_aligned
 from attnlab.data.filtering import filter_pairs
 from attnlab.errors import UserError
+from attnlab.settings import Count, FilePath, Fraction, Size
 
 log = logging.getLogger(__name__)
 
@@ -20,23 +23,23 @@ TestSets = list[Pair] | dict[str, list[Pair]]
 
 def load(
     *,
-    train: str | None = None,
-    val: str | None = None,
+    train: FilePath | None = None,
+    val: FilePath | None = None,
     test: str | Mapping[str, str] | None = None,
     languages: Sequence[str] | None = None,
-    path: str | None = None,
-    source_path: str | None = None,
-    target_path: str | None = None,
+    path: FilePath | None = None,
+    source_path: FilePath | None = None,
+    target_path: FilePath | None = None,
     alignments_path: str | Mapping[str, Any] | None = None,
     header: bool | None = None,
-    source_column: int = 0,
-    target_column: int = 1,
-    limit: int | None = None,
-    max_tokens: int | None = None,
-    max_ratio: float | None = None,
-    val_fraction: float = 0.1,
-    test_fraction: float = 0.1,
-    seed: int = 0,
+    source_column: Count = 0,
+    target_column: Count = 1,
+    limit: Size | None = None,
+    max_tokens: Size | None = None,
+    max_ratio: Annotated[float, Ge(1)] | None = None,
+    val_fraction: Fraction = 0.1,
+    test_fraction: Fraction = 0.1,
+    seed: Count = 0,
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
 
@@ -50,8 +53,9 @@ def load(
             text), JSON lines, or the prefix of two aligned files; see `Layout.read`.
         val: validation pairs, likewise; None to split them off.
         test: test pairs, likewise, or several test sets by name; None to split them off.
-        languages: see `Layout`.
-        path: as `train`.
+        languages: [de, en]: `train=prefix` reads prefix.de and prefix.en, or these keys of JSON lines; None
+            for a table.
+        path: file that is split into training, validation and test pairs, of the kinds of `train`.
         source_path: file with one source sentence per line.
         target_path: file whose line i is the translation of line i of `source_path`.
         alignments_path: gold alignments of the lines of the training file, or of the file that is split; see
@@ -59,11 +63,12 @@ def load(
             theirs by name. The tokenizer must produce the aligner's tokens: `whitespace`, or `words` if it
             drops no token.
         header: see `Layout`.
-        source_column: see `Layout`.
-        target_column: see `Layout`.
+        source_column: column of the source in a table, from 0.
+        target_column: column of the target in a table, from 0.
         limit: number of pairs to read for training, or to split; None for all.
-        max_tokens: longest source or target of a training pair; see `attnlab.data.filtering`.
-        max_ratio: largest ratio of the lengths of a training pair.
+        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
+            any.
+        max_ratio: largest ratio of the lengths of a training pair; None for any.
         val_fraction: share of the pairs in a validation split that is split off.
         test_fraction: share of the pairs in a test split that is split off.
         seed: seed of the split.

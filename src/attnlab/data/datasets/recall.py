@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.disjoint_splits import DisjointSplits
 from attnlab.errors import UserError
+from attnlab.settings import Count, Size
 
 FILLER = "_"
 
 
 def load(
     *,
-    vocabulary: int,
+    vocabulary: Annotated[int, Ge(2)],
     train_shape: Sequence[int],
     test_shapes: Mapping[str, Sequence[int]],
-    train_size: int,
-    val_size: int,
-    test_size: int,
-    seed: int = 0,
+    train_size: Size,
+    val_size: Size,
+    test_size: Size,
+    seed: Count = 0,
 ) -> Corpus:
     """Generate examples of associative recall.
 
@@ -37,7 +41,7 @@ def load(
         train_size: number of training sequences.
         val_size: number of validation sequences.
         test_size: number of sequences of each test set.
-        seed: seed of the generators.
+        seed: seed of the generators; runs with different seeds share their data.
 
     Raises:
         UserError: if a setting is invalid, or there are too few sources for disjoint splits.

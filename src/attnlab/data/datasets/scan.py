@@ -12,9 +12,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import product
+from typing import Literal
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.errors import UserError
+from attnlab.settings import Count, Size
 
 PRIMITIVES = {"walk": ["I_WALK"], "look": ["I_LOOK"], "run": ["I_RUN"], "jump": ["I_JUMP"], "turn": []}
 """Actions of the verbs. Only `turn` needs a direction."""
@@ -53,11 +55,11 @@ def _verbs() -> Iterator[tuple[str, list[str]]]:
 
 def load(
     *,
-    split: str,
-    train_size: int | None = None,
-    val_size: int = 500,
-    test_size: int | None = None,
-    seed: int = 0,
+    split: Literal["simple", "length", "add_jump"],
+    train_size: Size | None = None,
+    val_size: Size = 500,
+    test_size: Count | None = None,
+    seed: Count = 0,
 ) -> Corpus:
     """Return a split of SCAN with the sizes of the paper.
 
@@ -72,11 +74,13 @@ def load(
     are the test set `same` of commands like those in training. The command "jump" stays in training.
 
     Args:
-        split: "simple", "length" or "add_jump".
+        split: "simple", "length" (more actions than in training) or "add_jump" (a verb known only on its
+            own).
         train_size: number of training pairs, drawn at random; None for all.
-        val_size: number of validation pairs, and of pairs in the test set `same`.
+        val_size: number of validation pairs, taken from the training pairs, and of pairs in the test set
+            `same`.
         test_size: number of test pairs, drawn at random; None for all.
-        seed: seed of the random draws.
+        seed: seed of the random draws; runs with different seeds share their data.
 
     Raises:
         UserError: if a setting is invalid, or a split has too few pairs.

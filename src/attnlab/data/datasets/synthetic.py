@@ -7,22 +7,23 @@ from collections.abc import Sequence
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.disjoint_splits import DisjointSplits
-from attnlab.data.datasets.synthetic_tasks import TASKS
+from attnlab.data.datasets.synthetic_tasks import TASKS, TaskName
 from attnlab.errors import UserError
+from attnlab.settings import Count, Lengths, Size
 
 
 def generate(
     *,
-    task: str,
-    symbols: int = 47,
-    train_lengths: Sequence[int] = (3, 12),
-    val_lengths: Sequence[int] = (3, 12),
-    test_lengths: Sequence[int] = (3, 12),
-    longer_lengths: Sequence[int] | None = None,
-    train_size: int = 10_000,
-    val_size: int = 1_000,
-    test_size: int = 2_000,
-    seed: int = 0,
+    task: TaskName,
+    symbols: Size = 47,
+    train_lengths: Lengths = (3, 12),
+    val_lengths: Lengths = (3, 12),
+    test_lengths: Lengths = (3, 12),
+    longer_lengths: Lengths | None = None,
+    train_size: Size = 10_000,
+    val_size: Size = 1_000,
+    test_size: Count = 2_000,
+    seed: Count = 0,
 ) -> Corpus:
     """Generate inputs with uniform lengths, and the target and alignment of each.
 
@@ -30,7 +31,7 @@ def generate(
 
     Args:
         task: one of `TASKS`.
-        symbols: number of distinct symbols.
+        symbols: number of distinct symbols; of "dyck" the types of brackets, of "modular" the modulus.
         train_lengths: [shortest, longest] training sequence, both included.
         val_lengths: [shortest, longest] validation sequence.
         test_lengths: [shortest, longest] test sequence.
@@ -39,7 +40,7 @@ def generate(
         train_size: number of training sequences.
         val_size: number of validation sequences.
         test_size: number of sequences of each test set.
-        seed: seed of the generators.
+        seed: seed of the generators; runs with different seeds share their data.
 
     Raises:
         UserError: if a setting is invalid, or there are too few inputs of some length for disjoint splits.
@@ -71,7 +72,7 @@ def generate(
     return Corpus(train=train, val=val, test=test if longer is None else {"same": test, "longer": longer})
 
 
-def _check_lengths(split: str, lengths: Sequence[int], task: str) -> tuple[int, int]:
+def _check_lengths(split: str, lengths: Sequence[int], task: TaskName) -> tuple[int, int]:
     """Return the shortest and longest length, or raise `UserError` if they are not a valid range."""
     minimum = TASKS[task].shortest
     match lengths:

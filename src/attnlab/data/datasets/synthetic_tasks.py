@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 FIRST_SYMBOL = 3
 BLANK = "_"
@@ -186,7 +186,21 @@ def _run_stack(source: Tokens, symbols: int) -> Answer:
     return _aligned(source, [(place,) for place in reversed(stack)])
 
 
-TASKS = {
+TaskName = Literal[
+    "copy",
+    "reverse",
+    "sort",
+    "duplicate",
+    "ngram_copy",
+    "selective_copy",
+    "addition",
+    "dyck",
+    "modular",
+    "stack",
+]
+"""Values of `data.task`."""
+
+TASKS: dict[TaskName, Task] = {
     "copy": Task(_draw_symbols, _copy),
     "reverse": Task(_draw_symbols, _reverse),
     "sort": Task(_draw_symbols, _sort),
@@ -198,4 +212,4 @@ TASKS = {
     "modular": Task(_draw_formula, _evaluate_modulo),
     "stack": Task(_draw_stack, _run_stack),
 }
-"""Maps the values of `data.task` to the tasks."""
+"""The tasks by name."""

@@ -1,7 +1,7 @@
-"""Tokenizers of words, Python code, characters and symbols, with the training of their vocabularies.
+"""Tokenizers of words, subwords, characters, Python code and symbols, trained on training texts.
 
-Each function trains a `Tokenizer` on the texts of a training split. The settings are keyword-only, so that a
-configuration can bind them with `_partial_` before the texts are available.
+The settings are keyword-only, so that a configuration can bind them with `_partial_` before the texts are
+available. `conf/tokenizer` describes them. Every function raises `UserError` if there are no texts.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Literal
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
-from attnlab.data.tokenization.pipelines import check_texts, make_normalizer, make_pipeline
-from attnlab.data.tokenization.subwords import train_subwords_of_words
+from attnlab.data.tokenization.subwords import train_bpe, train_bpe_of_pieces, train_unigram
 from attnlab.data.tokenization.tokenizer import (
     CONTINUATION,
     SPECIAL_TOKENS,
@@ -23,33 +23,10 @@ from attnlab.data.tokenization.tokenizer import (
     Tokenizer,
 )
 from attnlab.errors import UserError
+from attnlab.settings import Fraction, Size
 
-
-def whitespace(
-    texts: Iterable[str],
-    *,
-    max_size: int | None,
-    min_frequency: int = 1,
-    lowercase: bool = False,
-    normalization: str | None = None,
-) -> Tokenizer:
-    """Train a tokenizer that splits at white space only.
-
-    Args:
-        texts: training texts.
-        max_size: number of most frequent words in the vocabulary, special tokens not counted; None for all.
-            Words of equal frequency are ordered by code points.
-        min_frequency: minimum number of occurrences of a word.
-        lowercase: convert texts to lower case.
-        normalization: Unicode normalisation form, nfc, nfd, nfkc or nfkd; None for none.
-
-    Raises:
-        UserError: if there are no texts, or the normalisation form is unknown.
-    """
-    normalizer = make_normalizer(normalization, lowercase)
-    untrained = Tokenizer(_word_pipeline(pre_tokenizers.WhitespaceSplit(), normalizer=normalizer))
-    return _train_words(untrained, texts, max_size=max_size, min_frequency=min_frequency)
-
+Normalization = Literal["nfc", "nfd", "nfkc", "nfkd"]
+"""Unicode normalisation forms."""
 
 CHARACTERS = {
     "apostrophes": "['’ʼ]",
@@ -63,35 +40,38 @@ CHARACTERS = {
 """Character classes that `words` can drop or split off, by name."""
 
 
+def whitespace(
+    texts: Iterable[str],
+    *,
+    max_size: Size | None = None,
+    min_frequency: Size = 1,
+    lowercase: bool = False,
+    normalization: Normalization | None = None,
+) -> Tokenizer:
+    """Train a tokenizer that splits at white space only.
+
+    Ids are ordered by frequency, then by code points.
+    """
+    untrained = _pipeline(pre_tokenizers.WhitespaceSplit(), _normalizer(normalization, lowercase))
+    return _train_words(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
+
+
 def words(
     texts: Iterable[str],
     *,
-    max_size: int | None,
-    min_frequency: int = 1,
+    max_size: Size | None = None,
+    min_frequency: Size = 1,
     lowercase: bool = True,
-    normalization: str | None = "nfc",
-    drop: Sequence[str] = (),
+    normalization: Normalization | None = "nfc",
+    drop: Sequence[str] = ("punctuation",),
     split: Sequence[str] = (),
     subwords: bool = False,
-    dropout: float = 0.0,
+    dropout: Fraction = 0.0,
 ) -> Tokenizer:
     """Train a tokenizer of natural-language words: texts are normalised and split at white space.
 
-    Args:
-        texts: training texts.
-        max_size: as in `whitespace`, or with `subwords` as in `python`.
-        min_frequency: as in `whitespace`, or with `subwords` as in `python`.
-        lowercase: convert texts to lower case.
-        normalization: as in `whitespace`.
-        drop: names of the `CHARACTERS` classes whose characters are deleted: "well-known" becomes
-            "wellknown". Combining marks, such as Devanagari vowel signs, are not punctuation.
-        split: names of the `CHARACTERS` classes whose characters become single tokens.
-        subwords: split words into subwords, as `python` does.
-        dropout: as in `attnlab.data.tokenization.subwords.subwords`; needs `subwords`.
-
-    Raises:
-        UserError: if there are no texts, a character class is unknown, or `max_size` is too small for
-        `subwords`.
+    Dropping a character joins what surrounds it: "well-known" becomes "wellknown". Combining marks, such as
+    Devanagari vowel signs, are not punctuation.
     """
     if dropout and not subwords:
         raise UserError("tokenizer.dropout drops merges of subwords: set tokenizer.subwords=true")
@@ -99,96 +79,112 @@ def words(
     pre_tokenizer: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
         pre_tokenizer.append(pre_tokenizers.Split(_character_class("split", split), "isolated"))
-    untrained = _word_pipeline(
+    untrained = _pipeline(
         pre_tokenizers.Sequence(pre_tokenizer),
-        normalizer=make_normalizer(normalization, lowercase, deleted),
-        decoder=decoders.WordPiece(prefix=CONTINUATION, cleanup=False) if subwords else None,
+        _normalizer(normalization, lowercase, deleted),
+        decoders.WordPiece(prefix=CONTINUATION, cleanup=False) if subwords else None,
     )
-    train = train_subwords_of_words if subwords else _train_words
+    train = _train_subwords if subwords else _train_words
     tokenizer = Tokenizer(untrained, dropout=dropout)
     return train(tokenizer, texts, max_size=max_size, min_frequency=min_frequency)
 
 
 def python(
-    texts: Iterable[str], *, max_size: int | None, min_frequency: int = 1, subwords: bool = False
+    texts: Iterable[str], *, max_size: Size | None = None, min_frequency: Size = 1, subwords: bool = False
 ) -> Tokenizer:
     """Train a tokenizer of Python code with the pieces of `attnlab.data.tokenization.python_code`.
 
     Decoded Python has the same syntax tree as the original; other text is decoded exactly, except for unknown
-    tokens.
-
-    Args:
-        texts: training texts.
-        max_size: as in `whitespace`; with `subwords` the number of subwords, which is required.
-        min_frequency: as in `whitespace`; with `subwords` the minimum number of occurrences of a merged pair.
-        subwords: split pieces by byte-pair encoding, never across pieces. A subword that continues a piece
-            starts with `##`: `isinstance` may become `is ##instance`.
-
-    Raises:
-        UserError: if there are no texts, or with `subwords` if `max_size` is missing or smaller than the
-            number of characters in the texts.
+    tokens. Subwords never cross pieces: `isinstance` may become `is ##instance`.
     """
-    train = train_subwords_of_words if subwords else _train_words
-    return train(PythonTokenizer(_word_pipeline()), texts, max_size=max_size, min_frequency=min_frequency)
+    train = _train_subwords if subwords else _train_words
+    return train(PythonTokenizer(_pipeline()), texts, max_size=max_size, min_frequency=min_frequency)
 
 
 def characters(
     texts: Iterable[str],
     *,
-    max_size: int | None = None,
-    min_frequency: int = 1,
+    max_size: Size | None = None,
+    min_frequency: Size = 1,
     lowercase: bool = False,
-    normalization: str | None = None,
+    normalization: Normalization | None = None,
     graphemes: bool = False,
 ) -> Tokenizer:
-    """Train a tokenizer of characters, white space included.
-
-    Args:
-        texts: training texts.
-        max_size: as in `whitespace`.
-        min_frequency: as in `whitespace`.
-        lowercase: as in `whitespace`.
-        normalization: as in `whitespace`.
-        graphemes: use extended grapheme clusters (letters with their combining marks) instead of code points.
-
-    Raises:
-        UserError: if there are no texts.
-    """
+    """Train a tokenizer of code points, or of extended grapheme clusters, white space included."""
     character = Regex(r"\X" if graphemes else "(?m:.)")  # m: the dot also matches a newline
-    pipeline = _word_pipeline(
-        pre_tokenizers.Split(character, "isolated"),
-        normalizer=make_normalizer(normalization, lowercase),
-        decoder=decoders.Fuse(),
+    untrained = _pipeline(
+        pre_tokenizers.Split(character, "isolated"), _normalizer(normalization, lowercase), decoders.Fuse()
     )
-    return _train_words(Tokenizer(pipeline), texts, max_size=max_size, min_frequency=min_frequency)
+    return _train_words(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
 
 
-def symbols(texts: Iterable[str], *, count: int) -> Tokenizer:
+def subwords(
+    texts: Iterable[str],
+    *,
+    algorithm: Literal["bpe", "unigram"] = "bpe",
+    max_size: Size = 4000,
+    lowercase: bool = False,
+    normalization: Normalization | None = None,
+    dropout: Fraction = 0.0,
+) -> Tokenizer:
+    """Train a tokenizer that splits a text into subwords, without splitting it into words first.
+
+    A space is written as `▁` at the start of the next token, and a `▁` is added at the start of each text.
+    Decoding restores all spaces, except for one at the very start of a text; a `▁` in the text is decoded as
+    a space.
+    """
+    if dropout and algorithm != "bpe":
+        raise UserError(
+            "tokenizer.dropout leaves out merges of byte-pair encoding: set tokenizer.algorithm=bpe"
+        )
+    normalizer = _normalizer(normalization, lowercase)
+    normalised = _check_texts(texts if normalizer is None else map(normalizer.normalize_str, texts))
+    pipeline = _pipeline(pre_tokenizers.Metaspace(), normalizer, decoders.Metaspace())
+    pipeline.model = (train_bpe if algorithm == "bpe" else train_unigram)(normalised, max_size=max_size)
+    return Tokenizer(pipeline, dropout=dropout)
+
+
+def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
     """Return the closed vocabulary of a synthetic task: PAD, SOS, EOS, `count` numbers from 3 on, and signs.
 
-    Each symbol is its own id, and there is no UNK: encoding other tokens raises `UserError`.
-
-    Args:
-        texts: training texts. Their tokens that are no symbols, such as "+", follow in sorted order.
-        count: number of symbols.
-
-    Raises:
-        UserError: if there are no texts.
+    Each number is its own id, and there is no UNK: encoding other tokens raises `UserError`. The signs are
+    the other tokens of the texts, such as "+", in sorted order.
     """
     numbers = [str(len(SPECIAL_TOKENS) + id) for id in range(count)]
-    signs = {token for text in check_texts(texts) for token in text.split()} - {*numbers}
+    signs = {token for text in _check_texts(texts) for token in text.split()} - {*numbers}
+    pipeline = _pipeline(pre_tokenizers.WhitespaceSplit())
     vocabulary = {token: id for id, token in enumerate([*numbers, *sorted(signs)])}
-    return Tokenizer(make_pipeline(models.WordLevel(vocabulary, UNKNOWN), pre_tokenizers.WhitespaceSplit()))
+    pipeline.model = models.WordLevel(vocabulary, UNKNOWN)
+    return Tokenizer(pipeline)
 
 
-def _word_pipeline(
+def _pipeline(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
-    *,
     normalizer: normalizers.Normalizer | None = None,
     decoder: decoders.Decoder | None = None,
 ) -> Pipeline:
-    """Return a pipeline with an empty vocabulary."""
-    return make_pipeline(models.WordLevel({}, UNKNOWN), pre_tokenizer, normalizer=normalizer, decoder=decoder)
+    """Return a pipeline of the library with an empty vocabulary."""
+    pipeline = Pipeline(models.WordLevel({}, UNKNOWN))
+    pipeline.normalizer = normalizer
+    pipeline.pre_tokenizer = pre_tokenizer
+    pipeline.decoder = decoder
+    return pipeline
+
+
+def _normalizer(
+    normalization: Normalization | None, lowercase: bool, more: Sequence[normalizers.Normalizer] = ()
+) -> normalizers.Normalizer | None:
+    steps = [getattr(normalizers, normalization.upper())()] if normalization else []
+    steps += [normalizers.Lowercase()] if lowercase else []
+    steps += more
+    return normalizers.Sequence(steps) if steps else None
+
+
+def _check_texts(texts: Iterable[str]) -> list[str]:
+    checked = list(texts)
+    if not checked:
+        raise UserError("the tokenizer cannot be trained: the training split is empty")
+    return checked
 
 
 def _train_words(
@@ -198,11 +194,19 @@ def _train_words(
 
     The library's own trainer gives a piece spelled `<unk>` two ids, one of them without a token.
     """
-    counts = Counter(chain.from_iterable(map(untrained.pieces, check_texts(texts))))
+    counts = Counter(chain.from_iterable(map(untrained.pieces, _check_texts(texts))))
     del counts[UNKNOWN]
     frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
     vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]
     return untrained.set_model(models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN))
+
+
+def _train_subwords(
+    untrained: Tokenizer, texts: Iterable[str], *, max_size: int | None, min_frequency: int
+) -> Tokenizer:
+    """Train a vocabulary of subwords, each within one piece."""
+    pieces = list(chain.from_iterable(map(untrained.pieces, _check_texts(texts))))
+    return untrained.set_model(train_bpe_of_pieces(pieces, max_size=max_size, min_frequency=min_frequency))
 
 
 def _character_class(setting: str, names: Sequence[str]) -> Regex:

@@ -30,7 +30,9 @@ class Vocabularies(NamedTuple):
 
         None if the pair has none, or if a tokenizer splits words: gold alignments link whole words.
         """
-        return None if self.source.splits_words or self.target.splits_words else pair.alignment
+        if pair.alignment is None or self.source.splits_words or self.target.splits_words:
+            return None
+        return pair.alignment
 
     def decode(self, ids: Sequence[int], source: str) -> str:
         """Decode target ids, including ids copied from `source`, to text."""

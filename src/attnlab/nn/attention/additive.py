@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attnlab.fast import Linear, additive_scores, linear
 from attnlab.nn.attention.base import Attention, Sizes
+from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -34,12 +35,12 @@ class Additive(Attention):
     once per sentence.
 
     Args:
-        size: A.
-        bias: add a bias to W s and to U h_j.
+        size: A, the width of the hidden layer.
+        bias: add a bias b inside the tanh, to W s and to U h_j.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(self, *, size: int, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, size: Size, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
         self.query = Linear(self.query_size, size, bias=bias)
         self.key = Linear(self.memory_size, size, bias=bias)
@@ -69,12 +70,12 @@ class Concat(Attention):
     once per sentence.
 
     Args:
-        size: A.
-        bias: add a bias to W [s; h_j].
+        size: A, the width of the hidden layer.
+        bias: add a bias b inside the tanh.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(self, *, size: int, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, size: Size, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
         self.pair = Linear(self.query_size + self.memory_size, size, bias=bias)
         self.energy = nn.Linear(size, 1, bias=False)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Sizes
 from attnlab.nn.attention.location import AdditiveWithHistory
+from attnlab.settings import Positive, Size
 from attnlab.types import Memory
 
 
@@ -42,11 +43,11 @@ class CoverageSee(Coverage):
     numbers once per sentence.
 
     Args:
-        size: A.
+        size: A, the width of the hidden layer.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(self, *, size: int, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, size: Size, **sizes: Unpack[Sizes]) -> None:
         super().__init__(size=size, features=1, feature_bias=True, **sizes)
 
 
@@ -66,12 +67,12 @@ class CoverageTu(Coverage):
     2·S·D·(A + 1) operations and S·(A + 1) numbers once per sentence.
 
     Args:
-        size: A.
-        max_fertility: N.
+        size: A, the width of the hidden layer.
+        max_fertility: N, the largest expected number of target tokens per source token.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(self, *, size: int, max_fertility: float, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, size: Size, max_fertility: Positive, **sizes: Unpack[Sizes]) -> None:
         super().__init__(size=size, features=1, feature_bias=False, **sizes)
         self.max_fertility = max_fertility
         self.fertility = nn.Linear(self.memory_size, 1, bias=False)

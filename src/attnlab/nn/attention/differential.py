@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
+from attnlab.settings import Fraction
 from attnlab.types import Memory
 
 
@@ -32,7 +33,8 @@ class Differential(ScoreWrapper):
 
     Args:
         score: constructor of an inner mechanism, called with `query_size` and `memory_size`.
-        initial: λ₀, in [0, 1). The paper uses 0.8 - 0.6 exp(-0.3 l) in layer l, from 0; 0.8 is as good.
+        initial: λ₀, the initial share of the second distribution that is subtracted, in [0, 1). The paper
+            uses 0.8 - 0.6 exp(-0.3 l) in layer l, from 0; 0.8 is as good.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
@@ -40,7 +42,7 @@ class Differential(ScoreWrapper):
     """
 
     def __init__(
-        self, *, score: Callable[..., Attention], initial: float = 0.8, **sizes: Unpack[Sizes]
+        self, *, score: Callable[..., Attention], initial: Fraction = 0.8, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
         if not 0 <= initial < 1:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.settings import Positive
 from attnlab.types import Memory
 
 
@@ -32,7 +33,8 @@ class Hard(ScoreWrapper):
 
     Args:
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        temperature: τ; a lower temperature gives gradients with less bias and more variance.
+        temperature: τ of the soft weights in the backward pass; a lower temperature gives gradients with less
+            bias and more variance.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes the soft
             weights of the backward pass.
 
@@ -41,7 +43,7 @@ class Hard(ScoreWrapper):
     """
 
     def __init__(
-        self, *, score: Callable[..., Attention], temperature: float = 1.0, **sizes: Unpack[Sizes]
+        self, *, score: Callable[..., Attention], temperature: Positive = 1.0, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
         if temperature <= 0:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -21,7 +22,7 @@ class Windowed(ScoreWrapper):
     those outside the window masked, so the window does not reduce the cost.
 
     Args:
-        window: D of the paper, the number of positions on either side of the centre, 1 or more.
+        window: D of the paper, the number of positions on either side of the centre (10 in the paper).
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
@@ -30,7 +31,7 @@ class Windowed(ScoreWrapper):
     """
 
     def __init__(
-        self, *, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
+        self, *, window: Size, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
         if window < 1:
@@ -92,13 +93,13 @@ class LocalP(Windowed):
 
     Args:
         size: A, the number of rows of W.
-        window: D, 1 or more.
+        window: D of the paper, the number of positions on either side of the centre (10 in the paper).
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(
-        self, *, size: int, window: int, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
+        self, *, size: Size, window: Size, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(window=window, score=score, **sizes)
         self.hidden = nn.Linear(self.query_size, size, bias=False)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.additive import Additive, additive_energy
 from attnlab.nn.attention.base import Attention, Sizes
+from attnlab.settings import Odd, Size
 from attnlab.types import Memory
 
 
@@ -27,11 +28,11 @@ class Location(Attention):
     Cost: 2·H·max_length operations and max_length numbers; no keys.
 
     Args:
-        max_length: number of positions that can be scored.
+        max_length: number of positions that can be scored; later ones get weight 0.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
-    def __init__(self, *, max_length: int, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, max_length: Size, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
         self.max_length = max_length
         self.positions = nn.Linear(self.query_size, max_length, bias=False)
@@ -99,16 +100,17 @@ class LocationSensitive(AdditiveWithHistory):
     operations and S·A numbers once per sentence.
 
     Args:
-        size: A.
-        channels: C, the number of filters.
-        kernel: K, the number of positions that a filter spans; odd, so that filters are centred.
+        size: A, the width of the hidden layer.
+        channels: C, the number of filters (10 in the paper).
+        kernel: K, the number of positions that a filter spans (201 in the paper, for speech); odd, so that
+            filters are centred.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if K is even.
     """
 
-    def __init__(self, *, size: int, channels: int, kernel: int, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, size: Size, channels: Size, kernel: Odd, **sizes: Unpack[Sizes]) -> None:
         super().__init__(size=size, features=channels, feature_bias=True, **sizes)
         if kernel % 2 == 0:
             raise ValueError(f"attention.kernel must be odd, not {kernel}: filters are centred on a position")

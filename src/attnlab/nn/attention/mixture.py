@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Annotated, Unpack
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Gt
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
+from attnlab.settings import Positive, Size
 from attnlab.types import Memory
 
 MINIMUM_WIDTH = 0.01
@@ -36,11 +38,11 @@ class Mixture(Attention):
     Cost: 2·H·A + 6·A·K + 6·S·K operations and A + 3·S·K numbers; no keys. State: the means μ, [B, Q, K].
 
     Args:
-        size: A.
-        components: K.
-        step: initial Δ for a hidden layer of zeros, in positions.
-        width: initial σ for a hidden layer of zeros, in positions, above 0.01; gradients of wider components
-            reach further.
+        size: A, the width of the hidden layer.
+        components: K, the number of Gaussians.
+        step: initial Δ, the move of a component per step, in positions, for a hidden layer of zeros.
+        width: initial σ, the standard deviation of a component, in positions, for a hidden layer of zeros;
+            gradients of wider components reach further.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used,
             since the weights are probabilities.
 
@@ -53,10 +55,10 @@ class Mixture(Attention):
     def __init__(
         self,
         *,
-        size: int,
-        components: int = 5,
-        step: float = 1.0,
-        width: float = 2.0,
+        size: Size,
+        components: Size = 5,
+        step: Positive = 1.0,
+        width: Annotated[float, Gt(0.01)] = 2.0,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(**sizes)

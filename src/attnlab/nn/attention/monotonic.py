@@ -24,6 +24,7 @@ from attnlab.nn.attention.base import Sizes
 from attnlab.nn.attention.normalisers import Normaliser
 from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.scan import scan
+from attnlab.settings import Finite, NotNegative, Size
 from attnlab.types import Memory
 
 
@@ -49,9 +50,10 @@ class Monotonic(Additive):
     State: the previous weights, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        size: A.
-        offset: initial r.
-        noise: σ.
+        size: A, the width of the hidden layer.
+        offset: initial r, the bias of the energies; choose it lower for longer sources.
+        noise: σ, the standard deviation of the noise added to the energies in training, which favours clear
+            decisions.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used,
             since each position is decided independently.
     """
@@ -59,7 +61,7 @@ class Monotonic(Additive):
     stateful = True
 
     def __init__(
-        self, *, size: int, offset: float = -4.0, noise: float = 1.0, **sizes: Unpack[Sizes]
+        self, *, size: Size, offset: Finite = -4.0, noise: NotNegative = 1.0, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(size=size, bias=True, **sizes)
         self.gain = nn.Parameter(torch.tensor(1 / math.sqrt(size)))
@@ -110,10 +112,10 @@ class MoChA(Monotonic):
     State: α, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        size: A, for both scores.
-        chunk: w; 1 is `Monotonic`.
-        offset: initial r of the head.
-        noise: σ of the head.
+        size: A, the width of the hidden layers of both scores.
+        chunk: w, the number of positions per chunk; 1 is `Monotonic`.
+        offset: initial r of the head; choose it lower for longer sources.
+        noise: σ of the noise added to the energies of the head in training.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser maps the scores u
             of a window to weights.
 
@@ -124,10 +126,10 @@ class MoChA(Monotonic):
     def __init__(
         self,
         *,
-        size: int,
-        chunk: int = 2,
-        offset: float = -4.0,
-        noise: float = 1.0,
+        size: Size,
+        chunk: Size = 2,
+        offset: Finite = -4.0,
+        noise: NotNegative = 1.0,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(size=size, offset=offset, noise=noise, **sizes)
@@ -174,15 +176,15 @@ class MILk(MoChA):
     State: α, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        size: A, for both scores.
-        offset: initial r of the head.
-        noise: σ of the head.
+        size: A, the width of the hidden layers of both scores.
+        offset: initial r of the head; choose it lower for longer sources.
+        noise: σ of the noise added to the energies of the head in training.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser maps the scores u
             up to the head to weights.
     """
 
     def __init__(
-        self, *, size: int, offset: float = -4.0, noise: float = 1.0, **sizes: Unpack[Sizes]
+        self, *, size: Size, offset: Finite = -4.0, noise: NotNegative = 1.0, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(size=size, chunk=1, offset=offset, noise=noise, **sizes)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.fast import Linear
 from attnlab.nn.attention.base import Attention, Sizes
+from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -31,8 +32,8 @@ class MultiHead(Attention):
     are computed one after another.
 
     Args:
-        size: A, of all heads together.
-        heads: N.
+        size: A, the size of all heads together, a multiple of N.
+        heads: N, the number of heads.
         score: constructor of a head, called with `query_size` and `memory_size` (both A / N) and
             `normaliser`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
@@ -42,7 +43,7 @@ class MultiHead(Attention):
     """
 
     def __init__(
-        self, *, size: int, heads: int, score: Callable[..., Attention], **sizes: Unpack[Sizes]
+        self, *, size: Size, heads: Size, score: Callable[..., Attention], **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(**sizes)
         if heads < 1 or size % heads:

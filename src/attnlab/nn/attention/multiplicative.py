@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attnlab.fast import Linear
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
+from attnlab.settings import Positive
 from attnlab.types import Memory
 
 
@@ -116,7 +117,7 @@ class Cosine(Attention):
         ValueError: if the strength is not above 0.
     """
 
-    def __init__(self, *, strength: float = 10.0, **sizes: Unpack[Sizes]) -> None:
+    def __init__(self, *, strength: Positive = 10.0, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
         if strength <= 0:
             raise ValueError(f"attention.strength must be above 0, not {strength}")

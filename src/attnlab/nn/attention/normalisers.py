@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import torch
+from annotated_types import Predicate
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.settings import Positive
+
+Alpha = Annotated[
+    float,
+    Predicate(lambda value: value in (1, 1.5, 2)),
+    "1 (softmax), 1.5 (1.5-entmax) or 2 (sparsemax)",
+]
 
 
 class Normaliser(Protocol):
@@ -43,11 +51,11 @@ class Entmax:
     query and at most 3·S numbers of memory.
 
     Args:
-        alpha: 1, 1.5 or 2.
-        temperature: τ; below 1 sharpens the weights, above 1 flattens them.
+        alpha: 1 (softmax), 1.5 (1.5-entmax) or 2 (sparsemax); above 1 small weights are exactly 0.
+        temperature: τ, which divides the scores; below 1 sharpens the weights, above 1 flattens them.
     """
 
-    def __init__(self, alpha: float = 1.0, temperature: float = 1.0) -> None:
+    def __init__(self, alpha: Alpha = 1.0, temperature: Positive = 1.0) -> None:
         if alpha not in (1, 1.5, 2):
             raise ValueError(f"normaliser.alpha must be 1, 1.5 or 2, not {alpha}")
         if temperature <= 0:

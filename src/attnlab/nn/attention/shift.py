@@ -13,6 +13,7 @@ from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX
 from attnlab.nn.attention.numerics import SMALLEST_WEIGHT, at_least_float32
+from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -45,7 +46,7 @@ class Shift(ScoreWrapper):
     Cost: that of the inner scores, 2·H·(2·K + 3) + S·(4·K + 12) operations and S·(2·K + 12) numbers.
 
     Args:
-        reach: K, the largest shift per step.
+        reach: K, the largest shift per step in either direction, in positions.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes w^c.
 
@@ -56,7 +57,7 @@ class Shift(ScoreWrapper):
     stateful = True
 
     def __init__(
-        self, *, reach: int = 1, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
+        self, *, reach: Size = 1, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
         self.reach = reach

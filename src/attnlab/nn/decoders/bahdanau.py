@@ -10,6 +10,7 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.cells import CellStack, CellState, StackSettings
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, unroll
+from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -37,7 +38,7 @@ class BahdanauDecoder(Decoder):
         *,
         input_size: int,
         attention: Attention,
-        size: int,
+        size: Size,
         **cells: Unpack[StackSettings],
     ) -> None:
         stack = CellStack(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 import torch
+from annotated_types import Ge
 from torch import Tensor, nn
 
 from attnlab.fast import linear
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellSettings, CellState, StateShape, unroll_padded
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
+from attnlab.settings import Fraction, Size
 from attnlab.types import Memory
 
 
@@ -34,7 +36,7 @@ class GNMTDecoder(Decoder):
         size: H.
         layers: L, at least 2.
         dropout: dropout probability of the input [sˡ⁻¹_i; c_i] of each layer above the first.
-        residual: add sˡ⁻¹_i to the output of layers l = 3 … L.
+        residual: add sˡ⁻¹_i to the output of layers l = 3 … L (residual connections).
         **cell: settings of the cells: see `attnlab.nn.cells.Cells`.
 
     Raises:
@@ -46,9 +48,9 @@ class GNMTDecoder(Decoder):
         *,
         input_size: int,
         attention: Attention,
-        size: int,
-        layers: int = 2,
-        dropout: float = 0.0,
+        size: Size,
+        layers: Annotated[int, Ge(2)] = 2,
+        dropout: Fraction = 0.0,
         residual: bool = False,
         **cell: Unpack[CellSettings],
     ) -> None:

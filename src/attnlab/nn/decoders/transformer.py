@@ -16,6 +16,7 @@ from attnlab.nn.decoders.base import Decoder, DecoderOutput, attend_positions
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.positions import Kind, Positions, make_positions
 from attnlab.nn.transformer import Cache, FeedForward, SelfAttention, input_map
+from attnlab.settings import Fraction, Positive, Size
 from attnlab.types import Memory
 
 
@@ -121,8 +122,9 @@ class TransformerDecoder(Decoder):
         expansion: width of the feed-forward networks as a multiple of H.
         dropout: dropout probability of the output of each sublayer.
         positions: kind of position encoding, see `attnlab.nn.positions`.
-        max_positions: number of positions of `positions="learned"`.
-        weights_layer: layer whose attention weights are returned, from 1; None returns their mean.
+        max_positions: longest target with `positions="learned"`, in tokens.
+        weights_layer: layer whose attention weights are returned, from 1; None returns their mean over
+            layers.
 
     Raises:
         ValueError: if there is no such layer.
@@ -133,14 +135,14 @@ class TransformerDecoder(Decoder):
         *,
         input_size: int,
         attention: Attention,
-        size: int,
-        layers: int = 2,
-        heads: int = 4,
-        expansion: float = 4,
-        dropout: float = 0.0,
+        size: Size,
+        layers: Size = 2,
+        heads: Size = 4,
+        expansion: Positive = 4,
+        dropout: Fraction = 0.0,
         positions: Kind = "sinusoidal",
-        max_positions: int = 256,
-        weights_layer: int | None = None,
+        max_positions: Size = 256,
+        weights_layer: Size | None = None,
     ) -> None:
         super().__init__(
             attention=PerLayer.of(attention, layers),

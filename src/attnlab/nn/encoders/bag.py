@@ -7,6 +7,7 @@ from torch import Tensor
 from attnlab.nn.encoders.base import Encoder, mean_state
 from attnlab.nn.positions import Kind, make_positions
 from attnlab.nn.transformer import input_map
+from attnlab.settings import Size
 from attnlab.types import Memory
 
 
@@ -24,14 +25,14 @@ class BagEncoder(Encoder):
         input_size: E; a linear map W changes it to D if they differ.
         size: D.
         positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
-        max_positions: number of positions of `positions="learned"`.
+        max_positions: longest source with `positions="learned"`, in tokens.
 
     Raises:
         ValueError: if the kind of positions needs self-attention.
     """
 
     def __init__(
-        self, *, input_size: int, size: int, positions: Kind = "none", max_positions: int = 256
+        self, *, input_size: int, size: Size, positions: Kind = "none", max_positions: Size = 256
     ) -> None:
         super().__init__(memory_size=size, layers=1)
         self.input = input_map(input_size, size)

@@ -11,6 +11,7 @@ from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder, mean_state
 from attnlab.nn.positions import Kind, make_positions
 from attnlab.nn.transformer import input_map
+from attnlab.settings import Fraction, Odd, Size
 from attnlab.types import Memory
 
 
@@ -30,10 +31,10 @@ class ConvolutionalEncoder(Encoder):
         input_size: E; a linear map W changes it to D if they differ.
         size: D.
         layers: L.
-        kernel: k, odd.
+        kernel: k, the number of positions per convolution, odd.
         dropout: dropout probability of the embeddings and of the input of each convolution.
         positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
-        max_positions: number of positions of `positions="learned"`.
+        max_positions: longest source with `positions="learned"`, in tokens.
 
     Raises:
         ValueError: if the kernel is even, or the kind of positions needs self-attention.
@@ -43,12 +44,12 @@ class ConvolutionalEncoder(Encoder):
         self,
         *,
         input_size: int,
-        size: int,
-        layers: int = 3,
-        kernel: int = 3,
-        dropout: float = 0.0,
+        size: Size,
+        layers: Size = 3,
+        kernel: Odd = 3,
+        dropout: Fraction = 0.0,
         positions: Kind = "learned",
-        max_positions: int = 256,
+        max_positions: Size = 256,
     ) -> None:
         super().__init__(memory_size=size, layers=1)
         if kernel % 2 == 0:

@@ -16,6 +16,7 @@ from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.scan import scan
+from attnlab.settings import Fraction, Size
 from attnlab.types import Memory
 
 
@@ -100,7 +101,7 @@ class LinearRecurrentEncoder(Encoder):
 
     Args:
         input_size: E.
-        size: U.
+        size: U, the number of units in each direction.
         layers: L.
         bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
         dropout: dropout probability of the output of each layer below the top.
@@ -115,10 +116,10 @@ class LinearRecurrentEncoder(Encoder):
         self,
         *,
         input_size: int,
-        size: int,
-        layers: int = 2,
+        size: Size,
+        layers: Size = 2,
         bidirectional: bool = True,
-        dropout: float = 0.0,
+        dropout: Fraction = 0.0,
     ) -> None:
         directions = 2 if bidirectional else 1
         super().__init__(memory_size=size * directions, layers=layers, directions=directions)

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from attnlab.fast import linear, torch_refuses_lstm
 from attnlab.nn.cells import Kind, Norms, Recurrence
 from attnlab.nn.encoders.base import Encoder
+from attnlab.settings import Fraction, Size
 from attnlab.types import Memory
 
 NETWORKS = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -27,8 +28,8 @@ class RecurrentEncoder(Encoder):
         layers: L.
         bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
         dropout: dropout probability of the output of each layer below the top.
-        layer_norm: see `attnlab.nn.cells.Cells`.
-        recurrent_dropout: see `attnlab.nn.cells.Cells`.
+        layer_norm: use layer normalisation inside the cells.
+        recurrent_dropout: dropout probability of the recurrent state, with one mask for all steps.
     """
 
     def __init__(
@@ -36,12 +37,12 @@ class RecurrentEncoder(Encoder):
         *,
         input_size: int,
         cell: Kind = "lstm",
-        size: int,
-        layers: int = 1,
+        size: Size,
+        layers: Size = 1,
         bidirectional: bool = True,
-        dropout: float = 0.0,
+        dropout: Fraction = 0.0,
         layer_norm: bool = False,
-        recurrent_dropout: float = 0.0,
+        recurrent_dropout: Fraction = 0.0,
     ) -> None:
         directions = 2 if bidirectional else 1
         super().__init__(memory_size=size * directions, layers=layers, directions=directions)

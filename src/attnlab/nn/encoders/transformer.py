@@ -10,6 +10,7 @@ from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder, mean_state
 from attnlab.nn.positions import Kind, Positions, make_positions
 from attnlab.nn.transformer import FeedForward, SelfAttention, input_map
+from attnlab.settings import Fraction, Positive, Size
 from attnlab.types import Memory
 
 
@@ -52,20 +53,20 @@ class TransformerEncoder(Encoder):
         expansion: width of the feed-forward networks as a multiple of D.
         dropout: dropout probability of the output of each sublayer.
         positions: kind of position encoding, see `attnlab.nn.positions`.
-        max_positions: number of positions of `positions="learned"`.
+        max_positions: longest source with `positions="learned"`, in tokens.
     """
 
     def __init__(
         self,
         *,
         input_size: int,
-        size: int,
-        layers: int = 2,
-        heads: int = 4,
-        expansion: float = 4,
-        dropout: float = 0.0,
+        size: Size,
+        layers: Size = 2,
+        heads: Size = 4,
+        expansion: Positive = 4,
+        dropout: Fraction = 0.0,
         positions: Kind = "sinusoidal",
-        max_positions: int = 256,
+        max_positions: Size = 256,
     ) -> None:
         super().__init__(memory_size=size, layers=1)
         self.input = input_map(input_size, size)

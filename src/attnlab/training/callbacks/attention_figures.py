@@ -9,6 +9,7 @@ from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.plotting.heatmap import plot_heatmap
+from attnlab.settings import Count, Size
 from attnlab.training.loggers import log_image
 from attnlab.training.module import Seq2SeqModule
 
@@ -23,11 +24,11 @@ class AttentionFigures(Callback):
 
     Args:
         run: run directory; the figures go to its `figures` folder.
-        count: number of sentences, the first of the split.
-        every_n_epochs: plot after each of this many epochs.
+        count: number of sentences with heat maps, the first of the split.
+        every_n_epochs: validation epochs between two sets of heat maps.
     """
 
-    def __init__(self, *, run: Run, count: int = 4, every_n_epochs: int = 10) -> None:
+    def __init__(self, *, run: Run, count: Count = 4, every_n_epochs: Size = 10) -> None:
         self.folder = run.figures
         self.count = count
         self.every_n_epochs = every_n_epochs

@@ -6,6 +6,7 @@ from lightning import Callback, LightningModule, Trainer
 
 from attnlab.files.predictions import write_predictions
 from attnlab.files.run_directory import Run
+from attnlab.settings import Count
 from attnlab.training.module import Seq2SeqModule
 
 
@@ -16,10 +17,10 @@ class AttentionWeights(Callback):
 
     Args:
         run: run directory.
-        count: number of sentences, the first of the split.
+        count: number of sentences whose attention weights are kept for the report, the first of the split.
     """
 
-    def __init__(self, *, run: Run, count: int = 200) -> None:
+    def __init__(self, *, run: Run, count: Count = 200) -> None:
         self.path = run.attention
         self.count = count
 

@@ -9,6 +9,8 @@ from lightning import LightningModule, Trainer
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_avg_fn
 
+from attnlab.settings import Count, Fraction
+
 
 class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
     """Uses averaged weights in validation, checkpoints and at the end: θ̄ ← d θ̄ + (1 - d) θ after each step.
@@ -19,11 +21,11 @@ class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
     holds.
 
     Args:
-        decay: d.
+        decay: d of the moving average; 0.99 averages about 100 steps.
         update_starting_at_epoch: first epoch of the average, from 0.
     """
 
-    def __init__(self, *, decay: float = 0.99, update_starting_at_epoch: int | None = 0) -> None:
+    def __init__(self, *, decay: Fraction = 0.99, update_starting_at_epoch: Count = 0) -> None:
         self.average = get_ema_avg_fn(decay)  # type: ignore[no-untyped-call]
         self.first_epoch = update_starting_at_epoch or 0
         self.started = False

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from attnlab.cli.report import _margins
-from attnlab.errors import UsageError
 from attnlab.metrics.registry import label
 from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
-from attnlab.report import figures, svg
 from attnlab.report.collect import collect
-from attnlab.report.figure_parts import StudyFigure
+from attnlab.report.drawing import StudyFigure, to_svg, write_figures
+from attnlab.report.figures import draw_figures
 from attnlab.report.study import Study
 from run_files import study as runs_of
 from run_files import write_run
@@ -39,9 +37,15 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return read
 
 
+def draw(study: Study, *metrics: str) -> dict[str, StudyFigure]:
+    """Draw the figures of a study, with these metrics if there are any."""
+    study = replace(study, selected_metrics=metrics or study.selected_metrics)
+    return {figure.name: figure for figure in draw_figures(study, variant_styles(study.variants))}
+
+
 @pytest.fixture(scope="module")
 def drawn(study: Study) -> dict[str, StudyFigure]:
-    return {figure.name: figure for figure in figures.draw(study, variant_styles(study.variants))}
+    return draw(study)
 
 
 def test_all_figures_are_drawn(drawn: dict[str, StudyFigure]) -> None:
@@ -80,37 +84,38 @@ def test_long_variant_names_are_truncated(tmp_path: Path) -> None:
         make_run(tmp_path / "study", variant, 0, TEXTS)
     study = collect([tmp_path])
     styles = variant_styles(study.variants)
-    drawn = figures.draw(study, styles)
-    figures.write(drawn, styles, tmp_path / "figures")  # warns if the labels leave no space for the axes
+    drawn = draw_figures(study, styles)
+    # Warns if the labels leave no space for the axes
+    write_figures(drawn, styles, tmp_path / "figures")
     labels = drawn[0].figure.axes[0].get_yticklabels()
     assert sorted(label.get_text() for label in labels) == ["dot", f"{'x' * 29}…"]
 
 
-def test_bleu_omits_lengths_without_a_reference_of_four_words(tmp_path: Path) -> None:
-    texts = [("a", "x y z"), ("a b", "x y z"), ("a b c", "v x y z"), ("a b c d", "v w x y z")]
-    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
+@pytest.mark.parametrize(
+    ("metric", "references", "lengths"),
+    [
+        # BLEU is not defined for references of fewer than four words
+        ("test/bleu", ["x y z", "x y z", "v x y z", "v w x y z"], [3, 4]),
+        # lengths are counted in the tokens of the metric
+        ("test/conala_bleu", ["os.listdir(path)", "x", "f(x, y)"], [1, 3]),
+    ],
+)
+def test_lengths_without_long_references_are_omitted(
+    tmp_path: Path, metric: str, references: list[str], lengths: list[int]
+) -> None:
+    texts = [(" ".join("abcd"[: n + 1]), reference) for n, reference in enumerate(references)]
+    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=references)
     study = collect([tmp_path])
-    drawn = {figure.name: figure for figure in figures.draw(study, variant_styles(study.variants))}
-    (line,) = drawn["by-length"].figure.axes[0].lines
-    assert line.get_xydata() == pytest.approx(np.array([[3, 100], [4, 100]]))
+    runs = [replace(run, scores=run.scores | {metric: 100.0}) for run in study.runs]
+    (line,) = draw(replace(study, runs=runs), metric)["by-length"].figure.axes[0].lines
+    assert line.get_xdata().tolist() == lengths
+    assert line.get_ydata() == pytest.approx(np.full(2, 100))
 
 
-def test_lengths_are_counted_in_the_tokens_of_the_metric(tmp_path: Path) -> None:
-    texts = [("a", "os.listdir(path)"), ("a b", "x"), ("a b c", "f(x, y)")]
-    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=[reference for _, reference in texts])
-    study = collect([tmp_path])
-    runs = [replace(each, scores=each.scores | {"test/conala_bleu": 100.0}) for each in study.runs]
-    chosen = replace(study, runs=runs, selected_metrics=("test/conala_bleu",))
-    drawn = {figure.name: figure for figure in figures.draw(chosen, variant_styles(chosen.variants))}
-    (line,) = drawn["by-length"].figure.axes[0].lines
-    assert line.get_xdata().tolist() == [1, 3]
-
-
-def test_costs_of_a_metric_without_a_direction_have_no_best_corner(tmp_path: Path) -> None:
-    runs = runs_of({"dot": [1.0, 2.0]}, "test/attention/entropy")
-    study = replace(runs, runs=[replace(run, parameters=9) for run in runs.runs])
-    drawn = {figure.name: figure for figure in figures.draw(study, variant_styles(study.variants))}
-    assert "better" not in drawn["cost-parameters"].caption
+def test_costs_of_a_metric_without_a_direction_have_no_best_corner() -> None:
+    study = runs_of({"dot": [1.0, 2.0]}, "test/attention/entropy")
+    study = replace(study, runs=[replace(run, parameters=9) for run in study.runs])
+    assert "better" not in draw(study)["cost-parameters"].caption
 
 
 def test_variants_have_the_same_colour_in_all_figures(drawn: dict[str, StudyFigure], study: Study) -> None:
@@ -129,9 +134,8 @@ def test_identical_curves_are_drawn_in_their_unit(tmp_path: Path) -> None:
     for variant in ("dot", "none"):
         run = make_run(tmp_path / "study", variant, 0, TEXTS)
         run.metrics.write_text("epoch,step,metric,value\n0,1,val/exact_match,0.25\n0,2,val/exact_match,0.5\n")
-    study = replace(collect([tmp_path / "study"]), selected_metrics=("test/exact_match",))
-    drawn = {figure.name: figure.figure for figure in figures.draw(study, variant_styles(study.variants))}
-    (line,) = drawn["val-exact_match"].axes[0].lines
+    drawn = draw(collect([tmp_path / "study"]), "test/exact_match")
+    (line,) = drawn["val-exact_match"].figure.axes[0].lines
     assert line.get_ydata().tolist() == [25, 50]
 
 
@@ -144,8 +148,7 @@ def test_scores_by_source_length_are_those_of_the_test_set_of_the_metric(tmp_pat
     (run.predictions / "test-b.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     study = collect([tmp_path / "study"])
     for name, exact in (("a", [100, 0]), ("b", [0, 0])):
-        chosen = replace(study, selected_metrics=(f"test/{name}/exact_match",))
-        drawn = {figure.name: figure for figure in figures.draw(chosen, variant_styles(chosen.variants))}
+        drawn = draw(study, f"test/{name}/exact_match")
         (line,) = drawn["by-length"].figure.axes[0].lines
         assert line.get_ydata().tolist() == exact
         assert drawn["by-length"].title == f"Exact match ({name}) by source length"
@@ -154,8 +157,7 @@ def test_scores_by_source_length_are_those_of_the_test_set_of_the_metric(tmp_pat
 def test_scores_on_test_and_validation_are_told_apart(tmp_path: Path) -> None:
     study = runs_of({"dot": [10.0, 20.0, 30.0]}, "test/bleu")
     runs = [replace(run, scores=run.scores | {"val/bleu": 50.0}) for run in study.runs]
-    both = replace(study, runs=runs, selected_metrics=("test/bleu", "val/bleu"))
-    drawn = {figure.name: figure for figure in figures.draw(both, variant_styles(both.variants))}
+    drawn = draw(replace(study, runs=runs), "test/bleu", "val/bleu")
     assert drawn["scores-bleu"].title == "BLEU by variant"
     assert drawn["scores-val-bleu"].title == "BLEU (val) by variant"
     assert drawn["scores-val-bleu"].figure.axes[0].get_xlabel() == "BLEU (val)"
@@ -164,16 +166,13 @@ def test_scores_on_test_and_validation_are_told_apart(tmp_path: Path) -> None:
 def test_equal_scores_are_drawn_without_bars() -> None:
     """The computed mean of three times 99.6 is not 99.6."""
     result = runs_of({"dot": [0.996] * 3, "none": [0.016] * 3}, "test/attention/alignment_accuracy")
-    assert any(
-        figure.name == "scores-attention-alignment_accuracy"
-        for figure in figures.draw(result, variant_styles(result.variants))
-    )
+    assert "scores-attention-alignment_accuracy" in draw(result)
 
 
 def test_embedded_svg_has_text_elements_and_css_variables(
     drawn: dict[str, StudyFigure], study: Study
 ) -> None:
-    element = svg.embed(drawn["scores-exact_match"].figure, variant_styles(study.variants).values())
+    element = to_svg(drawn["scores-exact_match"].figure, variant_styles(study.variants).values())
     root = ElementTree.fromstring(element)
     texts = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"dot", "a $b$ <c>", "exact match, in %"} <= texts
@@ -185,9 +184,9 @@ def test_embedded_svg_has_text_elements_and_css_variables(
 
 def test_figure_files_have_a_legend_of_variants(study: Study, tmp_path: Path) -> None:
     styles = variant_styles(study.variants)
-    drawn = {figure.name: figure for figure in figures.draw(study, styles)}
+    drawn = {figure.name: figure for figure in draw_figures(study, styles)}
     sizes = {name: figure.figure.get_size_inches().tolist() for name, figure in drawn.items()}
-    figures.write(list(drawn.values()), styles, tmp_path)
+    write_figures(list(drawn.values()), styles, tmp_path)
     assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawn)
     assert ElementTree.parse(tmp_path / "val-loss.svg").getroot().tag.endswith("svg")
     for name, figure in drawn.items():
@@ -200,27 +199,16 @@ def test_figure_files_have_a_legend_of_variants(study: Study, tmp_path: Path) ->
 
 def test_figures_of_scores_stay_inside_the_bounds() -> None:
     result = runs_of({"dot": [1.0, 0.3, 1.0], "none": [0.0, 0.0, 0.5]}, "test/exact_match")
-    drawn = {figure.name: figure.figure for figure in figures.draw(result, variant_styles(result.variants))}
-    (axes,) = drawn["scores-exact_match"].axes
+    drawn = draw(result)
+    (axes,) = drawn["scores-exact_match"].figure.axes
     low, high = axes.get_xlim()
     assert 0 <= low < high <= 100
     ends = [x for bars in axes.collections for segment in bars.get_segments() for x, _ in segment]
     assert ends
     assert 0 <= min(ends) < max(ends) <= 100
-    (profile,) = drawn["performance-profile"].axes
+    (profile,) = drawn["performance-profile"].figure.axes
     assert profile.get_ylim() == (0, 100)
     dot, _ = (line.get_xydata() for line in profile.lines)
     assert dot[0].tolist() == [0, 100]  # all runs are above 0 %
     assert dot[150, 1] == pytest.approx(200 / 3)
     assert dot[-1].tolist() == [100, 0]
-
-
-def test_report_rejects_wrong_margins() -> None:
-    result = runs_of({"dot": [1.0, 0.3]}, "test/exact_match")
-    assert _margins(result, ["exact_match=2"]) == {"test/exact_match": 0.02}
-    for wrong, message in (
-        ("bleu=1", "write METRIC=VALUE with one of test/exact_match"),
-        ("exact_match=0", "above 0"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            _margins(result, [wrong])

@@ -19,7 +19,7 @@ from scipy import stats
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
-from attnlab.report.significance import BATCH, PERMUTATIONS, SEED, bootstrap_interval, paired_test
+from attnlab.report.resampling import BATCH, PERMUTATIONS, SEED, bootstrap_interval, paired_test
 from commands import clean_environment
 
 COUNTS = {name: counts for name in registry.METRICS if (counts := registry.sentence_counts(name)) is not None}

@@ -1,0 +1,169 @@
+"""What the figures of a study share: the figure with its texts, axes, marks, legend, and SVG for the page."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from attnlab.metrics import registry
+from attnlab.plotting.files import save
+from attnlab.plotting.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle
+from attnlab.plotting.text import truncate
+from attnlab.report.statistics import Estimate
+
+Styles = Mapping[str, VariantStyle]
+
+MAX_NAME = 30  # characters of a variant's name in a figure
+
+# Inches
+SIZE = (4.4, 2.9)
+LEGEND_GAP, LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.12, 0.19, 0.075, 0.5
+
+MARKER_PATHS = {
+    "o": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
+    "s": "M-3.6-3.6h7.2v7.2h-7.2z",
+    "^": "M0-4.6L4.6 3.6H-4.6z",
+    "D": "M0-5L5 0L0 5L-5 0z",
+    "v": "M0 4.6L4.6-3.6H-4.6z",
+    "P": "M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
+}
+"""SVG path data of each matplotlib marker, centred at (0, 0)."""
+
+DASH_ARRAYS = {"solid": "", "dashed": "6 3", "dotted": "2 2.5", "dashdot": "7 3 2 3"}
+"""SVG `stroke-dasharray` of each matplotlib line style."""
+
+
+@dataclass(frozen=True)
+class StudyFigure:
+    """A figure of a study, with its texts.
+
+    Attributes:
+        name: stem of its file.
+        title: heading in the page.
+        caption: what is plotted, and how uncertainty is shown.
+        figure: the figure, without a legend of variants; the page has one for all figures.
+        dashed: whether dash patterns distinguish the variants, else only markers do.
+        needs_legend: whether variants appear in the figure without their names.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    dashed: bool = False
+    needs_legend: bool = True
+
+
+def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
+    """Create a figure with one pair of axes; the height is in inches."""
+    figure = Figure(figsize=(SIZE[0], height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def label_variants(axes: Axes, variants: Iterable[str]) -> None:
+    """Use one row of the axes for each variant, from the top."""
+    names = [truncate(variant, MAX_NAME) for variant in variants]
+    axes.set_yticks(range(len(names)), labels=names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+
+
+def draw_estimate(
+    axes: Axes, row: int, values: Sequence[float], mean: Estimate, style: VariantStyle, *, size: float = 6
+) -> None:
+    """Draw the values as small dots in a row of the axes, and their mean with its interval."""
+    dots: dict[str, Any] = {"alpha": 0.35, "markersize": 0.6 * size, "clip_on": False}
+    axes.plot(values, [row] * len(values), "o", color=style.colour, **dots)
+    spread = None if mean.low is None or mean.high is None else error_bar(mean.mean, mean.low, mean.high)
+    marker: dict[str, Any] = {"fmt": style.marker, "markersize": size, "capsize": 0.4 * size}
+    axes.errorbar(mean.mean, row, xerr=spread, color=style.colour, clip_on=False, **marker)
+
+
+def error_bar(value: float, low: float, high: float) -> list[list[float]]:
+    """Return the lengths of an error bar for matplotlib; a rounded mean can be outside its range."""
+    return [[max(0, value - low)], [max(0, high - value)]]
+
+
+def axis_label(metric: str, *, split: bool = False) -> str:
+    """Return the label of a metric with its unit; see `label_of`."""
+    unit, label = registry.unit(metric), label_of(metric, split=split)
+    return f"{label}, in {unit}" if unit else label
+
+
+def title_of(metric: str, *, split: bool = False) -> str:
+    """Return the label of a metric, capitalised unless it contains capitals; see `label_of`."""
+    label = label_of(metric, split=split)
+    if not label.islower() or label.startswith("τ"):  # a capital τ looks like a T
+        return label
+    return label.capitalize()
+
+
+def label_of(metric: str, *, split: bool = False) -> str:
+    """Return the label of a metric with the name of a test set, and with "(val)" only if `split`."""
+    named = split or registry.split(metric) not in ("test", "val") or metric.startswith("train/")
+    return registry.label(metric if named else f"test/{registry.name(metric)}")
+
+
+def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
+    """Add a legend to each figure and write it as an SVG file. Changes the figures."""
+    for study_figure in figures:
+        if study_figure.needs_legend:
+            with mpl.rc_context(fname=STYLE_SHEET):
+                _add_legend(study_figure.figure, styles, dashed=study_figure.dashed)
+        save(study_figure.figure, folder / f"{study_figure.name}.svg")
+
+
+def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
+    """Enlarge the figure by a legend of the variants below the axes."""
+    width, height = figure.get_size_inches()
+    names = [truncate(name, MAX_NAME) for name in styles]
+    columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names)))))
+    legend = LEGEND_GAP + LEGEND_LINE * ceil(len(styles) / columns)
+    figure.set_size_inches(width, height + legend)
+    for axes in figure.axes:  # keep their size, above the legend
+        left, bottom, right, top = axes.get_position().extents
+        low, high = ((legend + height * end) / (height + legend) for end in (bottom, top))
+        axes.set_position((left, low, right - left, high - low))
+    handles = [
+        Line2D([], [], color=style.colour, marker=style.marker, markersize=4.5, linestyle=line)
+        for style in styles.values()
+        for line in [style.dash if dashed else "none"]
+    ]
+    layout: dict[str, Any] = {"loc": "lower center", "ncols": columns, "columnspacing": 1.2}
+    figure.legend(handles, names, handlelength=2.4 if dashed else 1, **layout)
+
+
+def css_colour(style: VariantStyle) -> str:
+    """Return the CSS variable of a variant's colour; page.css defines its light and dark value."""
+    return f"var(--c{style.colour_index})"
+
+
+def to_svg(figure: Figure, styles: Iterable[VariantStyle]) -> str:
+    """Return a figure as an `<svg>` element with text as text, and colours as CSS variables of page.css."""
+    buffer = io.StringIO()
+    with mpl.rc_context(fname=STYLE_SHEET):
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # duplicate ids across figures; nothing refers to them
+    variables = {style.colour.lower(): css_colour(style) for style in styles}
+    variables |= {INK: "currentColor", MUTED: "var(--muted)", RULE: "var(--rule)"}
+
+    def substitute(attribute: re.Match[str]) -> str:
+        text = attribute[0]
+        for colour, variable in variables.items():
+            text = text.replace(colour, variable)
+        return text
+
+    return re.sub(r'style="[^"]*"', substitute, svg)
