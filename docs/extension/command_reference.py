@@ -1,4 +1,4 @@
-"""Directive `{help} COMMAND`: the text that a command prints with `--help`."""
+"""Directive `{commands}`: a section for every command, with the text that it prints with `--help`."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from attnlab.cli.main import commands
 
-class Help(SphinxDirective):
-    """The help text of a command, printed while the documentation is built."""
 
-    required_arguments = 1
-    final_argument_whitespace = True
+class Commands(SphinxDirective):
+    """The help texts, printed while the documentation is built."""
 
     def run(self) -> list[nodes.Node]:
-        """Return the help text as a literal block."""
+        """Return one section per command."""
+        return [self._section(command) for command in commands()]
+
+    def _section(self, command: str) -> nodes.section:
         program = Path(sys.executable).with_name("attnlab")
-        command = [str(program), *self.arguments[0].split()[1:], "--help"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise self.error(f"{' '.join(command)} failed: {done.stderr}")
-        return [nodes.literal_block(done.stdout, done.stdout, language="text")]
+            raise self.error(f"attnlab {command} --help failed: {done.stderr}")
+        section = nodes.section("", ids=[f"attnlab-{command}"], names=[f"attnlab {command}"])
+        section += nodes.title("", "", nodes.literal("", f"attnlab {command}"))
+        section += nodes.literal_block(done.stdout, done.stdout, language="text")
+        return section
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
-    app.add_directive("help", Help)
+    app.add_directive("commands", Commands)
     return {"parallel_read_safe": True}

@@ -76,10 +76,10 @@ def test_translate_equals_the_predictions_of_the_run(trained: Run, model: attnla
     records = read_predictions(trained.attention)
     predictions = model.translate([record.source for record in records], batch_size=5)
     for record, prediction in zip(records, predictions, strict=True):
-        assert prediction.text == record.hypothesis
+        assert prediction.hypothesis == record.hypothesis
         assert prediction.tokens == record.tokens
         assert prediction.score == pytest.approx(record.score, abs=1e-4)
-        assert prediction.attention == pytest.approx(record.weights, abs=0.003)
+        assert prediction.weights == pytest.approx(record.weights, abs=0.003)
 
 
 def test_translate_returns_the_best_hypotheses_in_the_order_of_the_sentences(model: attnlab.Model) -> None:
@@ -89,9 +89,9 @@ def test_translate_returns_the_best_hypotheses_in_the_order_of_the_sentences(mod
     ]
     assert [prediction.source for prediction in predictions[::2]] == SOURCES
     for prediction in predictions:
-        assert prediction.attention is not None
-        assert prediction.attention.shape == (len(prediction.tokens), len(prediction.source_tokens))
-    assert model.translate("3 4 5")[0].text == model.translate(iter(SOURCES))[0].text
+        assert prediction.weights is not None
+        assert prediction.weights.shape == (len(prediction.tokens), len(prediction.source_tokens))
+    assert model.translate("3 4 5")[0].hypothesis == model.translate(iter(SOURCES))[0].hypothesis
     assert model.translate([]) == []
 
 
@@ -99,8 +99,8 @@ def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
     first, second = model.translate(["3 4 5", "6 7"], prefixes=["7 7", ""], beam_size=2)
     assert first.tokens[:2] == ["7", "7"]
     assert first.reference == ""  # a prefix is not a reference
-    assert second.text == model.translate("6 7", beam_size=2)[0].text
-    assert model.translate("3 4 5", prefixes="7 7", beam_size=2)[0].text == first.text
+    assert second.hypothesis == model.translate("6 7", beam_size=2)[0].hypothesis
+    assert model.translate("3 4 5", prefixes="7 7", beam_size=2)[0].hypothesis == first.hypothesis
     with pytest.raises(attnlab.UserError, match="1 prefixes for 2 sentences: give one for each"):
         model.translate(["3", "4"], prefixes=["5"])
 
@@ -123,13 +123,13 @@ def test_unusable_arguments_of_translate_raise_one_line(
 
 def test_attention_of_a_translation_equals_that_of_the_search(model: attnlab.Model) -> None:
     for found in model.translate(SOURCES, beam_size=2):
-        forced = model.attention(found.source, found.text)
-        assert (forced.text, forced.tokens, forced.source_tokens) == (
-            found.text,
+        forced = model.attention(found.source, found.hypothesis)
+        assert (forced.hypothesis, forced.tokens, forced.source_tokens) == (
+            found.hypothesis,
             found.tokens,
             found.source_tokens,
         )
-        assert forced.attention == pytest.approx(found.attention, abs=1e-5)
+        assert forced.weights == pytest.approx(found.weights, abs=1e-5)
         assert forced.score == pytest.approx(found.score, abs=1e-5)
 
 
@@ -138,9 +138,9 @@ def test_explanations_of_a_translation(trained: Run, model: attnlab.Model) -> No
     for method in ("gradient", "integrated_gradients", "erasure"):
         explained = model.explain("3 4 5", "5 4", method)  # type: ignore[arg-type]
         assert (explained.tokens, explained.score) == (attended.tokens, attended.score)
-        assert explained.attention is not None
-        assert explained.attention.shape == (3, 3)
-        assert method == "erasure" or explained.attention.sum(axis=1) == pytest.approx([1] * 3, abs=1e-5)
+        assert explained.weights is not None
+        assert explained.weights.shape == (3, 3)
+        assert method == "erasure" or explained.weights.sum(axis=1) == pytest.approx([1] * 3, abs=1e-5)
     with pytest.raises(UserError, match="Unknown method 'saliency': choose from gradient"):
         model.explain("3 4 5", "5 4", "saliency")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="An ensemble has no explanations"):
@@ -149,7 +149,7 @@ def test_explanations_of_a_translation(trained: Run, model: attnlab.Model) -> No
 
 def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) -> None:
     predictions = model.translate(SOURCES, beam_size=2, nbest=2, length_penalty=0)
-    scores = model.score([(found.source, found.text) for found in predictions], batch_size=3)
+    scores = model.score([(found.source, found.hypothesis) for found in predictions], batch_size=3)
     for found, score in zip(predictions, scores, strict=True):
         assert score.tokens == found.tokens
         assert len(score.token_log_probabilities) == len(score.tokens)
@@ -161,8 +161,8 @@ def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) 
 def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnlab.Model) -> None:
     ensemble = attnlab.load([trained.directory, str(trained.best)])
     for one, two in zip(model.translate(SOURCES), ensemble.translate(SOURCES), strict=True):
-        assert one.text == two.text
-        assert one.attention == pytest.approx(two.attention, abs=1e-5)
+        assert one.hypothesis == two.hypothesis
+        assert one.weights == pytest.approx(two.weights, abs=1e-5)
     with pytest.raises(attnlab.UserError, match="No run to load"):
         attnlab.load([])
     with pytest.raises(attnlab.UserError, match="does not exist"):
@@ -171,7 +171,7 @@ def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnl
 
 def test_prediction_is_drawn_in_a_notebook(model: attnlab.Model) -> None:
     (prediction,) = model.translate("3 4 5")
-    assert repr(prediction).startswith(f"Prediction({prediction.text!r}, score=-")
+    assert repr(prediction).startswith(f"Prediction({prediction.hypothesis!r}, score=-")
     assert [label.get_text() for label in prediction.plot().axes[0].get_xticklabels()] == ["3", "4", "5"]
     shown = prediction._repr_html_()
     assert "3 4 5 → " in shown

@@ -340,7 +340,7 @@ USAGE_ERRORS = {
         2,
         "is a setting of attnlab evaluate: attnlab evaluate RUN attention_override=uniform",
     ),
-    "no such command": (["dance"], 2, "Unknown command 'dance': choose from train"),
+    "no such command": (["dance"], 2, "Unknown command 'dance': choose from average, bench"),
     "a mistyped setting": (["train", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
     "a setting of only one option of a sweep": (
         ["train", "-m", "data=conala,synthetic", "data.path=x"],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli.completion import complete
-from attnlab.cli.main import COMMANDS
+from attnlab.cli.main import commands
 from commands import ATTNLAB, clean_environment
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
@@ -23,7 +23,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 @pytest.mark.parametrize(
     ("line", "completions"),
     [
-        ("", [f"{command} " for command in sorted(COMMANDS)]),
+        ("", [f"{command} " for command in commands()]),
         ("attnlab tr", ["train "]),
         ("attnlab  e", ["evaluate ", "export "]),
         ("attnlab dance st", []),

@@ -29,7 +29,7 @@ Row = tuple[str, bytes, int, str]
 
 USAGE: list[Row] = [
     *(
-        (command, b"", 2, "Unknown command .*: choose from train, tune")
+        (command, b"", 2, "Unknown command .*: choose from average, bench")
         for command in ("dance", "''", "Predict", "-x", "--vers", "predict.py", "../predict", "'report '")
     ),
     *(

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from omegaconf import DictConfig
 from tqdm import tqdm
 
-from attnlab.api.prediction import Prediction
 from attnlab.config.build import build_preparation, build_translator, encode_pairs
 from attnlab.config.range_checks import check_ranges
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.scoring import score
 from attnlab.decoding.translator import Translator
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 from attnlab.explain.attributions import METHODS, Method, relevance_map
+from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run, locate
 from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.nn.attention.base import Attention
+from attnlab.nn.decoders import Decoder
+from attnlab.nn.positions import Learned
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training.restore import restore_networks
 from attnlab.types import EOS, Batch
+
+BATCH = 64
+"""Number of sentences that are decoded together, unless they are long."""
+
+MAX_PADDED_TOKENS = 2**17
+"""Largest product of sentences, padded length and beam size of a batch; a single sentence may exceed it."""
 
 PROGRESS_DELAY = 2.0
 """Seconds before a progress bar is shown."""
@@ -53,14 +66,11 @@ def load(
         UserError: if a checkpoint is missing or damaged, or names a class that is not trusted; or if the
             members of an ensemble have different vocabularies.
     """
-    members = [runs] if isinstance(runs, (str, Path, Run)) else list(runs)
+    members = locate_all(runs)
     trusted = [trust] if isinstance(trust, str) else list(trust)
-    if not members:
-        raise UserError("No run to load: give a run directory or a checkpoint file")
     if trusted:
         import_from_current_folder()
-    paths = [str(member.directory if isinstance(member, Run) else member) for member in members]
-    config, vocabularies, network = restore_networks([locate(path)[1] for path in paths], trusted)
+    config, vocabularies, network = restore_networks([checkpoint for _, checkpoint in members], trusted)
     return Model(
         config=config,
         vocabularies=vocabularies,
@@ -68,6 +78,29 @@ def load(
         prepare=build_preparation(config),
         device=torch.device(device),
     )
+
+
+def locate_all(runs: RunPath | Sequence[RunPath]) -> list[tuple[Run, Path]]:
+    """Return the run and the checkpoint of each member of a model.
+
+    Raises:
+        UserError: if there is none, or a checkpoint is missing.
+    """
+    members = [runs] if isinstance(runs, (str, Path, Run)) else list(runs)
+    if not members:
+        raise UserError("No run to load: give a run directory or a checkpoint file")
+    return [locate(str(member.directory if isinstance(member, Run) else member)) for member in members]
+
+
+@contextmanager
+def attention_replaced(decoder: Decoder, attention: Attention) -> Iterator[None]:
+    """Use another attention in a decoder inside the block."""
+    original = decoder.attention
+    decoder.attention = attention
+    try:
+        yield
+    finally:
+        decoder.attention = original
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +145,7 @@ class Model:
         *,
         prefixes: str | Sequence[str] | None = None,
         nbest: int = 1,
-        batch_size: int = 64,
+        batch_size: int = BATCH,
         progress: bool = True,
         **search: Any,
     ) -> list[Prediction]:
@@ -122,7 +155,7 @@ class Model:
             sentences: source sentences; a single string is one sentence.
             prefixes: for each sentence, the text that its translation starts with; a string for one sentence.
             nbest: number of hypotheses per sentence, at most the beam size.
-            batch_size: number of sentences decoded together; sentences of similar length share a batch.
+            batch_size: maximum number of sentences decoded together; they are of similar length.
             progress: show a progress bar if it takes more than two seconds.
             search: settings of the group `search` that replace those of the run, such as `beam_size=5`.
 
@@ -131,7 +164,8 @@ class Model:
             `index` is the position of the sentence, `rank` that among its hypotheses.
 
         Raises:
-            UserError: if a sentence is empty, a prefix is missing, or a setting is out of range.
+            UserError: if a sentence is empty or too long for the network, a prefix is missing, or a setting
+                is out of range.
         """
         if prefixes is not None:
             search["prefix_size"] = None
@@ -146,43 +180,70 @@ class Model:
         if len(prefixes) != len(texts):
             raise UserError(f"{len(prefixes)} prefixes for {len(texts)} sentences: give one for each")
         pairs = [
-            self.prepare(_checked(text, f"sentences[{i}]"), prefix)._replace(reference="")
+            self.read(text, prefix, name=f"sentences[{i}]")._replace(reference="")
             for i, (text, prefix) in enumerate(zip(texts, prefixes, strict=True))
         ]
-        results: list[list[Prediction]] = [[] for _ in pairs]
-        for rows, batch in self._batches(pairs, batch_size, progress):
-            outputs = translator(self.network, batch, [pairs[row] for row in rows], nbest=nbest)
-            for row, predictions in zip(rows, outputs, strict=True):
-                results[row] = [Prediction.of(prediction) for prediction in predictions]
-        return list(chain(*results))
+        return list(chain(*self.decode(pairs, translator, nbest, batch_size=batch_size, progress=progress)))
 
     def score(
-        self, pairs: Iterable[tuple[str, str]], *, batch_size: int = 64, progress: bool = True
+        self, pairs: Iterable[tuple[str, str]], *, batch_size: int = BATCH, progress: bool = True
     ) -> list[Score]:
         """Compute the log-probabilities of given translations.
 
         Args:
             pairs: source sentences and their translations.
-            batch_size: number of pairs scored together.
+            batch_size: maximum number of pairs scored together.
             progress: show a progress bar if it takes more than two seconds.
 
         Returns:
             One score per pair, in their order.
 
         Raises:
-            UserError: if a source is empty.
+            UserError: if a source is empty, or a text is too long for the network.
         """
-        prepared = [
-            self.prepare(_checked(source, f"pairs[{i}]"), target) for i, (source, target) in enumerate(pairs)
-        ]
-        results: dict[int, Score] = {}
-        for rows, batch in self._batches(prepared, batch_size, progress):
-            log_p = score(self.network, batch).tolist()  # [B, T]
-            for row, ids, values in zip(rows, batch.labels.tolist(), log_p, strict=True):
-                size = ids.index(EOS)
-                tokens = [*self.vocabularies.tokens(ids[:size], prepared[row].source), "<eos>"]
-                results[row] = Score(tokens=tokens, token_log_probabilities=values[: size + 1])
-        return [results[row] for row in range(len(prepared))]
+        read = [self.read(source, target, name=f"pairs[{i}]") for i, (source, target) in enumerate(pairs)]
+        return self.score_pairs(read, batch_size=batch_size, progress=progress)
+
+    def read(self, source: str, target: str = "", *, name: str = "source") -> Pair:
+        """Return the pair of a source, and of a target or prefix, as the network reads it.
+
+        Raises:
+            UserError: if a text is not valid or is too long for the network, or if the source has no tokens.
+        """
+        if not isinstance(source, str) or not source.strip():
+            raise UserError(f"{name} is {source!r}: give a string with at least one token")
+        for text in (source, target):
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise UserError(
+                    f"{name}: {text!r} contains half of a surrogate pair, which is not a character"
+                )
+        pair = self.prepare(source, target)
+        batching, vocabularies = self.config.batching, self.vocabularies
+        tokens = len(vocabularies.source.encode(pair.source))
+        if not tokens:
+            raise UserError(f"{name}: the source contains no token of the vocabulary")
+        source_length = min(tokens + batching.source_eos, batching.max_source_length or inf)
+        lengths = source_length, len(vocabularies.target.encode(pair.target)) + 1
+        for part, length, limit in zip(("encoder", "decoder"), lengths, self.max_lengths, strict=True):
+            if length > limit:
+                raise UserError(
+                    f"{name}: {length} tokens, but positions=learned of the {part} has {limit} positions: "
+                    f"shorten the text, or train with a larger {part}.max_positions"
+                )
+        return pair
+
+    @cached_property
+    def max_lengths(self) -> tuple[float, float]:
+        """Number of learned positions of the encoder and of the decoder; infinite if they have none."""
+
+        def limit(part: str) -> float:
+            modules = self.network.named_modules()
+            tables = [
+                module.table for name, module in modules if part in name and isinstance(module, Learned)
+            ]
+            return min((len(table.weight) for table in tables), default=inf)
+
+        return limit("encoder"), limit("decoder")
 
     def translator(self, **search: Any) -> Translator:
         """Build the search of the run, with these settings of the group `search` replaced.
@@ -193,7 +254,61 @@ class Model:
         config = self.config.copy()
         config.search = {**config.search, **search}
         check_ranges(config)
-        return build_translator(config, self.vocabularies)
+        translator = build_translator(config, self.vocabularies)
+        if translator.max_length >= self.max_lengths[1]:
+            raise UsageError(
+                f"search.max_length={translator.max_length}: positions=learned of the decoder has "
+                f"{self.max_lengths[1]} positions, one of them for <eos>: give a smaller one"
+            )
+        return translator
+
+    def decode(
+        self,
+        pairs: Sequence[Pair],
+        translator: Translator,
+        nbest: int = 1,
+        *,
+        indices: Sequence[int] | None = None,
+        batch_size: int = BATCH,
+        progress: bool = False,
+    ) -> list[list[Prediction]]:
+        """Decode pairs of `read`.
+
+        Args:
+            pairs: N sources, with the prefixes of their outputs as targets.
+            translator: the search.
+            nbest: number of hypotheses per pair, at most the beam size.
+            indices: `Prediction.index` of each pair, which also seeds its samples; its position by default.
+            batch_size: maximum number of pairs in a batch.
+            progress: show a progress bar if it takes more than two seconds.
+
+        Returns:
+            For each pair at most `nbest` predictions, best first.
+        """
+        results: list[list[Prediction]] = [[] for _ in pairs]
+        numbers = torch.arange(len(pairs)) if indices is None else torch.tensor(indices)
+        for rows, batch in self._batches(pairs, batch_size, progress, beam_size=translator.beam_size):
+            numbered = batch._replace(indices=numbers[rows])
+            outputs = translator(self.network, numbered, [pairs[row] for row in rows], nbest=nbest)
+            for row, predictions in zip(rows, outputs, strict=True):
+                results[row] = [  # weights are views of an array of the whole batch
+                    replace(each, weights=None if each.weights is None else each.weights.copy())
+                    for each in predictions
+                ]
+        return results
+
+    def score_pairs(
+        self, pairs: Sequence[Pair], *, batch_size: int = BATCH, progress: bool = False
+    ) -> list[Score]:
+        """Compute the log-probabilities of the targets of pairs of `read`."""
+        results: dict[int, Score] = {}
+        for rows, batch in self._batches(pairs, batch_size, progress):
+            log_p = score(self.network, batch).tolist()  # [B, T]
+            for row, ids, values in zip(rows, batch.labels.tolist(), log_p, strict=True):
+                size = ids.index(EOS)
+                tokens = [*self.vocabularies.tokens(ids[:size], pairs[row].source), "<eos>"]
+                results[row] = Score(tokens=tokens, token_log_probabilities=values[: size + 1])
+        return [results[row] for row in range(len(pairs))]
 
     def attention(self, source: str, target: str) -> Prediction:
         """Compute the attention weights of a given translation (teacher forcing).
@@ -203,21 +318,21 @@ class Model:
             target: its translation.
 
         Returns:
-            A prediction whose text is the target, and whose score is comparable with those of `translate`.
+            A prediction whose hypothesis is the target. Its score is length-normalised as in `translate`,
+            without the reranking of the run.
 
         Raises:
-            UserError: if the source is empty.
+            UserError: as in `score`.
         """
-        pair: Pair = self.prepare(_checked(source, "source"), target)
+        pair = self.read(source, target)
         batch = encode_pairs(self.config, self.vocabularies, [pair])[[0]]
         on_device = batch.to(self.device)
         with torch.no_grad():
             weights = self.network(on_device).weights[0].float().cpu()  # [T, S]
-        log_p = (
-            float(score(self.network, on_device).sum()) / len(weights) ** self.config.search.length_penalty
-        )
+        log_p = float(score(self.network, on_device).sum())
+        normalised = log_p / len(weights) ** self.config.search.length_penalty
         tokens = batch.labels[0, :-1].tolist()
-        return Prediction.of(self.translator().describe(batch, 0, pair, tokens, log_p, weights))
+        return self.translator().describe(batch, 0, pair, tokens, normalised, weights)
 
     def explain(self, source: str, target: str, method: Method = "integrated_gradients") -> Prediction:
         """Attribute each token of a given translation to the source tokens.
@@ -232,37 +347,39 @@ class Model:
             A prediction as of `attention`, with these values, 0 to 1, in place of the attention weights.
 
         Raises:
-            UserError: if the source is empty, the method is unknown, or the model is an ensemble.
+            UserError: as in `score`, or if the method is unknown, or the model is an ensemble.
         """
         if method not in METHODS:
             raise UserError(f"Unknown method {method!r}: choose from {', '.join(METHODS)}")
         if not isinstance(self.network, Seq2Seq):
             raise UserError("An ensemble has no explanations: load one run")
-        pair = self.prepare(_checked(source, "source"), target)
+        pair = self.read(source, target)
         batch = encode_pairs(self.config, self.vocabularies, [pair])[[0]].to(self.device)
         values = relevance_map(self.network, batch, method).float().cpu()  # [T, S]
         return replace(self.attention(source, target), weights=values.numpy())
 
     def _batches(
-        self, pairs: list[Pair], batch_size: int, progress: bool
+        self, pairs: Sequence[Pair], batch_size: int, progress: bool, *, beam_size: int = 1
     ) -> Iterator[tuple[list[int], Batch]]:
         """Yield batches of similar length with the positions of their pairs, and show the progress."""
         if not pairs:
             return
-        examples = encode_pairs(self.config, self.vocabularies, pairs)
-        order = examples.source_lengths.argsort(kind="stable").tolist()
+        examples = encode_pairs(self.config, self.vocabularies, list(pairs))
+        lengths = np.maximum(examples.source_lengths, examples.target_lengths)
+        order = lengths.argsort(kind="stable").tolist()
         with tqdm(total=len(pairs), unit=" sentences", delay=PROGRESS_DELAY, disable=not progress) as bar:
-            for start in range(0, len(pairs), batch_size):
-                rows = order[start : start + batch_size]
+            start = 0
+            while start < len(order):
+                end = start + 1  # sorted by length: the last one determines the padding
+                while (
+                    end < min(len(order), start + batch_size)
+                    and (end + 1 - start) * int(lengths[order[end]]) * beam_size <= MAX_PADDED_TOKENS
+                ):
+                    end += 1
+                rows = order[start:end]
                 yield rows, examples[rows].to(self.device)
                 bar.update(len(rows))
+                start = end
 
     def __repr__(self) -> str:
         return f"<attnlab.Model {self.config.name}/{self.config.variant} on {self.device}>"
-
-
-def _checked(text: Any, name: str) -> str:
-    """Return a source text, or raise `UserError` if it is empty or not a string."""
-    if not isinstance(text, str) or not text.strip():
-        raise UserError(f"{name} is {text!r}: give a string with at least one token")
-    return text

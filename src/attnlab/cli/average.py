@@ -1,18 +1,36 @@
-"""`attnlab average`: a checkpoint with the mean of the weights of a run's kept checkpoints."""
+"""`attnlab average`: average the weights of a run's last checkpoints.
+
+They are those that the run kept (checkpoint.keep). The mean is written to RUN/checkpoints/average.ckpt.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from attnlab.cli import arguments
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
-from attnlab.training.averaging import average
-from attnlab.training.checkpoints import AtomicCheckpointIO
+
+IMPORTS = ("attnlab.training.averaging",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument(
+        "--last",
+        type=arguments.positive,
+        metavar="N",
+        help="average the last N epochs (default: all that were kept)",
+    )
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from attnlab.training.averaging import average
+    from attnlab.training.checkpoints import AtomicCheckpointIO
+
     run = Run(Path(options.run).expanduser().absolute())
     run.read_config()  # is it a run directory?
     kept = run.kept_checkpoints()

@@ -1,4 +1,4 @@
-"""`attnlab bench`: measure training and decoding speed, relative to the peak of the machine."""
+"""`attnlab bench`: measure the speed of training and decoding, relative to the peak of the machine."""
 
 from __future__ import annotations
 
@@ -7,41 +7,74 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
-import torch
-from hydra.errors import HydraException
-from lightning import seed_everything
-from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
-from attnlab.config import build
-from attnlab.config.compose import compose_run, explain
+from attnlab.cli import arguments
 from attnlab.errors import UsageError, UserError
 from attnlab.files.writing import check_writable, write_json
-from attnlab.jobs.launcher import import_from_current_folder
-from attnlab.jobs.logs import quieten_lightning
 from attnlab.jobs.terminal import print_line, print_table
-from attnlab.training import build_training
-from attnlab.training.benchmark import gpu_report
-from attnlab.training.benchmark.timing import (
-    Loss,
-    Row,
-    Settings,
-    fast_loss,
-    measure_search,
-    measure_training,
-    plain_loss,
-    random_corpus,
-    sizes_of,
-    take_batches,
-)
-from attnlab.training.environment import environment
-from attnlab.types import Batch
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from attnlab.training.benchmark.timing import Loss, Row
+    from attnlab.types import Batch
+
+IMPORTS = ("attnlab.training.benchmark.gpu_report",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "overrides", metavar="OVERRIDE", nargs="*", help="settings, as for attnlab train: attention=dot"
+    )
+    parser.add_argument(
+        "--rounds", type=arguments.positive, default=5, help="timed rounds over the batches (default: 5)"
+    )
+    parser.add_argument(
+        "--batches", type=arguments.positive, default=10, help="batches per round (default: 10)"
+    )
+    parser.add_argument(
+        "--lengths",
+        type=arguments.positive,
+        nargs=2,
+        metavar=("S", "T"),
+        help="random sentences of these source and target lengths instead of the configured data",
+    )
+    parser.add_argument(
+        "--vocabulary",
+        type=arguments.positive,
+        default=8004,
+        metavar="V",
+        help="vocabulary size of random sentences (default: 8004)",
+    )
+    parser.add_argument(
+        "--against", choices=("plain",), help="also time the plain loop over single decoder steps"
+    )
+    parser.add_argument("--no-search", action="store_true", help="time training only")
+    parser.add_argument(
+        "--gpu-report",
+        action="store_true",
+        help="measure a GPU: training and search at the sizes of GNMT with fused loops, the "
+        "published loop and torch's LSTMs; only OVERRIDE, --rounds, --batches, --lengths, --vocabulary and "
+        "--json apply",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write all measurements to this file")
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from lightning import seed_everything
+
+    from attnlab.config import build
+    from attnlab.jobs.launcher import import_from_current_folder
+    from attnlab.jobs.logs import quieten_lightning
+    from attnlab.training import build_training
+    from attnlab.training.benchmark import timing
+    from attnlab.training.environment import environment
+
     quieten_lightning()
     import_from_current_folder()
     if options.json:
@@ -49,24 +82,26 @@ def main(options: argparse.Namespace) -> int:
     if options.gpu_report:
         return _gpu_report(options)
     config = _compose(options.overrides)
-    settings = Settings.of(config)
+    settings = timing.Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:
         source, target = options.lengths
-        corpus, vocabularies = random_corpus(source, target, options.vocabulary, options.batches, config)
+        corpus, vocabularies = timing.random_corpus(
+            source, target, options.vocabulary, options.batches, config
+        )
     else:
         corpus = build.build_corpus(config)
         vocabularies = build.build_vocabularies(config, corpus)
-    batches = take_batches(config, corpus, vocabularies, options.batches, settings.device)
+    batches = timing.take_batches(config, corpus, vocabularies, options.batches, settings.device)
     network = build.build_network(config, vocabularies).to(settings.device)
     module = build_training.build_module(config, network, vocabularies, corpus)
 
-    losses: dict[str, Loss] = {"train": fast_loss}
+    losses: dict[str, Loss] = {"train": timing.fast_loss}
     if options.against:
-        losses[f"train, {options.against}"] = plain_loss
-    rows = [*measure_training(module, losses, batches, settings, options.rounds)]
+        losses[f"train, {options.against}"] = timing.plain_loss
+    rows = [*timing.measure_training(module, losses, batches, settings, options.rounds)]
     if not options.no_search:
-        rows += measure_search(module, batches, settings, options.rounds)
+        rows += timing.measure_search(module, batches, settings, options.rounds)
 
     print_table(_table(rows, title=f"{config.name} · {config.variant} · {settings}"))
     print_line(_shape(batches))
@@ -74,7 +109,7 @@ def main(options: argparse.Namespace) -> int:
         measurements = {
             "command": ["attnlab", "bench", *options.arguments],
             "settings": {**asdict(settings), "device": str(settings.device)},
-            "batches": [sizes_of(batch)._asdict() for batch in batches],
+            "batches": [timing.sizes_of(batch)._asdict() for batch in batches],
             "rows": [asdict(row) for row in rows],
             **environment(),
         }
@@ -83,6 +118,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _compose(overrides: list[str]) -> DictConfig:
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from attnlab.config.compose import compose_run, explain
+
     try:
         return compose_run(overrides)
     except (HydraException, OmegaConfBaseException) as error:
@@ -91,6 +131,11 @@ def _compose(overrides: list[str]) -> DictConfig:
 
 def _gpu_report(options: argparse.Namespace) -> int:
     """Measure all systems of the report on a GPU; returns the exit code."""
+    import torch
+
+    from attnlab.training.benchmark import gpu_report
+    from attnlab.training.environment import environment
+
     if not torch.cuda.is_available():
         raise UserError("--gpu-report: torch finds no CUDA device on this machine. Run it on one with a GPU")
     lengths = tuple(options.lengths or (32, 32))
@@ -136,6 +181,8 @@ def _table(rows: Sequence[Row], title: str) -> Table:
 
 
 def _shape(batches: Sequence[Batch]) -> str:
+    from attnlab.training.benchmark.timing import sizes_of
+
     sizes = [sizes_of(batch) for batch in batches]
     real = sum(size.tokens for size in sizes) / sum(size.padded for size in sizes)
     longest = (max(size.source for size in sizes), max(size.target for size in sizes))

@@ -1,4 +1,4 @@
-"""`attnlab completion`: tab completion in bash. Imports no torch."""
+"""`attnlab completion`: print the script for tab completion in bash."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from attnlab.cli.arguments import PARSERS
-from attnlab.cli.main import COMMANDS
+from attnlab.cli.main import command_parser, commands
 
 SCRIPT = """\
 _attnlab() {
@@ -32,6 +31,13 @@ HYDRA_OPTIONS = ("--help", "--multirun", "--cfg", "--config-dir", "--traceback")
 CONFIG_DIR = ("--config-dir", "-cd")
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "--line", metavar="TEXT", help="print the completions of this command line, as the script does"
+    )
+
+
 def main(options: argparse.Namespace) -> int:
     """Print the script, or the completions of a command line; returns the exit code."""
     if options.line is None:
@@ -49,12 +55,17 @@ def complete(line: str) -> list[str]:
     """
     *words, word = re.split(r"\s+", line.lstrip())
     if len(words) < 2:
-        return _starting_with(word, [f"{command} " for command in COMMANDS])
+        return _starting_with(word, [f"{command} " for command in commands()])
     _, command, *arguments = words
+    if command not in commands():
+        return []
+    options = command_parser(command)
     if word.startswith("-"):
-        flags = PARSERS[command]()._option_string_actions if command in PARSERS else HYDRA_OPTIONS
+        flags = HYDRA_OPTIONS if options is None else options._option_string_actions
         return _starting_with(word, [f"{flag} " for flag in flags if flag.startswith("--")])
-    return _settings(command, word, arguments) if command in ("train", "tune", "bench") else []
+    if options is None or any(action.dest == "overrides" for action in options._actions):
+        return _settings(command, word, arguments)
+    return []
 
 
 def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`attnlab export`: write a trained network as ONNX graphs, or as a page that translates in the browser."""
+"""`attnlab export`: export a trained network: as ONNX graphs, or as a page that runs in a browser."""
 
 from __future__ import annotations
 
@@ -7,12 +7,33 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
+from attnlab.cli import arguments
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import locate
 from attnlab.files.writing import check_writable
 from attnlab.jobs.launcher import import_from_current_folder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
+    parser.add_argument(
+        "--onnx",
+        metavar="DIR",
+        type=Path,
+        help="write the encoder and the decoding step as ONNX graphs, the tokenizers, and translate.py, "
+        "which decodes with ONNX Runtime; DIR is new, empty or an earlier export",
+    )
+    parser.add_argument("--int8", action="store_true", help="quantise the ONNX graphs dynamically to 8 bits")
+    parser.add_argument(
+        "--page",
+        metavar="FILE.html",
+        type=Path,
+        help="write a self-contained page that translates typed sentences and draws the attention",
+    )
+    arguments.add_trust(parser)
 
 
 def main(options: argparse.Namespace) -> int:

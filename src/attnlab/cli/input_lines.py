@@ -1,19 +1,21 @@
-"""The lines of standard input."""
+"""The lines of standard input, each of which succeeds or fails alone."""
 
 from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from attnlab.errors import UserError
 from attnlab.files.printable import printable
-from attnlab.plotting.text import truncate
 
 PROMPT = "> "
-MAX_PROBLEM = 300
+MAX_REASON = 300
 """Maximum number of characters that describe why a line cannot be used."""
+
+Read = TypeVar("Read")
+Result = TypeVar("Result")
 
 
 class Line(NamedTuple):
@@ -39,10 +41,16 @@ class Line(NamedTuple):
             raise UserError("it is empty; every line must contain a sentence")
         return text
 
-    def problem(self, error: UserError) -> UserError:
-        """Return the error with the number of the line, shortened and without control characters."""
-        text = truncate(printable(str(error)), MAX_PROBLEM)
-        return UserError(f"line {self.number} of standard input: {text}")
+
+def standard_input(expected: str) -> BinaryIO:
+    """Return standard input.
+
+    Raises:
+        UserError: if it is closed.
+    """
+    if sys.stdin is None:
+        raise UserError(f"Standard input is closed: give {expected}")
+    return sys.stdin.buffer
 
 
 def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
@@ -54,6 +62,46 @@ def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
         text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b"\r\n")
         if text.strip() or not interactive:
             yield Line(number, text)
+
+
+def process(
+    lines: Sequence[Line],
+    read: Callable[[str], Read],
+    compute: Callable[[dict[int, Read]], Sequence[Result]],
+    write: Callable[[int, Read | None, Result | None], object],
+    *,
+    strict: bool,
+) -> int:
+    """Compute the results of all lines together, and write that of each line, in order.
+
+    Args:
+        lines: lines of the input.
+        read: parses a line; raises `UserError` at a bad one, which is reported on standard error.
+        compute: returns one result per parsed line, given these by line number.
+        write: writes a line's output, given its number, what was parsed and the result; None for a bad line.
+        strict: raise the error of the first bad line, after the output of the lines before it.
+
+    Returns:
+        The number of bad lines.
+    """
+    parsed: dict[int, Read] = {}
+    problems: dict[int, str] = {}
+    for line in lines:
+        try:
+            parsed[line.number] = read(line.decode())
+        except UserError as error:
+            reason = printable(str(error))
+            if len(reason) > MAX_REASON:
+                reason = f"{reason[: MAX_REASON - 1]}…"
+            problems[line.number] = f"line {line.number} of standard input: {reason}"
+    results = dict(zip(parsed, compute(parsed), strict=True)) if parsed else {}
+    for number, _ in lines:
+        if number in problems:
+            if strict:
+                raise UserError(problems[number])
+            print(f"attnlab: {problems[number]}", file=sys.stderr)
+        write(number, parsed.get(number), results.get(number))
+    return len(problems)
 
 
 def _with_prompt(stream: BinaryIO) -> Iterable[bytes]:

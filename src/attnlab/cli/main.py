@@ -1,19 +1,28 @@
 """Command-line entry point: `attnlab COMMAND`.
 
-Dispatches to one module per command. Options are parsed before anything heavy is imported, so that `--help`
-and usage errors take a fraction of a second.
+A command is a module of this package whose docstring begins with its name and a summary. It has
+`main(options)`, which returns the exit code, and `add_arguments(parser)`, unless it passes its arguments on
+to Hydra. Help, completion and the reference page find it by itself. The module imports nothing heavy at its
+top, so that `--help` and usage errors take a fraction of a second: `main` imports what it needs, and `IMPORTS`
+names the heavy modules.
 
 Exit codes: 0 done, 1 failed, 2 usage error, 75 interrupted.
 """
 
 from __future__ import annotations
 
+import argparse
+import ast
 import os
 import re
 import sys
+from functools import cache
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 from attnlab import __version__
+from attnlab.cli.arguments import Parser
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.printable import printable
 from attnlab.jobs import interruption
@@ -21,30 +30,18 @@ from attnlab.training.environment import tokenize_in_one_thread
 
 HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequence-to-sequence models
 
-  attnlab train [OVERRIDE ...]              train a model, evaluate it and plot its attention
+  attnlab train [OVERRIDE ...]              train one run
   attnlab train -m [OVERRIDE=a,b ...]       train every combination of a sweep
-  attnlab train --prepare [OVERRIDE ...]    create the run directory and print it, to train with torchrun
-  attnlab tune [OVERRIDE ...]               search hyper-parameters; each trial is a training run
-  attnlab evaluate RUN [OVERRIDE ...]       evaluate a trained run on other data or with another search
-  attnlab predict RUN [OPTION ...]          translate standard input, line by line, to standard output
-  attnlab score RUN [OPTION ...]            log-probabilities of given pairs from standard input
-  attnlab average RUN [OPTION ...]          average the weights of a run's last checkpoints
-  attnlab report PATH ... [-o FILE.html]    compare runs: statistics, tables and figures on one page
-  attnlab serve RUN ...                     translate in a browser, and by a JSON interface
-  attnlab bench [OVERRIDE ...]              measure the speed of training and decoding
-  attnlab export RUN [OPTION ...]           export a trained run to ONNX, or to a page that runs in a browser
-  attnlab completion                        print the script for tab completion in bash
+  attnlab COMMAND --help                    show the options of a command
+  attnlab train --cfg job                   show every setting
+
+Commands:
+{{commands}}
 
 RUN is a run directory (outputs/NAME/VARIANT-seedN-HASH) or a checkpoint file.
 OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=reverse_published.
-attnlab COMMAND --help shows the options of a command; attnlab train --cfg job shows every setting.
 --traceback shows the stack trace of an error.
 """
-
-COMMANDS = (
-    *("train", "tune", "evaluate", "predict", "score", "average"),
-    *("report", "serve", "bench", "export", "completion"),
-)
 
 UNEXPECTED = "unexpected error; --traceback shows where"
 
@@ -76,26 +73,58 @@ def run(arguments: list[str]) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
+@cache
+def commands() -> dict[str, str]:
+    """Return the summary of every command, without importing its module."""
+    summaries = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
+        if match := re.match(r"`attnlab (\w+)`: (.*?)\.?$", docstring, re.MULTILINE):
+            summaries[match[1]] = match[2]
+    return summaries
+
+
+def command_parser(command: str) -> Parser | None:
+    """Return the parser of a command; None if it passes its arguments on to Hydra."""
+    module = _module(command)
+    if not hasattr(module, "add_arguments"):
+        return None
+    summary = str(module.__doc__).split(": ", 1)[1]
+    description = summary[0].upper() + summary[1:]
+    parser = Parser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
+    module.add_arguments(parser)
+    return parser
+
+
+def _module(command: str) -> ModuleType:
+    return import_module(f"attnlab.cli.{command}")
+
+
 def _dispatch(arguments: list[str]) -> int:
-    """Parse the arguments, import the module of the command, and run it; returns the exit code."""
+    """Parse the arguments, import the modules of the command, and run it; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP, end="")
+        print(
+            HELP.format(commands="\n".join(f"  {name:<12}{text}" for name, text in commands().items())),
+            end="",
+        )
         return 0
     command, *arguments = arguments
     if command == "--version":
         print(__version__)
         return 0
-    if command not in COMMANDS:
-        raise UsageError(f"Unknown command {command!r}: choose from {', '.join(COMMANDS)}")
+    if command not in commands():
+        raise UsageError(f"Unknown command {command!r}: choose from {', '.join(commands())}")
     with interruption.exit_at_once():
-        from attnlab.cli import arguments as options
-
-        parsed = options.parse(command, arguments)
-        sys.path += getattr(parsed, "import_from", [])  # last, so that they replace no installed packages
-        module = import_module(f"attnlab.cli.{command}")
+        options = argparse.Namespace(arguments=arguments)
+        if parser := command_parser(command):
+            parser.parse_intermixed_args(arguments, options)
+        sys.path += getattr(options, "import_from", [])  # last, so that they replace no installed packages
+        module = _module(command)
+        for name in getattr(module, "IMPORTS", ()):
+            import_module(name)
     try:
         with interruption.interruptible():
-            code: int = module.main(parsed)
+            code: int = module.main(options)
     except KeyboardInterrupt:
         print(interruption.MESSAGE, file=sys.stderr)
         return INTERRUPTED

@@ -1,4 +1,4 @@
-"""`attnlab predict`: one source sentence per line in, one translation per line out."""
+"""`attnlab predict`: translate standard input, line by line, to standard output."""
 
 from __future__ import annotations
 
@@ -6,120 +6,104 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
-import torch
-
-from attnlab.api.model import Model, load
-from attnlab.cli import attention_output
-from attnlab.cli.input_lines import Line, read_lines
-from attnlab.config.build import encode_pairs
-from attnlab.config.compose import apply_overrides
-from attnlab.data.corpus import Pair
-from attnlab.decoding.translator import Translator
+from attnlab.cli import arguments, input_lines
 from attnlab.errors import UsageError, UserError
-from attnlab.files.predictions import Prediction
-from attnlab.files.reading import exists
 
-BATCH = 64
-"""Number of sentences decoded together."""
+if TYPE_CHECKING:
+    from attnlab.api.model import Model
+    from attnlab.data.corpus import Pair
+    from attnlab.decoding.translator import Translator
+    from attnlab.files.predictions import Prediction
+
+IMPORTS = ("attnlab.api.model", "attnlab.cli.attention_output")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Predictor:
-    """A trained model with the search and the input format of the command."""
-
-    model: Model
-    translator: Translator
-    prefix: bool = False  # lines contain a prefix of the output
-
-    def translate(self, lines: Sequence[Line], nbest: int) -> list[list[Prediction] | UserError]:
-        """Return the predictions of each line, or the reason why it cannot be translated."""
-        read = [self._read(line) for line in lines]
-        pairs = {line.number: pair for line, pair in zip(lines, read, strict=True) if isinstance(pair, Pair)}
-        predictions: dict[int, list[Prediction]] = {}
-        if pairs:
-            examples = encode_pairs(self.model.config, self.model.vocabularies, [*pairs.values()])
-            batch = examples[list(range(len(pairs)))]
-            batch = batch._replace(indices=torch.tensor([number - 1 for number in pairs]))
-            results = self.translator(self.model.network, batch, [*pairs.values()], nbest=nbest)
-            predictions = dict(zip(pairs, results, strict=True))
-        return [
-            predictions[line.number] if isinstance(pair, Pair) else pair
-            for line, pair in zip(lines, read, strict=True)
-        ]
-
-    def limits(self, predictions: Sequence[Prediction]) -> Iterator[str]:
-        """Yield a warning for each limit of the length that cut the input or the output of a line."""
-        limit = self.translator.max_length
-        if not predictions:
-            return
-        if any(len(prediction.tokens) > limit for prediction in predictions):  # tokens include <eos>
-            yield f"the output reached {limit} tokens and may be incomplete; --max-length sets the limit"
-        batching, best = self.model.config.batching, predictions[0]
-        length = len(self.model.vocabularies.source.encode(best.source)) + batching.source_eos
-        if length > len(best.source_tokens):
-            yield f"the input was truncated to batching.max_source_length={batching.max_source_length} tokens"
-
-    def _read(self, line: Line) -> Pair | UserError:
-        """Return the pair of a line, or the reason why it cannot be translated."""
-        try:
-            pair = self._pair(line.decode())
-            if not self.model.vocabularies.source.encode(pair.source):
-                raise UserError("it contains no token of the vocabulary")
-        except UserError as error:
-            return line.problem(error)
-        return pair
-
-    def _pair(self, text: str) -> Pair:
-        """Return the pair of a text, whose target is the prefix of the output."""
-        if not self.prefix:
-            return self.model.prepare(text)
-        source, tab, prefix = text.partition("\t")
-        if not tab or "\t" in prefix:
-            raise UserError("--prefix needs two columns: a source and a prefix, separated by a tab")
-        pair = self.model.prepare(source, prefix)._replace(reference="")
-        self.model.vocabularies.target.encode(pair.target)
-        return pair
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    arguments.add_runs_and_overrides(parser, "settings of the search to change: search.temperature=0.8")
+    parser.add_argument(
+        "--beam",
+        type=arguments.positive,
+        metavar="K",
+        help="beam size (default: search.beam_size of the run)",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=arguments.positive,
+        metavar="N",
+        help="maximum number of output tokens (default: search.max_length of the run)",
+    )
+    parser.add_argument(
+        "--prefix",
+        action="store_true",
+        help="read a prefix of the output after the source and a tab; outputs start with it",
+    )
+    parser.add_argument(
+        "--nbest",
+        type=arguments.positive,
+        default=1,
+        metavar="N",
+        help="print the N best hypotheses per line, each as line number, score and text",
+    )
+    parser.add_argument(
+        "--attention",
+        metavar="FILE",
+        help="write the attention weights: FILE.html, an interactive page of all lines; FILE.png or "
+        "FILE.svg, one heat map per line; FILE.jsonl, numbers; -, heat maps in the terminal",
+    )
+    arguments.add_strict(parser, "translated")
+    arguments.add_trust(parser)
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be translated, else 0."""
+    from attnlab.api.model import BATCH
+    from attnlab.cli import attention_output
+
     attention = attention_output.check(options.attention)
-    if sys.stdin is None:
-        raise UserError("Standard input is closed: give one sentence per line")
-    predictor = _restore(options)
+    stream = input_lines.standard_input("one sentence per line")
+    model, translator = _load(options)
     interactive = sys.stdin.isatty()
-    lines = read_lines(sys.stdin.buffer, interactive=interactive)
+    lines = input_lines.read_lines(stream, interactive=interactive)
+    warnings = _Warnings(model, translator)
     failed = 0
-    warnings: Counter[str] = Counter()
-    with attention_output.open_output(attention, predictor.model.config) as write_attention:
+
+    def read(text: str) -> Pair:
+        if options.prefix:
+            source, prefix = _source_and_prefix(text)
+            return model.read(source, prefix)._replace(reference="")
+        return model.read(text)
+
+    def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
+        indices = [number - 1 for number in pairs]
+        return model.decode(list(pairs.values()), translator, options.nbest, indices=indices)
+
+    def write(number: int, pair: Pair | None, predictions: list[Prediction] | None) -> None:
+        _print(number, predictions or [], nbest=options.nbest)
+        for prediction in predictions or []:
+            write_attention(prediction)
+        if pair is not None and predictions:
+            warnings.check(pair, predictions)
+
+    with attention_output.open_output(attention, model.config) as write_attention:
         while batch := list(islice(lines, 1 if interactive else BATCH)):
-            for line, result in zip(batch, predictor.translate(batch, options.nbest), strict=True):
-                if isinstance(result, UserError):
-                    if options.strict:
-                        raise result
-                    print(f"attnlab: {result}", file=sys.stderr)
-                    failed += 1
-                predictions = [] if isinstance(result, UserError) else result
-                _print(line.number, predictions, nbest=options.nbest)
-                for prediction in predictions:
-                    write_attention(prediction)
-                warnings.update(predictor.limits(predictions))
+            failed += input_lines.process(batch, read, compute, write, strict=options.strict)
             if interactive:
-                _warn(warnings)
-    _warn(warnings)
+                warnings.print()
+    warnings.print()
     return 1 if failed else 0
 
 
-def _restore(options: argparse.Namespace) -> _Predictor:
-    """Restore the model, with the search settings of the options."""
-    words = options.runs_and_overrides
-    overrides = [word for word in words if "=" in word and not exists(word)]
-    runs = [word for word in words if word not in overrides]
-    if not runs:
-        raise UsageError("No RUN to translate with: give a run directory or a checkpoint file")
+def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
+    """Load the model, and build its search with the settings of the options."""
+    from attnlab.api.model import load
+    from attnlab.config.compose import apply_overrides
+
+    runs, overrides = arguments.split_overrides(options, "translate with")
     for override in overrides:
         if not override.startswith("search.") and override.partition("=")[0].split(".")[0] != "reranking":
             raise UsageError(
@@ -136,7 +120,14 @@ def _restore(options: argparse.Namespace) -> _Predictor:
         translator = replace(translator, prefix_size=None)
     if options.nbest > translator.beam_size:
         raise UsageError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
-    return _Predictor(model=model, translator=translator, prefix=options.prefix)
+    return model, translator
+
+
+def _source_and_prefix(text: str) -> tuple[str, str]:
+    source, tab, prefix = text.partition("\t")
+    if not tab or "\t" in prefix:
+        raise UserError("--prefix needs two columns: a source and a prefix, separated by a tab")
+    return source, prefix
 
 
 def _print(number: int, predictions: Sequence[Prediction], *, nbest: int) -> None:
@@ -151,8 +142,29 @@ def _print(number: int, predictions: Sequence[Prediction], *, nbest: int) -> Non
         print(f"{number}\t\t", flush=True)
 
 
-def _warn(warnings: Counter[str]) -> None:
-    """Print the warnings, each with the number of its lines, and clear them."""
-    for warning, count in warnings.items():
-        print(f"attnlab: {count} line{'s' * (count != 1)}: {warning}", file=sys.stderr)
-    warnings.clear()
+class _Warnings:
+    """Counts the lines to which something happened that their outputs do not show."""
+
+    def __init__(self, model: Model, translator: Translator) -> None:
+        self.model = model
+        self.max_length = translator.max_length
+        self.lines: Counter[str] = Counter()
+
+    def check(self, pair: Pair, predictions: Sequence[Prediction]) -> None:
+        """Record the warnings about a translated line."""
+        self.lines.update(self._of(pair, predictions))
+
+    def print(self) -> None:
+        """Print the warnings, each with the number of its lines, and clear them."""
+        for warning, count in self.lines.items():
+            print(f"attnlab: {count} line{'s' * (count != 1)}: {warning}", file=sys.stderr)
+        self.lines.clear()
+
+    def _of(self, pair: Pair, predictions: Sequence[Prediction]) -> Iterator[str]:
+        if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
+            limit = f"{self.max_length} tokens"
+            yield f"the output reached {limit} and may be incomplete; --max-length sets the limit"
+        batching = self.model.config.batching
+        length = len(self.model.vocabularies.source.encode(pair.source)) + batching.source_eos
+        if length > len(predictions[0].source_tokens):
+            yield f"the input was truncated to batching.max_source_length={batching.max_source_length} tokens"

@@ -1,4 +1,4 @@
-"""`attnlab report`: compare runs on one page, in figures, tables and the terminal."""
+"""`attnlab report`: compare runs: a page with statistics, tables and figures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
@@ -28,6 +29,53 @@ from attnlab.report.page import write_page
 from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
 from attnlab.report.study import Study
 from attnlab.report.tables import INTERVALS, Table, build_tables, write_tables
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        help="a run directory, or a folder that contains run directories",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        type=Path,
+        help="the page; figures/, tables/ and results.csv are written into the folder FILE_files next to it "
+        "(default: report.html in the first PATH)",
+    )
+    parser.add_argument(
+        "--metric",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="METRIC",
+        help="metrics to compare, such as test/exact_match; the first one orders the variants (default: "
+        "CoNaLa BLEU, BLEU, chrF and exact match, those that the runs have)",
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="VARIANT",
+        help="compare the other variants with this one (default: the variant none; without it, or with "
+        "several of that name, every pair)",
+    )
+    parser.add_argument(
+        "--wandb", action="store_true", help="create a Weights & Biases dashboard of online runs instead"
+    )
+    parser.add_argument("--all-pairs", action="store_true", help="compare every pair of variants")
+    parser.add_argument(
+        "--margin",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="METRIC=VALUE",
+        help="test whether variants are equivalent: whether they differ by less than VALUE in the unit of "
+        "the tables, such as bleu=0.5 (TOST over seeds)",
+    )
 
 
 def main(options: argparse.Namespace) -> int:

@@ -1,75 +1,74 @@
-"""`attnlab score`: log-probabilities of given pairs, one tab-separated pair per line."""
+"""`attnlab score`: print the log-probabilities of given pairs.
+
+One source and target per line in, separated by a tab; per line out the log-probability of the target and,
+after a tab, of each of its tokens.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from attnlab.api.model import Model, Score, load
-from attnlab.cli.input_lines import Line, read_lines
+from attnlab.cli import arguments, input_lines
 from attnlab.errors import UserError
 
-BATCH = 64
-"""Number of pairs scored together."""
+if TYPE_CHECKING:
+    from attnlab.api.model import Score
+    from attnlab.data.corpus import Pair
 
-Pair = tuple[str, str]
+IMPORTS = ("attnlab.api.model",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=arguments.RUNS)
+    parser.add_argument("--json", action="store_true", help="print a JSON object per line, with the tokens")
+    arguments.add_strict(parser, "scored")
+    arguments.add_trust(parser)
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be scored, else 0."""
-    if sys.stdin is None:
-        raise UserError("Standard input is closed: give a source and a target per line, separated by a tab")
+    from attnlab.api.model import BATCH, load
+
+    stream = input_lines.standard_input("a source and a target per line, separated by a tab")
     model = load(options.runs, trust=options.trust)
-    lines = read_lines(sys.stdin.buffer, interactive=False)
+
+    def read(text: str) -> tuple[str, str, Pair]:
+        source, target = _columns(text)
+        return source, target, model.read(source, target)
+
+    def write(_: int, line: tuple[str, str, Pair] | None, score: Score | None) -> None:
+        print("" if line is None or score is None else _to_line(*line[:2], score, options.json), flush=True)
+
+    lines = input_lines.read_lines(stream, interactive=False)
     failed = 0
     while batch := list(islice(lines, BATCH)):
-        for pair, result in _score(model, batch):
-            if isinstance(result, UserError):
-                if options.strict:
-                    raise result
-                print(f"attnlab: {result}", file=sys.stderr)
-                failed += 1
-            print(_to_line(pair, result, as_json=options.json), flush=True)
+        failed += input_lines.process(
+            batch,
+            read,
+            lambda parsed: model.score_pairs([pair for _, _, pair in parsed.values()]),
+            write,
+            strict=options.strict,
+        )
     return 1 if failed else 0
 
 
-def _score(model: Model, lines: Sequence[Line]) -> list[tuple[Pair, Score | UserError]]:
-    """Return the pair and its score, or the reason why it cannot be scored, of each line."""
-    read = [_read(model, line) for line in lines]
-    pairs = [pair for pair in read if not isinstance(pair, UserError)]
-    scores = iter(model.score(pairs, batch_size=BATCH, progress=False))
-    return [(("", ""), pair) if isinstance(pair, UserError) else (pair, next(scores)) for pair in read]
+def _columns(text: str) -> tuple[str, str]:
+    columns = text.split("\t")
+    if len(columns) != 2:
+        raise UserError(
+            f"it has {len(columns)} columns instead of 2: give a source and a target, separated by a tab"
+        )
+    return columns[0], columns[1]
 
 
-def _read(model: Model, line: Line) -> Pair | UserError:
-    """Return source and target of a line, or the reason why the line cannot be scored."""
-    try:
-        columns = line.decode().split("\t")
-        if len(columns) != 2:
-            raise UserError(
-                f"it has {len(columns)} columns instead of 2: give a source and a target, separated by a tab"
-            )
-        source, target = columns
-        pair = model.prepare(source, target)
-        if not model.vocabularies.source.encode(pair.source):
-            raise UserError("the source contains no token of the vocabulary")
-        model.vocabularies.target.encode(pair.target)
-    except UserError as error:
-        return line.problem(error)
-    return source, target
-
-
-def _to_line(pair: Pair, score: Score | UserError, *, as_json: bool) -> str:
-    """Return the output for a line, without newline; empty if it could not be scored."""
-    if isinstance(score, UserError):
-        return ""
+def _to_line(source: str, target: str, score: Score, as_json: bool) -> str:
     if not as_json:
         values = " ".join(f"{value:.4f}" for value in score.token_log_probabilities)
         return f"{score.log_probability:.4f}\t{values}"
-    source, target = pair
     record = {
         "source": source,
         "target": target,

@@ -1,4 +1,4 @@
-"""`attnlab serve`: a page and a JSON interface for trained models."""
+"""`attnlab serve`: translate in a browser, and by a JSON interface."""
 
 from __future__ import annotations
 
@@ -9,7 +9,40 @@ import socket
 import sys
 from contextlib import suppress
 
+from attnlab.cli import arguments
 from attnlab.errors import UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run directory or a checkpoint file")
+    parser.add_argument("--port", type=_port, default=8000, help="port; 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--host",
+        type=_address,
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1, this machine only); others need a token",
+    )
+    parser.add_argument(
+        "--token",
+        help="secret that requests must contain (default: none for this machine only, else a random one)",
+    )
+    parser.add_argument(
+        "--batch",
+        type=arguments.positive,
+        default=64,
+        metavar="N",
+        help="sentences that are decoded together (default: 64)",
+    )
+    parser.add_argument(
+        "--queue",
+        type=arguments.positive,
+        default=1024,
+        metavar="N",
+        help="sentences that may wait for a model; further requests are refused (default: 1024)",
+    )
+    arguments.add_trust(parser)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -35,6 +68,18 @@ def main(options: argparse.Namespace) -> int:
         uvicorn.Server(config).run(sockets=[server_socket])
     print("stopped", file=sys.stderr)
     return 0
+
+
+def _address(text: str) -> str:
+    if not text.strip():  # an empty one would be every address of this machine
+        raise argparse.ArgumentTypeError("it is empty: give an address; 0.0.0.0 is every address")
+    return text
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 65535")
+    return int(text)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,4 +1,7 @@
-"""`attnlab train`: Hydra composes the configurations, and a worker process trains each run."""
+"""`attnlab train`: train a model, evaluate it and plot its attention.
+
+Hydra composes the configurations, and a worker process trains each run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`attnlab tune`: search hyper-parameters with Optuna."""
+"""`attnlab tune`: search hyper-parameters; each trial is a training run."""
 
 from __future__ import annotations
 

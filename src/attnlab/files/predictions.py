@@ -1,7 +1,7 @@
 """Decoded sentences and the JSON-lines files that hold them.
 
-`Prediction` is the one record of a decoded sentence, from the search to `predictions/*.jsonl`, `attnlab
-predict`, the report and its attention explorer. Imports no torch.
+`Prediction` is the one record of a decoded sentence, from the search to `predictions/*.jsonl`, the commands,
+the Python interface, the server and the report. Imports neither torch nor matplotlib.
 
 T: target tokens, "<eos>" included · S: source tokens
 """
@@ -13,20 +13,23 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.writing import write_atomically
 
+if TYPE_CHECKING:
+    from attnlab.plotting.files import InlineFigure
+
 PACKED_STEPS = 255
 """Packed weights are rounded to the nearest of this many equal steps between 0 and 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction:
-    """Record of one decoded sentence.
+    """Record of one decoded sentence. A notebook shows it with its attention weights.
 
     Attributes:
         index: position of the sentence in its split, or of its line in the input of `attnlab predict`, from
@@ -56,6 +59,25 @@ class Prediction:
     tokens: list[str] = field(default_factory=list)
     weights: NDArray[np.floating[Any]] | None = field(default=None, compare=False)
     alignment: list[list[int]] | None = None
+
+    def plot(self, title: str = "") -> InlineFigure:
+        """Plot the weights as a heat map: one row per token, one column per source token.
+
+        Raises:
+            UserError: if there are no weights.
+        """
+        from attnlab.plotting.notebook import plot_prediction
+
+        return plot_prediction(self, title)
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f", score={self.score:.4f}"
+        return f"Prediction({self.hypothesis!r}{score})"
+
+    def _repr_html_(self) -> str:
+        from attnlab.plotting.notebook import prediction_html
+
+        return prediction_html(self)
 
 
 Weights = Literal["omit", "pack", "round"]

@@ -74,10 +74,10 @@ def test_translations_equal_those_of_the_python_interface(client: TestClient, ru
     assert [result["model"] for result in results] == ["additive-seed0", "additive-seed0 (2)"]
     for result in results:
         for (best,), prediction in zip(result["predictions"], expected, strict=True):
-            assert (best["text"], best["tokens"]) == (prediction.text, prediction.tokens)
+            assert (best["text"], best["tokens"]) == (prediction.hypothesis, prediction.tokens)
             assert best["source_tokens"] == prediction.source_tokens
             assert best["score"] == pytest.approx(prediction.score, abs=1e-5)
-            assert best["attention"] == pytest.approx(prediction.attention, abs=1e-4)
+            assert best["attention"] == pytest.approx(prediction.weights, abs=1e-4)
 
 
 def test_maps_of_explanations(client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_maps_of_explanations(client: TestClient, run: Run, monkeypatch: pytest.
         ((shown,),) = translate(client, "3 4 5", models=[name], map=method)[0]["predictions"]
         assert (shown["text"], shown["tokens"]) == (best["text"], best["tokens"])
         expected = model.explain("3 4 5", best["text"], method)
-        assert shown["attention"] == pytest.approx(expected.attention, abs=1e-4)
+        assert shown["attention"] == pytest.approx(expected.weights, abs=1e-4)
         assert shown["attention"] != best["attention"]
     monkeypatch.setattr("attnlab.deploy.serving.models.MAX_EXPLAINED", 2)
     refused = client.post("/api/translate", json={"sentences": ["3 4 5"], "models": [name], "map": "erasure"})
@@ -243,7 +243,7 @@ def test_a_thousand_requests_of_20_clients(models: list[ServedModel], run: Run) 
     draw = random.Random(0)
     sentences = list({" ".join(draw.choices("34567", k=draw.randint(1, 4))) for _ in range(200)})
     expected = {
-        sentence: prediction.text
+        sentence: prediction.hypothesis
         for sentence, prediction in zip(sentences, attnlab.load(run).translate(sentences), strict=True)
     }
     with served(models[:1]) as address:
@@ -272,8 +272,8 @@ def test_page_translates_while_typing(models: list[ServedModel], tmp_path: Path)
         type_into(page, "#source", "3 4 5")
         wait(page, "document.querySelectorAll('.map svg').length === 2")
         own = page.each(".output", "e.textContent")
-        assert own[0] == own[1] == models[0].model.translate("3 4 5")[0].text
-        tokens = models[0].model.translate("3 4 5")[0].text.split()
+        assert own[0] == own[1] == models[0].model.translate("3 4 5")[0].hypothesis
+        tokens = models[0].model.translate("3 4 5")[0].hypothesis.split()
         assert page.each(".card:first-child .map .rows span", "e.textContent")[: len(tokens)] == tokens
         page.point_at(".map .rows span")
         assert page.each(".readout", "e.textContent")[0].startswith(f"{tokens[0]} ← ")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from attnlab.api.model import Model, load
+from attnlab.api.model import Model, attention_replaced, load
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.nn.attention.base import Attention
@@ -110,21 +110,14 @@ class ServedModel:
         explained = self.model.explain(sources[prediction.index].text, prediction.hypothesis, map)
         return replace(prediction, tokens=explained.tokens, weights=explained.weights)
 
-    @contextmanager
-    def _intervention(self, kind: str | None) -> Iterator[None]:
-        """Replace the attention of the network inside the block."""
+    def _intervention(self, kind: str | None) -> AbstractContextManager[None]:
+        """Return a context manager that replaces the attention of the network."""
         if kind is None:
-            yield
-            return
+            return nullcontext()
         network = self.model.network
         if kind not in self.interventions or not isinstance(network, Seq2Seq):
             raise UserError(f"{self.name} has no attention weights that intervention={kind} could replace")
-        original = network.decoder.attention
-        network.decoder.attention = self.interventions[kind]
-        try:
-            yield
-        finally:
-            network.decoder.attention = original
+        return attention_replaced(network.decoder, self.interventions[kind])
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

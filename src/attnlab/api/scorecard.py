@@ -1,4 +1,4 @@
-"""The part of `attnlab evaluate` that `explain=all` adds: the scorecard of the attention weights."""
+"""Scorecard of the attention weights of a trained run as explanations: `attnlab evaluate RUN explain=all`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich.table import Column, Table
 
 from attnlab.config import build
 from attnlab.config.options import suggest
@@ -19,7 +18,6 @@ from attnlab.explain import alignment, scorecard
 from attnlab.explain.scorecard import MEASURES, Model, Score
 from attnlab.files.run_directory import locate
 from attnlab.files.writing import write_json
-from attnlab.metrics import registry
 from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.report.scorecards import FILE
@@ -58,7 +56,7 @@ def _check_network(network: TranslationModel) -> None:
 
 def explain(
     config: DictConfig,
-    network: Seq2Seq,
+    network: TranslationModel,
     vocabularies: Vocabularies,
     pairs: Sequence[Pair],
     *,
@@ -69,6 +67,7 @@ def explain(
     Raises:
         UserError: if the run of the other direction or the gold alignments cannot be read.
     """
+    assert isinstance(network, Seq2Seq)  # checked by `check`
     settings = config.explain
     chosen = spread(settings.sentences, len(pairs))
     gold = None
@@ -111,24 +110,6 @@ def write(
         "scores": scorecard.to_json(scores),
     }
     write_json(folder / FILE, record)
-
-
-def table(scores: dict[str, Score], split: str) -> Table:
-    """Build a table with one row per measure."""
-    columns = [Column("attention weights as explanations", overflow="fold")]
-    columns += [Column(name, justify="right") for name in ("value", "95 % interval", "units")]
-    result = Table(*columns, title=f"{split} · intervals by bootstrap over sentences")
-    for name in registry.names("explanation"):
-        score = scores.get(name.removeprefix("explanation/"))
-        if score is not None:
-            low, high = (
-                "–" if end is None else registry.number(name, end) for end in (score.low, score.high)
-            )
-            unit = registry.unit(name)
-            label = f"{registry.label(f'test/{name}')}{f' [{unit}]' if unit else ''}"
-            interval = f"[{low}, {high}]"
-            result.add_row(label, registry.number(name, score.value), interval, f"{score.units:,}")
-    return result
 
 
 def _model(config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies) -> Model:

@@ -1,0 +1,286 @@
+"""Evaluation of trained runs, with their own or with changed data, search or attention weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from omegaconf import DictConfig
+
+from attnlab.api import scorecard
+from attnlab.api.model import RunPath, attention_replaced, locate_all
+from attnlab.config import build, evaluation_data
+from attnlab.config.compose import apply_overrides
+from attnlab.config.range_checks import check_ranges
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.digests import count_seen
+from attnlab.data.tokenization.vocabularies import Vocabularies, references
+from attnlab.errors import UsageError
+from attnlab.explain.scorecard import Score
+from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import short_hash
+from attnlab.files.writing import check_writable, write_json
+from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.metrics import registry
+from attnlab.metrics.text import LengthScores, score_by_length
+from attnlab.nn.attention.base import Attention
+from attnlab.nn.decoders import Decoder
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.plotting.curves import plot_curves
+from attnlab.plotting.files import save_png_and_svg
+from attnlab.training import build_training
+from attnlab.training.callbacks import Predictions
+from attnlab.training.checkpoints import read_data_record
+from attnlab.training.module import Seq2SeqModule
+from attnlab.training.restore import restore_networks
+
+CHANGEABLE = (
+    *("attention_override", "batching", "data", "explain"),
+    *("paths", "reranking", "search", "seed", "trainer"),
+)
+"""Settings and groups that can be changed after training, except `FIXED`."""
+FIXED = ("batching.source_eos",)
+"""Settings of these groups that determine the inputs of the network, and so cannot change."""
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Evaluation of one split.
+
+    Attributes:
+        split: "val", "test" or "test/NAME".
+        folder: the folder of its files.
+        total_sentences: number of sentences of the split, of which `result["sentences"]` were decoded.
+        result: content of result.json in the folder.
+        by_length: the metrics for ranges of source lengths.
+        explanations: scorecard of the attention weights as explanations; empty without the group `explain`.
+    """
+
+    split: str
+    folder: Path
+    total_sentences: int
+    result: dict[str, Any]
+    by_length: list[LengthScores]
+    explanations: dict[str, Score]
+
+
+def evaluate(
+    runs: RunPath | Sequence[RunPath],
+    overrides: Sequence[str] = (),
+    *,
+    split: str | None = None,
+    trust: Sequence[str] = (),
+) -> list[Evaluation]:
+    """Evaluate a trained run, as `attnlab evaluate` does, and write the results into its directory.
+
+    Args:
+        runs: a run or a checkpoint file; several are ensembled.
+        overrides: settings to change, such as `["search.beam_size=5"]`; see `CHANGEABLE`.
+        split: "val" or "test"; the test split by default, or the validation split if there is none.
+        trust: see `attnlab.load`.
+
+    Returns:
+        One evaluation, or one for each named test set.
+
+    Raises:
+        UserError: if a run cannot be read, a setting cannot change, or the split does not exist.
+    """
+    members = locate_all(runs)
+    if trust:
+        import_from_current_folder()
+    trained, vocabularies, network = restore_networks([checkpoint for _, checkpoint in members], trust)
+    given, other_overrides = evaluation_data.separate(trained, list(overrides))
+    config = apply_overrides(trained, other_overrides)
+    _refuse_fixed(overrides)
+    check_ranges(config)
+
+    records = [read_data_record(checkpoint) for _, checkpoint in members]
+    split = split or next((name for name in ("test", "val") if name in given.files), None)
+    if split in given.files:
+        metrics = tuple(records[0].get("metrics", ()))
+        corpus = evaluation_data.read(config, given, vocabularies, metrics=metrics)
+    else:
+        corpus = build.build_corpus(config)
+    splits = _splits(corpus, split)
+    setup = _Setup(
+        config=config,
+        vocabularies=vocabularies,
+        network=network,
+        data=build.build_data(config, corpus, vocabularies),
+        module=build_training.build_module(config, network, vocabularies, corpus),
+        members=members,
+        training_sources=[record.get("training_sources") for record in records],
+        overrides=list(overrides),
+        trust=trust,
+    )
+    scorecard.check(config, network)
+    interventions = build.build_interventions(config, network)
+    data_record = records[0].get("data")
+    evaluation_data.check_unchanged(setup.overrides, data_record, corpus, vocabularies, splits)
+    if config.attention_override in interventions:  # one intervention replaces the attention everywhere
+        setup.decoder.attention = interventions.pop(config.attention_override)
+    return [_evaluate_split(setup, name, interventions) for name in splits]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Setup:
+    """The objects of an evaluation, for all of its splits."""
+
+    config: DictConfig
+    vocabularies: Vocabularies
+    network: TranslationModel
+    data: Seq2SeqData
+    module: Seq2SeqModule
+    members: list[tuple[Run, Path]]
+    training_sources: list[torch.Tensor | None]
+    overrides: list[str]
+    trust: Sequence[str]
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder of a single network: ensembles have neither interventions nor explanations."""
+        assert isinstance(self.network, Seq2Seq)
+        return self.network.decoder
+
+    @property
+    def changes(self) -> list[str]:
+        """The overrides, and the name of a checkpoint other than the best."""
+        run, checkpoint = self.members[0]
+        return self.overrides if checkpoint == run.best else [*self.overrides, checkpoint.name]
+
+    @property
+    def others(self) -> list[str]:
+        """Paths of the other members of an ensemble."""
+        return [str(path) for _, path in self.members[1:]]
+
+    def folder(self, split: str) -> Path:
+        """Return the folder of the evaluation of a split."""
+        changes = [*self.changes, *self.others]
+        name = split.replace("/", "-")
+        evaluations = self.members[0][0].directory / "evaluations"
+        return evaluations / (f"{name}-{short_hash(sorted(changes))}" if changes else name)
+
+
+def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attention]) -> Evaluation:
+    """Decode and score a split, also under each intervention, and write the results."""
+    folder = setup.folder(split)
+    check_writable(folder / "result.json")
+    if split != "val":
+        setup.data.test_split = split
+    metrics = _decode(setup, split, folder)
+    pairs = setup.data.pairs(split)
+    decoded = [
+        pairs[output.index] for output in setup.module.outputs
+    ]  # trainer.limit_test_batches omits some
+    by_length = _score_by_length(setup.module, split)
+    explanations = {}
+    if setup.config.get("explain") is not None:
+        explanations = scorecard.explain(
+            setup.config, setup.network, setup.vocabularies, pairs, trust=setup.trust
+        )
+        scorecard.write(explanations, setup.config.explain, split, setup.changes, folder)
+    changed = {}
+    for name, attention in interventions.items():
+        with attention_replaced(setup.decoder, attention):
+            changed[name] = _decode(setup, split, folder / name)
+    result = {
+        "checkpoint": str(setup.members[0][1]),
+        "ensemble_with": setup.others,
+        "overrides": setup.overrides,
+        "split": split,
+        "sentences": len(decoded),
+        "seen_in_training": _seen_in_training(setup.training_sources, decoded),
+        "metrics": metrics,
+        "by_length": [row._asdict() for row in by_length],
+        "signatures": registry.signatures(setup.module.text_metrics),
+        "references": references(decoded, setup.vocabularies),
+    }
+    if changed:
+        result["attention_override"] = {
+            name: {"metrics": values, "drops": _drops(metrics, values)} for name, values in changed.items()
+        }
+    write_json(folder / "result.json", result)
+    save_png_and_svg(_curves(by_length), folder / "by_length")
+    return Evaluation(
+        split=split,
+        folder=folder,
+        total_sentences=len(pairs),
+        result=result,
+        by_length=by_length,
+        explanations=explanations,
+    )
+
+
+def _splits(corpus: Corpus, split: str | None) -> tuple[str, ...]:
+    """Return the splits to evaluate: the validation split, or all test sets."""
+    if split == "test" and not corpus.test_splits:
+        raise UsageError("This corpus has no test split: evaluate the validation split with --split val")
+    return ("val",) if split == "val" else corpus.test_splits or ("val",)
+
+
+def _refuse_fixed(overrides: Sequence[str]) -> None:
+    """Raise `UsageError` at a setting that cannot change after training."""
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
+            raise UsageError(
+                f"{override}: {key} cannot change after training: train another run with it. Settings that "
+                f"can change: {', '.join(CHANGEABLE)}"
+            )
+
+
+def _decode(setup: _Setup, split: str, folder: Path) -> Metrics:
+    """Decode a split, write the predictions into the folder, and return the metrics."""
+    trainer = build_training.make_trainer(
+        setup.config,
+        devices=1,  # one process gives the same metrics as several
+        num_nodes=1,
+        strategy="auto",
+        logger=False,
+        callbacks=[Predictions(folder)],
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=False,
+    )
+    run_split = trainer.validate if split == "val" else trainer.test
+    (metrics,) = run_split(setup.module, datamodule=setup.data, verbose=False)
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _seen_in_training(sources: Sequence[torch.Tensor | None], pairs: Sequence[Pair]) -> int | None:
+    """Count the pairs whose source is in the training data of a checkpoint; None if a checkpoint lacks it."""
+    known = [hashes for hashes in sources if hashes is not None]
+    return count_seen(pairs, torch.cat(known).numpy()) if len(known) == len(sources) else None
+
+
+def _score_by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:
+    """Compute the metrics of the decoded sentences for ranges of source lengths, in tokens without EOS."""
+    lengths = module.data.examples(split).source_lengths - module.data.source_eos
+    of_outputs = [int(lengths[output.index]) for output in module.outputs]
+    return score_by_length(module.outputs, of_outputs, module.text_metrics)
+
+
+def _drops(metrics: Metrics, changed: Metrics) -> Metrics:
+    """Return how much each metric falls; a network whose weights are all 0 has no attention metrics."""
+    return {name: metrics[name] - value for name, value in changed.items() if name in metrics}
+
+
+def _curves(by_length: Sequence[LengthScores]) -> Figure:
+    """Plot every metric against the middle of each range of lengths, on one scale."""
+    series = {
+        name: [
+            ((row.shortest + row.longest) / 2, registry.percentage(name, score))
+            for row in by_length
+            if (score := row.scores[name]) is not None
+        ]
+        for name in by_length[0].scores
+    }
+    return plot_curves(series, x_label="source length, in tokens", y_label="score, of 100")
