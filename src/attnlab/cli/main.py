@@ -3,8 +3,8 @@
 A command is a module of this package whose docstring begins with its name and a summary. It has
 `main(options)`, which returns the exit code, and `add_arguments(parser)`, unless it passes its arguments on
 to Hydra. Help, completion and the reference page find it by itself. The module imports nothing heavy at its
-top, so that `--help` and usage errors take a fraction of a second: `main` imports what it needs, and `IMPORTS`
-names the heavy modules.
+top, so that `--help` and usage errors take a fraction of a second: `main` imports what it needs, and
+`IMPORTS` names the heavy modules.
 
 Exit codes: 0 done, 1 failed, 2 usage error, 75 interrupted.
 """

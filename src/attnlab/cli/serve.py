@@ -52,7 +52,8 @@ def main(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from attnlab.deploy.serving.app import Limits, create_app
+        from attnlab.deploy.serving.app import create_app
+        from attnlab.deploy.serving.limits import Connection, Limits
     except ImportError as error:
         raise UserError(f"{error.name} is not installed: pip install 'attnlab[serve]'") from error
     from attnlab.deploy.serving.models import load_models
@@ -63,7 +64,8 @@ def main(options: argparse.Namespace) -> int:
     fragment = f"#token={token}" if token else ""
     host = f"[{options.host}]" if ":" in options.host else options.host
     print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
-    config = uvicorn.Config(create_app(models, limits, token=token), log_level="warning", access_log=False)
+    app = create_app(models, limits, token=token)
+    config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
     with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
         uvicorn.Server(config).run(sockets=[server_socket])
     print("stopped", file=sys.stderr)

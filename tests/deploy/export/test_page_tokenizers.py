@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from attnlab.data.tokenization.train import subwords
 from attnlab.deploy.export import browser_page as page
 from attnlab.deploy.export.page_tokenizer import describe
 from attnlab.errors import UserError
-from browser import browser
+from browser import Page, browser
 
 TEXTS = [
     "The quick, brown fox (jumps) over the lazy dog!",
@@ -43,14 +46,71 @@ TOKENIZERS: dict[str, Callable[[list[str]], Tokenizer]] = {
 }
 
 
+def strings_of_all_scripts() -> list[str]:
+    """Return strings of letters, marks, controls and joiners of every script, and conjuncts."""
+    draw = random.Random(0)
+    codes = [code for code in (*range(0x30000), *range(0xE0000, 0xE1000)) if not 0xD800 <= code < 0xE000]
+    marks = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cc", "Cf")]
+    viramas = [code for code in codes if unicodedata.combining(chr(code)) == 9]
+    special = [
+        0x200D,
+        0x1F1E6,
+        0x1F1E7,
+        0x1100,
+        0x1161,
+        0x11A8,
+        0xAC00,
+        0xAC01,
+        0x1F469,
+        0x2764,
+        0xFE0F,
+        0x600,
+    ]
+    pools = (codes, marks, viramas, special)
+    strings = ["".join(chr(draw.choice(draw.choice(pools))) for _ in range(9)) for _ in range(4000)]
+    conjuncts = [f"{chr(code - 20)}{chr(code)}{chr(code - 21)}{chr(code - 10)}" for code in viramas]
+    return [*strings, *conjuncts, "क्षत्रिय", "\r\n\n\r"]
+
+
+def test_grapheme_clusters_of_all_scripts_equal_python(tmp_path: Path) -> None:
+    texts = strings_of_all_scripts()
+    tokenizer = train.characters(texts, graphemes=True)
+    assert len(tokenizer.encode("क्षत्रिय")) == 5  # not 3, as Unicode 15.1 splits it
+    with page_of_tokenizers(tmp_path) as tab:
+        description = json.dumps(describe(tokenizer, side="source"))
+        encoded = tab.run(f"""(tokenizer =>
+            {json.dumps(texts)}.map(text => tokenizer.encode(text).map(({{ id }}) => id))
+        )(makeTokenizer({description}))""")
+    assert encoded == tokenizer.encode_all(texts)
+
+
+def test_large_vocabularies(tmp_path: Path) -> None:
+    vocabulary = [f"w{number}" for number in range(130_000)]
+    words = train.whitespace([" ".join(vocabulary)])
+    unigram = json.loads(subwords(TEXTS, algorithm="unigram", max_size=140).to_json())
+    unigram["model"]["vocab"] += [[word, -9.5] for word in vocabulary]
+    with page_of_tokenizers(tmp_path) as tab:
+        for tokenizer in (words, Tokenizer.from_json(json.dumps(unigram))):
+            tab.run(f"window.tokenizer = makeTokenizer({json.dumps(describe(tokenizer, side='source'))}); 0")
+            ids = tab.run("tokenizer.encode('w129999 w7').map(({ id }) => id)")
+            assert ids == tokenizer.encode("w129999 w7")
+
+
+@contextmanager
+def page_of_tokenizers(folder: Path) -> Iterator[Page]:
+    """Open an empty page with `tokenizer.js`."""
+    script = (page.FOLDER / "tokenizer.js").read_text(encoding="utf-8")
+    (folder / "page.html").write_text(f'<meta charset="utf-8"><script>{script}</script>', encoding="utf-8")
+    with browser(folder / "profile") as tab:
+        tab.open(folder / "page.html")
+        yield tab
+
+
 def test_javascript_tokenizers_equal_python(tmp_path: Path) -> None:
     trained = {name: make(TEXTS[:8] + TEXTS[10:] * 3) for name, make in TOKENIZERS.items()}
     described = {name: describe(tokenizer, side="source") for name, tokenizer in trained.items()}
     texts = [*TEXTS, ""]
-    script = (page.FOLDER / "tokenizer.js").read_text(encoding="utf-8")
-    (tmp_path / "page.html").write_text(f'<meta charset="utf-8"><script>{script}</script>', encoding="utf-8")
-    with browser(tmp_path / "profile") as tab:
-        tab.open(tmp_path / "page.html")
+    with page_of_tokenizers(tmp_path) as tab:
         results = tab.run(f"""
             Object.fromEntries(Object.entries({json.dumps(described)}).map(([name, description]) => {{
                 const tokenizer = makeTokenizer(description);

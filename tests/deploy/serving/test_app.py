@@ -20,7 +20,9 @@ import uvicorn
 from starlette.testclient import TestClient
 
 import attnlab
-from attnlab.deploy.serving.app import Limits, create_app
+from attnlab.deploy.serving import limits
+from attnlab.deploy.serving.app import create_app
+from attnlab.deploy.serving.limits import Limits
 from attnlab.deploy.serving.models import Options, ServedModel, Source, load_models, unique_names
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
@@ -47,8 +49,8 @@ def models(run: Run) -> list[ServedModel]:
 
 @pytest.fixture(scope="module")
 def client(models: list[ServedModel]) -> Iterator[TestClient]:
-    limits = Limits(sentences=3, characters=20, body=2000, waiting=4)
-    with TestClient(create_app(models, limits), base_url=LOCAL) as client:
+    small = Limits(sentences=3, characters=20, body=2000, waiting=4)
+    with TestClient(create_app(models, small), base_url=LOCAL) as client:
         yield client
 
 
@@ -128,12 +130,12 @@ def test_options_change_the_translation(client: TestClient) -> None:
         ({"sentences": ["3"], "prefixes": []}, 400, "0 prefixes for 1 sentences"),
         ({"sentences": ["unknown"]}, 400, "unknown"),
         ({"sentences": [" "]}, 400, "at least one token"),
-        ({"sentences": []}, 422, "at least 1 item"),
-        ({"sentences": ["3"], "beam_size": 0}, 422, "greater than or equal to 1"),
-        ({"sentences": ["3"], "beam": 3}, 422, "not permitted"),
-        ({"sentences": ["3"], "intervention": "sort"}, 422, "uniform"),
-        ({"sentences": "3"}, 422, "valid list"),
-        ([], 422, "valid dictionary"),
+        ({"sentences": []}, 400, "at least 1 item"),
+        ({"sentences": ["3"], "beam_size": 0}, 400, "greater than or equal to 1"),
+        ({"sentences": ["3"], "beam": 3}, 400, "not permitted"),
+        ({"sentences": ["3"], "intervention": "sort"}, 400, "uniform"),
+        ({"sentences": "3"}, 400, "valid list"),
+        ([], 400, "valid dictionary"),
     ],
     ids=repr,
 )
@@ -153,10 +155,33 @@ def test_a_full_queue_answers_429(models: list[ServedModel]) -> None:
 def test_files_of_the_machine_cannot_be_read(client: TestClient, run: Run) -> None:
     for path in ("/etc/passwd", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", f"/{run.best}", "/page.js"):
         assert client.get(path).status_code == 404
-    for body in (b"\x00\xff", b"{", b'{"sentences": ["\\ud800"]}'):
-        response = client.post("/api/translate", content=body, headers={"Content-Type": "application/json"})
-        assert response.status_code in (400, 422)
-        assert str(run.directory) not in response.text
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"\x00\xff", "JSON decode error"),
+        (b"{", "JSON decode error"),
+        (rb'{"sentences": ["\ud800"]}', "sentences.0: Input should be a valid string"),
+        (rb'{"sentences": ["3"], "\ud800": 1}', "Extra inputs are not permitted"),
+        (rb'{"sentences": ["3"], "prefixes": ["\udfff"]}', "prefixes.0: Input should be a valid string"),
+        *(
+            (f'{{"sentences": ["3"], "{name}": {number}}}'.encode(), f"{name}: Input should be a")
+            for name in ("beam_size", "nbest")
+            for number in ("NaN", "Infinity", "-Infinity", "1e999")
+        ),
+        (b'{"sentences": ["3"], "models": [NaN]}', "models.0: Input should be a valid string"),
+    ],
+)
+def test_bodies_that_are_not_valid_json(
+    models: list[ServedModel], run: Run, body: bytes, reason: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    with TestClient(create_app(models[:1]), base_url=LOCAL, raise_server_exceptions=False) as client:
+        response = client.post("/api/translate", content=body, headers=headers)
+    assert response.status_code == 400, response.text
+    assert reason in response.json()["detail"]
+    assert str(run.directory) not in response.text
 
 
 def test_other_host_names_are_refused(client: TestClient) -> None:
@@ -178,7 +203,8 @@ def test_interface_is_described(client: TestClient) -> None:
     description = client.get("/openapi.json").json()
     assert set(description["paths"]) == {"/api/models", "/api/translate"}
     responses = description["paths"]["/api/translate"]["post"]["responses"]
-    assert {"200", "400", "401", "404", "413", "429"} <= set(responses)
+    assert {"200", "400", "401", "404", "408", "413", "429"} <= set(responses)
+    assert "422" not in responses
 
 
 @contextmanager
@@ -186,7 +212,9 @@ def served(models: list[ServedModel], **options: Any) -> Iterator[str]:
     """Run a real server in a thread; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(
-            uvicorn.Config(create_app(models, **options), log_level="error", lifespan="on")
+            uvicorn.Config(
+                create_app(models, **options), http=limits.Connection, log_level="error", lifespan="on"
+            )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -197,6 +225,23 @@ def served(models: list[ServedModel], **options: Any) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def test_connections_that_send_nothing_are_closed(
+    models: list[ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.3)
+    head = b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    starts = {b"": b"", head[:20]: b"", head + b"Content-Length: 9\r\n\r\n": b"HTTP/1.1 408 "}
+    with served(models[:1]) as address:
+        for start, answer in starts.items():
+            with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 60) as connection:
+                connection.sendall(start)
+                assert connection.recv(100)[:13] == answer
+        with httpx.Client(base_url=address) as client:
+            translate(client, "3 4")
+            time.sleep(0.6)
+            translate(client, "3 4")
 
 
 def test_sentences_of_a_closed_connection_are_not_translated(models: list[ServedModel]) -> None:

@@ -79,6 +79,12 @@ def test_refused_item_fails_its_own_request_only(number: int, error: str) -> Non
     assert answers == [[2], [4], error, [6]]
 
 
+def test_request_without_items_stops_nothing() -> None:
+    answers, double = serve(("a", []), ("a", [1]), ("a", []), ("a", [2]))
+    assert answers == [[], [2], [], [4]]
+    assert double.batches == [("a", [1]), ("a", [2])]
+
+
 def test_full_queue_is_an_error_and_loses_nothing() -> None:
     answers, _ = serve(("a", [1]), ("a", [2, 3]), ("a", [4, 5]), ("a", [6]), queue_size=3)
     assert answers == [[2], [4, 6], "QueueFullError()", [12]]

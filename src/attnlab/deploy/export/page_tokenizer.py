@@ -7,6 +7,7 @@ from typing import Any
 
 from attnlab.data.tokenization.tokenizer import PythonTokenizer, Tokenizer
 from attnlab.data.tokenization.train import CHARACTERS
+from attnlab.deploy.export.graphemes import grapheme_pattern
 from attnlab.errors import UserError
 
 JAVASCRIPT_PATTERNS = {
@@ -80,7 +81,7 @@ def _split(node: dict[str, Any]) -> list[Step]:
         case {"type": "WhitespaceSplit"}:
             return [["space"]]
         case {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {"Regex": r"\X"}}:
-            return [["graphemes"]]
+            return [["isolate", grapheme_pattern()]]
         case {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {"Regex": pattern}}:
             return [["isolate", _pattern(pattern)]]
         case {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}:

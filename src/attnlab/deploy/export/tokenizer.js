@@ -8,8 +8,9 @@ function makeTokenizer({ normalize, split, model, join }) {
   const pieces = model.vocabulary, ids = new Map(pieces.map((piece, id) => [piece, id]));
   const unknown = ids.get(UNKNOWN);
   const ranks = new Map((model.merges || []).map(([left, right], rank) => [`${left} ${right}`, rank]));
-  const longest = Math.max(...pieces.map(piece => [...piece].length));
-  const scores = model.scores, lowest = scores && Math.min(...scores) - 10;
+  // Not Math.max(...values): a function takes no more than some 100,000 arguments
+  const longest = pieces.reduce((most, piece) => Math.max(most, [...piece].length), 0);
+  const scores = model.scores, lowest = scores && scores.reduce((least, score) => Math.min(least, score)) - 10;
 
   const steps = {
     form: (text, form) => text.normalize(form),
@@ -32,7 +33,6 @@ function makeTokenizer({ normalize, split, model, join }) {
       }
       return [...parts, text.slice(end)].filter(Boolean);
     },
-    graphemes: text => Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment),
     metaspace: text => {
       if (!text) return [];
       const marked = text.replaceAll(" ", SPACE);

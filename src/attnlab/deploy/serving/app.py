@@ -6,22 +6,23 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attnlab import __version__
 from attnlab.deploy.serving.batching import Batcher, QueueFullError
+from attnlab.deploy.serving.limits import BodyLimit, Limits
 from attnlab.deploy.serving.models import Map, Options, ServedModel, Source
 from attnlab.errors import UserError
-from attnlab.files import predictions
+from attnlab.files.predictions import Prediction
+from attnlab.files.printable import printable
 from attnlab.nn.attention.interventions import Intervention
 from attnlab.plotting import html as page
 
@@ -31,27 +32,6 @@ CLOSED = 499
 """Status of a request whose client closed the connection. Nobody receives it."""
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of the requests; larger ones are refused with status 413, too many with 429.
-
-    Attributes:
-        sentences: sentences per request.
-        characters: characters per sentence, and per prefix.
-        waiting: sentences of all clients that may wait for one model.
-        batch_size: sentences that are decoded together.
-        body: bytes of a request.
-        beam_size: largest beam.
-    """
-
-    sentences: int = 64
-    characters: int = 1000
-    waiting: int = 1024
-    batch_size: int = 64
-    body: int = 2**20
-    beam_size: int = 20
 
 
 class TranslationRequest(BaseModel):
@@ -83,12 +63,15 @@ class TranslationRequest(BaseModel):
     ] = "weights"
 
 
-class Prediction(BaseModel):
+class Translation(BaseModel):
     """A translation of one sentence."""
 
     text: str
     score: Annotated[float, Field(description="length-normalised log-probability")]
-    tokens: Annotated[list[str], Field(description="target tokens; the last one is <eos> if it ended")]
+    tokens: Annotated[
+        list[str],
+        Field(description="target tokens; the last one is <eos>, also at the maximum length"),
+    ]
     source_tokens: list[str]
     attention: Annotated[
         list[list[float]] | None,
@@ -100,7 +83,7 @@ class ModelResult(BaseModel):
     """Translations by one model: for each sentence its hypotheses, best first."""
 
     model: str
-    predictions: list[list[Prediction]]
+    predictions: list[list[Translation]]
 
 
 class TranslationResponse(BaseModel):
@@ -126,9 +109,11 @@ class Error(BaseModel):
 
 
 ERRORS: dict[int | str, dict[str, object]] = {
-    400: {"model": Error, "description": "A sentence or an option is refused"},
+    "default": {"model": Error, "description": "The request is refused"},
+    400: {"model": Error, "description": "The request, a sentence or an option is not valid"},
     401: {"model": Error, "description": "The token is missing or wrong"},
     404: {"model": Error, "description": "There is no such model"},
+    408: {"model": Error, "description": "The body did not arrive in time"},
     413: {"model": Error, "description": "The request is too large"},
     429: {"model": Error, "description": "Too many sentences are waiting: try again later"},
 }
@@ -147,7 +132,7 @@ def create_app(
             cannot reach the server by a name that resolves to it.
     """
     limits = limits or Limits()
-    batchers: dict[str, Batcher[Options, Source, list[predictions.Prediction]]] = {
+    batchers: dict[str, Batcher[Options, Source, list[Prediction]]] = {
         served.name: Batcher(served.translate, limits.batch_size, limits.waiting) for served in models
     }
 
@@ -180,6 +165,12 @@ def create_app(
         response.headers["Cache-Control"] = "no-store"
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        # The input is not repeated: JSON cannot encode NaN, nor UTF-8 a lone surrogate
+        reasons = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
+        return JSONResponse({"detail": printable("; ".join(reasons))}, 400)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def index() -> HTMLResponse:
@@ -263,38 +254,6 @@ async def _wait_for_disconnect(connection: Request) -> None:
         pass
 
 
-class BodyLimit:
-    """ASGI middleware that refuses requests with a larger body before it is read as a whole."""
-
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self.app = app
-        self.limit = limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body up to the limit, then call the application with it."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        body = b""
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return  # the client has gone
-            body += message.get("body", b"")
-            if len(body) > self.limit:
-                detail = f"The request is larger than {self.limit:,} bytes: send fewer sentences at a time"
-                await JSONResponse({"detail": detail}, 413)(scope, receive, send)
-                return
-            if not message.get("more_body"):
-                break
-        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def read() -> Message:
-            return next(messages, None) or await receive()
-
-        await self.app(scope, read, send)
-
-
 def _check(
     request: TranslationRequest, selected: Sequence[str], models: Collection[str], limits: Limits
 ) -> None:
@@ -322,9 +281,9 @@ def _authorised(request: Request, token: str) -> bool:
     return secrets.compare_digest(given.encode(), f"Bearer {token}".encode())
 
 
-def _to_json(prediction: predictions.Prediction) -> Prediction:
+def _to_json(prediction: Prediction) -> Translation:
     weights = prediction.weights
-    return Prediction(
+    return Translation(
         text=prediction.hypothesis,
         score=prediction.score or 0.0,
         tokens=prediction.tokens,

@@ -50,7 +50,8 @@ class Batcher(Generic[Options, Item, Result]):
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
         self.waiting.extend((options, item, future) for item, future in zip(items, futures, strict=True))
-        self.arrived.set()
+        if items:
+            self.arrived.set()
         try:
             return list(await asyncio.gather(*futures))
         finally:

@@ -22,7 +22,7 @@
     const response = await fetch(path, options);
     if (response.ok) return response.json();
     const { detail } = await response.json().catch(() => ({ detail: response.statusText }));
-    throw new Error(typeof detail === "string" ? detail : detail[0].msg);
+    throw new Error(detail);
   }
 
   // Cards: one per model, with its own request, so that a fast model does not wait for a slow one
