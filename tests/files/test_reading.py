@@ -1,9 +1,12 @@
+import gzip
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.files.reading import decode, read_text, split_lines
+from attnlab.files.reading import SIZE_LIMIT, decode, read_text, split_lines
 
 
 def test_byte_order_mark_is_removed(tmp_path: Path):
@@ -33,6 +36,37 @@ def test_errors_name_missing_files_and_directories(tmp_path: Path):
 def test_errors_of_invalid_text_name_the_line(content: bytes, message: str):
     with pytest.raises(UserError, match=message):
         decode(content, name="f")
+
+
+def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(UserError, match=rf"data\.path: {path} is not a regular file"):
+            read_text(path, setting="data.path")
+
+
+def test_decompressed_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "bomb.txt.gz"
+    file.write_bytes(gzip.compress(b"a\n" * 3) + gzip.compress(b"b" * 1_000_000))  # two members
+    monkeypatch.setenv(SIZE_LIMIT, "1000006")
+    assert len(read_text(file)) == 1_000_006
+    monkeypatch.setenv(SIZE_LIMIT, "1000005")
+    with pytest.raises(UserError, match=rf"bomb\.txt\.gz has more than 1,000,005 bytes.*{SIZE_LIMIT}"):
+        read_text(file)
+
+
+def test_file_larger_than_memory_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "large.txt"
+    with file.open("wb") as sparse:
+        sparse.truncate(2**31)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"large\.txt does not fit into memory"):
+            read_text(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def test_lines_are_split_at_newlines_only():

@@ -29,7 +29,7 @@ from attnlab.files.run_directory import Run, locate
 from attnlab.jobs.launcher import import_from_current_folder
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
-from attnlab.nn.positions import Learned
+from attnlab.nn.positions import max_positions
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training.restore import restore_networks
 from attnlab.types import EOS, Batch
@@ -234,16 +234,8 @@ class Model:
 
     @cached_property
     def max_lengths(self) -> tuple[float, float]:
-        """Number of learned positions of the encoder and of the decoder; infinite if they have none."""
-
-        def limit(part: str) -> float:
-            modules = self.network.named_modules()
-            tables = [
-                module.table for name, module in modules if part in name and isinstance(module, Learned)
-            ]
-            return min((len(table.weight) for table in tables), default=inf)
-
-        return limit("encoder"), limit("decoder")
+        """Largest S and T of the network: the learned positions of encoder and decoder; else infinity."""
+        return max_positions(self.network, "encoder"), max_positions(self.network, "decoder")
 
     def translator(self, **search: Any) -> Translator:
         """Build the search of the run, with these settings of the group `search` replaced.

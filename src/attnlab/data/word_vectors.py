@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.errors import UserError
-from attnlab.files.reading import GZIP_MAGIC
+from attnlab.files.reading import GZIP_MAGIC, check_regular_file
 
 Vector = NDArray[np.float32]
 
@@ -96,6 +96,7 @@ def _lines(path: str, setting: str) -> Iterator[str]:
 
 def _open(path: str) -> BinaryIO:
     location = Path(path).expanduser()
+    check_regular_file(location, name=path)
     with location.open("rb") as file:
         compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     return gzip.open(location) if compressed else location.open("rb")  # type: ignore[return-value]

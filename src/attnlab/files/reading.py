@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import stat
 import zlib
 from pathlib import Path
 
@@ -10,6 +13,10 @@ from attnlab.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
 """First bytes of a gzip file."""
+
+SIZE_LIMIT = "ATTNLAB_MAX_DECOMPRESSED_BYTES"
+"""Environment variable: maximum size of a file after decompression, in bytes."""
+DEFAULT_SIZE_LIMIT = 2 * 1024**3
 
 
 def read_text(path: str | Path, *, setting: str | None = None) -> str:
@@ -20,22 +27,39 @@ def read_text(path: str | Path, *, setting: str | None = None) -> str:
         setting: the option that names the file, such as "data.path", for error messages.
 
     Raises:
-        UserError: if the file cannot be read, is empty, or is not UTF-8 text.
+        UserError: if the file cannot be read, is too large, is empty, or is not UTF-8 text.
     """
     name = str(path) if setting is None else f"{setting}: {path}"
     try:
-        content = Path(path).expanduser().read_bytes()
+        file = Path(path).expanduser()
+        check_regular_file(file, name=name)
+        content = file.read_bytes()
+        if content.startswith(GZIP_MAGIC):
+            content = _decompress(content, name=str(path))
+        elif str(path).endswith(".gz"):
+            raise UserError(
+                f"{path}: the file is not compressed by gzip. Rename it without .gz or compress it"
+            )
+        return decode(content, name=str(path))
+    except MemoryError as error:
+        raise UserError(f"{name} does not fit into memory. Use a smaller file or a larger machine") from error
     except FileNotFoundError as error:
         raise UserError(f"{name} does not exist. Check the path") from error
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror}). Check the path") from error
     except (RuntimeError, ValueError) as error:  # an unknown user after "~", or a NUL character
         raise UserError(f"{name!r} is not a valid path ({error}). Check the path") from error
-    if content.startswith(GZIP_MAGIC):
-        content = _decompress(content, name=str(path))
-    elif str(path).endswith(".gz"):
-        raise UserError(f"{path}: the file is not compressed by gzip. Rename it without .gz or compress it")
-    return decode(content, name=str(path))
+
+
+def check_regular_file(path: Path, *, name: str) -> None:
+    """Raise `UserError` at a pipe or a device, which may never end; `name` describes it in the message.
+
+    Raises:
+        OSError: if it does not exist.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UserError(f"{name} is not a regular file, but a pipe or a device. Write its contents to a file")
 
 
 def decode(content: bytes, *, name: str) -> str:
@@ -68,12 +92,23 @@ def exists(path: str) -> bool:
 
 def _decompress(content: bytes, *, name: str) -> bytes:
     """Return the content of a gzip file."""
+    setting = os.environ.get(SIZE_LIMIT, str(DEFAULT_SIZE_LIMIT))
+    if not setting.isdecimal():
+        raise UserError(f"{SIZE_LIMIT}={setting}: must be a whole number of bytes")
+    limit = int(setting)
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as file:
+            decompressed = file.read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(
             f"{name}: the gzip file is truncated or damaged ({error}). Download or create it again"
         ) from error
+    if len(decompressed) > limit:
+        raise UserError(
+            f"{name} has more than {limit:,} bytes after decompression. Set the environment variable "
+            f"{SIZE_LIMIT} to a larger number if that is right"
+        )
+    return decompressed
 
 
 def split_lines(text: str) -> list[str]:

@@ -163,6 +163,14 @@ def make_positions(kind: Kind, *, size: int, heads: int | None, max_positions: i
     return Positions()
 
 
+def max_positions(network: nn.Module, part: str) -> float:
+    """Return the number of learned positions of the "encoder" or the "decoder"; infinity if it has none."""
+    modules = (module for name, module in network.named_modules() if part in name.split("."))
+    return min(
+        (len(module.table.weight) for module in modules if isinstance(module, Learned)), default=math.inf
+    )
+
+
 def _angles(first: int, count: int, size: int, device: torch.device) -> Tensor:
     """Return the angles i / 10000^{2k/size} in fp64, [T, ⌈size / 2⌉]; fp32 is inexact at high positions."""
     positions = torch.arange(first, first + count, dtype=torch.float64, device=device)  # [T]

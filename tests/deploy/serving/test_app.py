@@ -162,9 +162,9 @@ def test_files_of_the_machine_cannot_be_read(client: TestClient, run: Run) -> No
     [
         (b"\x00\xff", "JSON decode error"),
         (b"{", "JSON decode error"),
-        (rb'{"sentences": ["\ud800"]}', "sentences.0: Input should be a valid string"),
-        (rb'{"sentences": ["3"], "\ud800": 1}', "Extra inputs are not permitted"),
-        (rb'{"sentences": ["3"], "prefixes": ["\udfff"]}', "prefixes.0: Input should be a valid string"),
+        (rb'{"sentences": ["\ud800"]}', "half of a surrogate pair"),
+        (rb'{"sentences": ["3"], "\ud800": 1}', "Input should be a valid string"),
+        (rb'{"sentences": ["3"], "prefixes": ["\udfff"]}', "half of a surrogate pair"),
         *(
             (f'{{"sentences": ["3"], "{name}": {number}}}'.encode(), f"{name}: Input should be a")
             for name in ("beam_size", "nbest")

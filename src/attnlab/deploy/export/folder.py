@@ -100,6 +100,7 @@ def _write_files(
 
 def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[str, Any]:
     """Return the settings that the decoding loop needs."""
+    encoder = config.encoder
     source_eos, limit = bool(config.batching.source_eos), config.batching.max_source_length
     return {
         "attnlab": __version__,
@@ -107,6 +108,7 @@ def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[st
         "max_length": config.search.max_length,
         "source_eos": source_eos,
         "max_source_tokens": None if limit is None else limit - source_eos,
+        "max_positions": encoder.max_positions if encoder.get("positions") == "learned" else None,
         "copies_source": copies_source(config),
         **{
             f"{side}_is_python": isinstance(tokenizer, PythonTokenizer)

@@ -28,6 +28,8 @@ function read(sentence) {
   const foreign = sourceTokenizer.isClosed && all.find(({ isKnown }) => !isKnown);
   if (foreign) throw new Error(`“${foreign.token}” is not in the vocabulary. Use only ${sourceTokenizer.pieces.join(" ")}, separated by spaces.`);
   if (!all.length) throw new Error("The sentence has no words that the network can read.");
+  const most = (settings.max_positions ?? Infinity) - settings.source_eos;
+  if (Math.min(all.length, settings.max_source_tokens ?? Infinity) > most) throw new Error(`The network reads at most ${most} tokens.`);
   const tokens = all.slice(0, settings.max_source_tokens ?? undefined);
   const notes = [];
   if (tokens.length < all.length) notes.push(`Only the first ${tokens.length} tokens are read.`);

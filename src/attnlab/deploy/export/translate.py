@@ -9,9 +9,10 @@ and target vocabulary.
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from tokenizers import Tokenizer
 
 PAD, SOS, EOS = 0, 1, 2
 SPECIAL = 3  # the ids of the tokenizer files are shifted by the special tokens
-BATCH = 64  # sentences decoded together
+BATCH = 64  # lines read together
+MAX_PADDED_TOKENS = 2**14  # of a batch; a single sentence may be longer
 
 
 class Translator:
@@ -47,12 +49,28 @@ class Translator:
             for name in ("encoder", "step")
         )
 
+    def check(self, sentence: str) -> None:
+        """Raise `ValueError` if a sentence cannot be translated."""
+        length, limit = len(self._source_ids(sentence)), self.config["max_positions"]
+        if limit is not None and length > limit:
+            raise ValueError(f"it has {length} tokens, but the network has only {limit} positions")
+
     def __call__(self, sentences: Sequence[str]) -> list[str]:
-        """Translate a batch of sentences."""
-        sources = [self.source.encode(sentence) for sentence in sentences]
-        end = [EOS] if self.config["source_eos"] else []
+        """Translate sentences, in batches of similar length."""
+        lengths = [len(self._source_ids(sentence)) for sentence in sentences]
+        outputs = [""] * len(sentences)
+        for rows in _batches(lengths):
+            for row, text in zip(rows, self.translate([sentences[row] for row in rows]), strict=True):
+                outputs[row] = text
+        return outputs
+
+    def _source_ids(self, sentence: str) -> list[int]:
         limit = self.config["max_source_tokens"]  # None: no limit
-        ids = [source[:limit] + end for source in sources]
+        return self.source.encode(sentence)[:limit] + ([EOS] if self.config["source_eos"] else [])
+
+    def translate(self, sentences: Sequence[str]) -> list[str]:
+        """Translate one batch of sentences."""
+        ids = [self._source_ids(sentence) for sentence in sentences]
         if not self.config["copies_source"]:
             return [self.target.decode(row) for row in self.decode(ids)]
         # A source token that is not in the target vocabulary has an id of its own, from V on
@@ -67,6 +85,7 @@ class Translator:
             ]
             for row, new in zip(spellings, oov, strict=True)
         ]
+        limit, end = self.config["max_source_tokens"], [EOS] if self.config["source_eos"] else []
         outputs = self.decode(ids, [row[:limit] + end for row in copied])
         return [self.target.decode(row, new) for row, new in zip(outputs, oov, strict=True)]
 
@@ -164,24 +183,45 @@ def _whole_words(subwords: Sequence[str]) -> list[str]:
     return words
 
 
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the positions of sentences of similar length, at most `MAX_PADDED_TOKENS` tokens together."""
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and lengths[row] * (len(batch) + 1) > MAX_PADDED_TOKENS:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
 def _pad(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Pad rows of ids to an array [B, S]."""
     width = max(map(len, rows))
     return np.array([[*row, *[PAD] * (width - len(row))] for row in rows], dtype=np.int64)
 
 
-def main() -> None:
-    """Translate standard input to standard output."""
+def main() -> int:
+    """Translate standard input to standard output; a line that cannot be translated gives an empty one."""
     translator = Translator(Path(__file__).parent)
-    lines = (line.rstrip("\r\n") for line in sys.stdin)
+    lines = enumerate(sys.stdin.buffer, start=1)
+    failed = False
     while batch := list(islice(lines, BATCH)):
-        try:
-            texts = translator(batch)
-        except ValueError as error:
-            sys.exit(f"translate.py: {error}")
-        for text in texts:
-            print(text.replace("\n", "\\n"))
+        sentences: dict[int, str] = {}
+        for number, line in batch:
+            try:
+                text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode().rstrip("\r\n")
+                translator.check(text)
+            except ValueError as error:  # also UnicodeDecodeError
+                print(f"translate.py: line {number}: {error}", file=sys.stderr)
+                failed = True
+            else:
+                sentences[number] = text
+        outputs = dict(zip(sentences, translator([*sentences.values()]), strict=True))
+        for number, _ in batch:
+            print(outputs.get(number, "").replace("\n", "\\n"), flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -169,8 +169,9 @@ def create_app(
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         # The input is not repeated: JSON cannot encode NaN, nor UTF-8 a lone surrogate
-        reasons = (f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
-        return JSONResponse({"detail": printable("; ".join(reasons))}, 400)
+        reasons = [(".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors()]
+        detail = "; ".join(": ".join(filter(None, reason)) for reason in reasons)
+        return JSONResponse({"detail": printable(detail)}, 400)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def index() -> HTMLResponse:
