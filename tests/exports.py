@@ -42,11 +42,10 @@ def write_checkpoint(folder: Path, *overrides: str) -> Path:
     """Write a checkpoint of an untrained network whose outputs vary; return its path."""
     data = folder / "pairs.tsv"
     data.write_text("".join(f"{text}\t{text}\n" for text in sentences(200)))
+    pairs = ["data=pairs", f"data.path={data}", "tokenizer=whitespace"]
     config = compose_run(
         [
-            "data=pairs",
-            f"data.path={data}",
-            "tokenizer=whitespace",
+            *([] if "data=synthetic" in overrides else pairs),
             "embedding.size=12",
             "encoder.size=8",
             "decoder.size=16",

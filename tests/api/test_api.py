@@ -95,6 +95,18 @@ def test_translate_returns_the_best_hypotheses_in_the_order_of_the_sentences(mod
     assert model.translate([]) == []
 
 
+def test_batches_are_bounded_by_padded_tokens(model: attnlab.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = ["3 4 5 6 7 3 4", "6", "5 5", "7 3 4 6", "4", "3 3 3"]
+    expected = model.translate(sources, beam_size=2)
+    monkeypatch.setattr("attnlab.api.model.MAX_PADDED_TOKENS", 12)
+    pairs = [model.read(source) for source in sources]
+    batches = list(model._batches(pairs, 64, False, beam_size=2))
+    assert [rows for rows, _ in batches] == [[1, 4, 2], [5], [3], [0]]  # 3 · 2 · 2 = 12
+    assert [prediction.tokens for prediction in model.translate(sources, beam_size=2)] == [
+        prediction.tokens for prediction in expected
+    ]
+
+
 def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
     first, second = model.translate(["3 4 5", "6 7"], prefixes=["7 7", ""], beam_size=2)
     assert first.tokens[:2] == ["7", "7"]
@@ -109,6 +121,7 @@ def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
     ("sentences", "search", "message"),
     [
         (["3", " "], {}, r"sentences\[1\] is ' ': give a string"),
+        (["3", "\udc00"], {}, r"sentences\[1\]: '.udc00' contains half of a surrogate pair"),
         ([None], {}, r"sentences\[0\] is None: give a string"),
         (["3"], {"nbest": 2}, "nbest=2 needs a larger beam: set beam_size=2"),
         (["3"], {"beam_size": 0}, "search.beam_size=0: must be a whole number ≥ 1"),

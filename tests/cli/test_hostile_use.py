@@ -260,7 +260,7 @@ INPUTS: list[Row] = [
         (b"3 4\n \t\n", 2, "it is empty"),
         (b"3 4\r\n\r\n", 2, "it is empty"),
         (b"3 99", 1, "token '99' is not in the vocabulary"),
-        (b"3\t4\n3\t4\tx\n", 2, "token 'x' is not in the vocabulary"),
+        (b"3 4\n3\t4\tx\n", 2, "token 'x' is not in the vocabulary"),
         (b"3 4\n3 \xff 4\n", 2, r"byte 3 \(0xff\) is not valid UTF-8"),
         ("3 4".encode("utf-16"), 1, r"byte 1 \(0xff\) is not valid UTF-8"),
         (b"\xef\xbb\xbf\n", 1, "it is empty"),

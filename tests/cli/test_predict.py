@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from attnlab.cli.input_lines import read_lines
+from attnlab.cli.main import run
 from attnlab.files.run_directory import Run
 from commands import ATTNLAB, attnlab, clean_environment
+from exports import write_checkpoint
 from forked import ForkedProcess
 
 
@@ -133,6 +135,49 @@ def test_outputs_at_the_length_limit_are_counted(trained: Run, tmp_path: Path) -
     assert [len(line.split()) for line in output] == [2, 2, 2]
     warning = "the output reached 2 tokens and may be incomplete; --max-length sets the limit"
     assert errors == [f"attnlab: 3 lines: {warning}"]
+
+
+def run_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: bytes, *arguments: str
+) -> tuple[int, list[str], list[str]]:
+    """Return the exit code and the lines of standard output and standard error."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    code = run(list(arguments))
+    output, errors = capsys.readouterr()
+    return code, output.splitlines(), errors.splitlines()
+
+
+def test_line_longer_than_the_learned_positions_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = ["encoder=transformer", "encoder.positions=learned", "encoder.max_positions=5"]
+    checkpoint = str(write_checkpoint(tmp_path, *encoder))
+    problem = (
+        "attnlab: line 2 of standard input: source: 6 tokens, but positions=learned of the encoder has 5"
+    )
+    code, output, errors = run_on(
+        monkeypatch, capsys, b"horse\n" + b"horse " * 6 + b"\nhorse horse\n", "predict", checkpoint
+    )
+    assert (code, [bool(line) for line in output]) == (1, [True, False, True])
+    assert [error.startswith(problem) for error in errors if "maximum" not in error] == [True]
+    code, output, errors = run_on(
+        monkeypatch, capsys, b"horse\thorse\n" + b"horse " * 6 + b"\thorse\nhorse\t\n", "score", checkpoint
+    )
+    assert (code, [bool(line) for line in output]) == (1, [True, False, True])
+    assert [error.startswith(problem) for error in errors] == [True]
+
+
+def test_unknown_tokens_and_columns_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = str(write_checkpoint(tmp_path))
+    lines = b"horse zebra\nyak horse zebra\nhorse\thorse\n"
+    code, _, errors = run_on(monkeypatch, capsys, lines, "predict", checkpoint, "--max-length", "50")
+    assert code == 0
+    assert errors == [
+        "attnlab: 1 line: a tab: all columns were read as one sentence; cut -f1 gives the first column",
+        "attnlab: 3 tokens, such as 'zebra', 'yak', outside the vocabulary: read as <unk>",
+    ]
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from attnlab.cli import arguments, input_lines
 from attnlab.errors import UsageError, UserError
+from attnlab.files.printable import printable
 
 if TYPE_CHECKING:
     from attnlab.api.model import Model
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from attnlab.files.predictions import Prediction
 
 IMPORTS = ("attnlab.api.model", "attnlab.cli.attention_output")
+
+EXAMPLES = 3
+"""Number of unknown tokens that a warning names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +80,9 @@ def main(options: argparse.Namespace) -> int:
         if options.prefix:
             source, prefix = _source_and_prefix(text)
             return model.read(source, prefix)._replace(reference="")
-        return model.read(text)
+        pair = model.read(text)
+        warnings.check_columns(text)
+        return pair
 
     def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
         indices = [number - 1 for number in pairs]
@@ -146,25 +152,41 @@ class _Warnings:
     """Counts the lines to which something happened that their outputs do not show."""
 
     def __init__(self, model: Model, translator: Translator) -> None:
-        self.model = model
+        from attnlab.data.tokenization.tokenizer import UNKNOWN
+
+        self.unknown_label = UNKNOWN
+        self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
         self.max_length = translator.max_length
         self.lines: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
 
     def check(self, pair: Pair, predictions: Sequence[Prediction]) -> None:
         """Record the warnings about a translated line."""
-        self.lines.update(self._of(pair, predictions))
-
-    def print(self) -> None:
-        """Print the warnings, each with the number of its lines, and clear them."""
-        for warning, count in self.lines.items():
-            print(f"attnlab: {count} line{'s' * (count != 1)}: {warning}", file=sys.stderr)
-        self.lines.clear()
-
-    def _of(self, pair: Pair, predictions: Sequence[Prediction]) -> Iterator[str]:
         if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
             limit = f"{self.max_length} tokens"
-            yield f"the output reached {limit} and may be incomplete; --max-length sets the limit"
-        batching = self.model.config.batching
-        length = len(self.model.vocabularies.source.encode(pair.source)) + batching.source_eos
-        if length > len(predictions[0].source_tokens):
-            yield f"the input was truncated to batching.max_source_length={batching.max_source_length} tokens"
+            self.lines[f"the output reached {limit} and may be incomplete; --max-length sets the limit"] += 1
+        ids = self.tokenizer.encode(pair.source)
+        if len(ids) + self.batching.source_eos > len(predictions[0].source_tokens):
+            limit = f"batching.max_source_length={self.batching.max_source_length}"
+            self.lines[f"the input was truncated to {limit} tokens"] += 1
+        if (unk := self.tokenizer.id_of(self.unknown_label)) in ids:
+            spelled = zip(self.tokenizer.spell(pair.source), ids, strict=True)
+            self.unknown.update(token for token, id in spelled if id == unk)
+
+    def check_columns(self, text: str) -> None:
+        """Record a line that may have several columns."""
+        if "\t" in text:
+            self.lines["a tab: all columns were read as one sentence; cut -f1 gives the first column"] += 1
+
+    def print(self) -> None:
+        """Print the warnings, each with the number of its lines or tokens, and clear them."""
+        for warning, count in self.lines.items():
+            print(f"attnlab: {count} line{'s' * (count != 1)}: {warning}", file=sys.stderr)
+        if self.unknown:
+            total = self.unknown.total()
+            del self.unknown[self.unknown_label]  # the label of an unknown subword
+            examples = ", ".join(repr(printable(token)) for token, _ in self.unknown.most_common(EXAMPLES))
+            tokens = f"{total} token{'s' * (total != 1)}{f', such as {examples},' * bool(examples)}"
+            print(f"attnlab: {tokens} outside the vocabulary: read as {self.unknown_label}", file=sys.stderr)
+        self.lines.clear()
+        self.unknown.clear()

@@ -82,6 +82,28 @@ def test_translate_script_equals_predict_without_torch(export: Export) -> None:
     assert completed.stdout.splitlines() == export.predicted
 
 
+@pytest.mark.slow
+def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    closed = ["data=synthetic", "data.train_size=9"]
+    encoder = ["encoder=convolutional", "encoder.positions=learned", "encoder.max_positions=6"]
+    checkpoint = write_checkpoint(tmp_path / "closed", *closed, *encoder)
+    exported = attnlab("export", str(checkpoint), "--onnx", "onnx", folder=tmp_path)
+    assert exported.returncode == 0, exported.stderr
+    lines = [b"3 4", b"", b"3 x", b"3 \xe9 4", b"3 4 5 6 7 8 9", b"\xef\xbb\xbf3", b"5 4 3"]
+    program = [sys.executable, str(tmp_path / "onnx" / "translate.py")]
+
+    def translated(content: bytes) -> tuple[int, list[str], list[str]]:
+        done = subprocess.run(program, input=content, capture_output=True, check=False)
+        return done.returncode, done.stdout.decode().splitlines(), done.stderr.decode().splitlines()
+
+    code, output, errors = translated(b"".join(line + b"\n" for line in lines))
+    assert code == 1
+    assert [bool(line) for line in output] == [True, False, False, False, False, False, True]
+    assert [error.split(": ")[1] for error in errors] == [f"line {number}" for number in range(2, 7)]
+    assert translated(b"\xef\xbb\xbf3 4\r\n5 4 3") == (0, [output[0], output[-1]], [])
+
+
 def test_int8_replaces_an_earlier_export_with_smaller_graphs(export: Export, tmp_path: Path) -> None:
     config, vocabularies = checkpoints.restore(checkpoints.load(export.checkpoint), export.checkpoint)
     graphs = Graphs(*(onnx.load(export.onnx / f"{name}.onnx") for name in Graphs._fields))
