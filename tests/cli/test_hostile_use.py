@@ -54,6 +54,10 @@ USAGE: list[Row] = [
     ("predict RUN --bea 2", b"", 2, "unrecognized arguments: --bea"),
     ("predict RUN --import-from FILES/none", b"", 2, "FILES/none is not a folder"),
     ("predict RUN encoder.size=5", b"", 2, "predict changes only search.* and reranking"),
+    ("predict RUN data.path=x", b"", 2, "predict changes only search.* and reranking"),
+    ("predict RUN search.top_k=3", b"", 2, "set search.temperature=1"),
+    ("predict RUN search.temperature=0", b"", 2, "search.temperature=0: must be a number > 0"),
+    ("predict RUN 'search.forced_tokens=[x]'", b"", 2, "'x' is not in the target vocabulary"),
     ("predict RUN search.beam_sise=5", b"", 2, "Unknown setting .* Did you mean 'search.beam_size'"),
     ("predict RUN search.beam_size=0", b"", 2, "search.beam_size=0: must be"),
     ("predict search.beam_size=5", b"", 2, "No RUN to translate with"),
@@ -75,6 +79,7 @@ USAGE: list[Row] = [
         )
     ),
     ("evaluate search.beam_size=2", b"", 2, "No RUN to evaluate"),
+    ("evaluate '~search.beam_size=3'", b"", 2, "No RUN to evaluate"),
     ("evaluate RUN --split train", b"", 2, "--split: invalid choice: 'train'"),
     ("evaluate RUN --split", b"", 2, "expected one argument"),
     *(
@@ -84,6 +89,10 @@ USAGE: list[Row] = [
             ("nonsense=2", "Unknown setting 'nonsense'"),
             ("decoder.layers=3", "decoder.layers cannot change after training"),
             ("batching.source_eos=true", "cannot change after training"),
+            ("normaliser.temperature=0.1", "normaliser.temperature cannot change after training"),
+            ("data.test_lengths=13,24", r"give one value, as data.test_lengths=VALUE; a list is \[A,B\]"),
+            ("search.length_penalty=x", "search.length_penalty=x: must be a number ≥ 0"),
+            ("trainer.precision=17", "trainer.precision=17: must be auto, 32-true"),
             ("data=pairs", "data is a group; give its single settings"),
             ("search.beam_size=0", "search.beam_size=0: must be"),
             ("search.beam_size=-2", "search.beam_size=-2: must be"),
@@ -122,18 +131,12 @@ USAGE: list[Row] = [
             ("exact_match", "write METRIC=VALUE with one of"),
         )
     ),
-    *(
-        (f"score RUN{option}", text, 1, f"line 1 of standard input: {reason}")
-        for option in ("", " --json")
-        for text, reason in (
-            (b"a\n", "it has 1 columns instead of 2"),
-            (b"\t\n", "it is empty"),
-            (b"3\t4\t5\t6\n", "it has 4 columns instead of 2"),
-            (b"\xff\t3\n", r"byte 1 \(0xff\) is not valid UTF-8"),
-        )
-    ),
     ("average RUN/none", b"", 1, "is not a run directory: it contains no config.yaml"),
     ("average RUN --last 0", b"", 2, "--last: '0' is not a whole number ≥ 1"),
+    ("export RUN", b"", 2, "give --onnx DIR, --page FILE.html or both"),
+    ("export RUN --int8 --page a.html", b"", 2, "--int8 needs --onnx DIR"),
+    ("export RUN --page a.txt", b"", 2, "the name must end in .html"),
+    ("export nowhere --page a.html", b"", 1, "nowhere does not exist"),
     *(
         (f"export RUN --page {path}", b"", 1, reason)
         for path, reason in (
@@ -157,6 +160,9 @@ USAGE: list[Row] = [
             (f"--queue {2**31}", "--queue: '2147483648' exceeds 2147483647"),
         )
     ),
+    ("serve", b"", 2, "arguments are required: RUN"),
+    ("serve nowhere --port 0", b"", 1, "nowhere does not exist"),
+    ("serve nowhere --host no.such.host.invalid", b"", 1, "Cannot listen on no.such.host.invalid port 8000"),
     ("bench loose", b"", 2, "loose: not a setting; write KEY=VALUE"),
     ("bench +foo=1", b"", 2, "no part of attnlab has a setting 'foo'"),
     ("report RUN --reference nobody", b"", 2, "'nobody' has no finished run. Choose the reference from"),

@@ -290,20 +290,3 @@ def test_predict_continues_prefixes(trained: Run, folder: Path) -> None:
         assert ("--prefix needs two columns" in error) == (line in columns), error
         assert error.isprintable()
         assert len(error) < 400
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.path=x", "changes only search"),
-        ("search.top_k=3", "set search.temperature=1"),
-        ("search.temperature=0", "must be a number > 0"),
-        ("search.forced_tokens=[x]", "'x' is not in the target vocabulary"),
-        ("search.beam=3", "Unknown setting 'search.beam'"),
-    ],
-)
-def test_predict_rejects_other_overrides(trained: Run, folder: Path, override: str, message: str) -> None:
-    completed = attnlab("predict", str(trained.directory), override, folder=folder, stdin="3 4\n")
-    assert completed.returncode == 2
-    assert message in completed.stderr
-    assert completed.stderr.count("\n") == 1

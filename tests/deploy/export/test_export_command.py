@@ -139,24 +139,6 @@ def test_folder_with_other_files_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ([], 2, "give --onnx DIR, --page FILE.html or both"),
-        (["--int8", "--page", "a.html"], 2, "--int8 needs --onnx DIR"),
-        (["--page", "a.txt"], 2, "the name must end in .html"),
-        (["--page", "a.html"], 1, "nowhere does not exist"),
-    ],
-)
-def test_wrong_options_are_one_line(
-    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command(["export", "nowhere", *arguments]) == code
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-
-
 def test_prepared_sources_are_refused(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
