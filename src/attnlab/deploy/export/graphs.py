@@ -38,6 +38,7 @@ from attnlab.fast import Kernels
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
+from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
 from attnlab.types import PAD, SOS, UNK, Batch, Memory
@@ -162,6 +163,7 @@ def _replace_tensors(state: Any, tensors: Sequence[Tensor]) -> Any:
 
 def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
     """Return example inputs of B sentences of up to S tokens, encoded by the network itself."""
+    width = int(min(width, max_positions(network, "encoder")))
     lengths = torch.arange(sentences).flip(0) * -1 + width  # the last sentence is the longest
     lengths = lengths.clamp(min=1)  # [B]
     size = network.source_embedding.table.num_embeddings
