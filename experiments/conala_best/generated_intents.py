@@ -31,8 +31,8 @@ TEMPERATURE = 0.5
 
 
 def load(*, generated: str, **settings: Any) -> Corpus:
-    """Load CoNaLa with the settings of `conala.load`; the examples of a file extend its training split."""
-    corpus = conala.load(**settings)
+    """Load CoNaLa with the settings of `load_conala`; the examples of a file extend its training split."""
+    corpus = conala.load_conala(**settings)
     path = Path(generated)
     lines = path.read_text(encoding="utf-8").splitlines()
     added = [Pair(*json.loads(line)) for line in lines]

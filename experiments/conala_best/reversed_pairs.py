@@ -13,8 +13,8 @@ from attnlab.data.datasets import conala
 
 
 def load(**settings: Any) -> Corpus:
-    """Load CoNaLa with the settings of `conala.load`, and exchange the two texts of each pair."""
-    corpus = conala.load(**settings)
+    """Load CoNaLa with the settings of `load_conala`, and exchange the two texts of each pair."""
+    corpus = conala.load_conala(**settings)
     splits = {name: reverse(pairs) for name, pairs in corpus.splits.items()}
     return Corpus(train=splits["train"], val=splits["val"], files=corpus.files)
 

@@ -194,11 +194,11 @@ def test_every_experiment_takes_a_training_step(
     option: str, composed: Composed, parallel: Path, conala: Path
 ) -> None:
     data_path = {
-        "attnlab.data.datasets.parallel_text.load": [
+        "attnlab.data.datasets.pairs.load_pairs": [
             *("data.train=null", "data.val=null", "data.test=null", "data.languages=null"),
             f"data.path={parallel}",
         ],
-        "attnlab.data.datasets.conala.load": [f"data.path={conala}", "data.near_duplicates=null"],
+        "attnlab.data.datasets.conala.load_conala": [f"data.path={conala}", "data.near_duplicates=null"],
     }
     overrides = option.split()
     target = composed(*overrides).data._target_
@@ -389,9 +389,9 @@ def test_english_german_reads_every_form_of_the_tatoeba_export(
     path = tmp_path / "deu.txt"
     path.write_text("\n".join(lines) + "\n")
 
-    config = composed(
-        "experiment=eng_deu", f"data.path={path}", "data.val_fraction=0.2", "data.test_fraction=0.2"
-    )
+    header = str(form == "a header line").lower()
+    fractions = ("data.val_fraction=0.2", "data.test_fraction=0.2")
+    config = composed("experiment=eng_deu", f"data.path={path}", f"data.header={header}", *fractions)
     module, data = build_all(config)
     pairs = [pair for split in ("train", "val", "test") for pair in data.pairs(split)]
     assert sorted(pair.source for pair in pairs) == sorted(row[0] for row in rows)

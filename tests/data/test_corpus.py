@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.corpus import Corpus, Pair, split
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.splitting import split
 from attnlab.errors import UserError
 
 

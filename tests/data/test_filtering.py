@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from attnlab.data.corpus import Pair
-from attnlab.data.filtering import filter_pairs
+from attnlab.data.splitting import filter_pairs
 from attnlab.errors import UserError
 
 PAIRS = [Pair("a b c d", "w x y z"), Pair("a b", "v w x y z"), Pair("a", "b"), Pair("a b c d e f g", "g")]

@@ -30,7 +30,7 @@ IMPOSSIBLE = {
     "an unknown argument": (["+attention.sise=3"], "attnlab.nn.attention.Additive: .*'sise'"),
     "an unknown argument of the data": (
         ["+data.sise=3"],
-        "attnlab.data.datasets.synthetic.generate: .*'sise'",
+        "attnlab.data.datasets.synthetic.generate_task: .*'sise'",
     ),
     "an unknown argument of the optimizer": (["+optimizer.rho=0.3"], "torch.optim.Adam.*: .*'rho'"),
     "an unknown argument of a callback": (

@@ -12,14 +12,14 @@ from attnlab.config.build import check_alignments, construct
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout
-from attnlab.data.datasets.parallel_text import alignment_files, read_test_sets, read_validation_set
+from attnlab.data.datasets.pairs import alignment_files, read_evaluation_sets
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
 LAYOUT = ("languages", "header", "source_column", "target_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
 
-PAIRS = "attnlab.data.datasets.parallel_text.load"
+PAIRS = "attnlab.data.datasets.pairs.load_pairs"
 
 
 OTHER_DATA = ("train", "val", "test", "path", "source_path", "target_path", "dataset", "config", "revision")
@@ -120,15 +120,18 @@ def read(
     splits: dict[str, Any] = {name: given.files[name] for name in ("test", "val") if name in given.files}
     alignments_path = given.files.get("alignments_path")
     check_alignments(alignments_path, vocabularies)
-    links = alignment_files(alignments_path, splits=splits)
-    val, val_files = read_validation_set(splits.get("val"), layout, links.get("val"))
-    test, test_files = read_test_sets(splits.get("test"), layout, links.get("test"))
+    val, test, files = read_evaluation_sets(
+        layout,
+        val=splits.get("val"),
+        test=splits.get("test"),
+        alignments=alignment_files(alignments_path, splits=splits),
+    )
     return Corpus(
-        val=prepared(val),
-        test=prepared(test)
-        if isinstance(test, list)
-        else {name: prepared(pairs) for name, pairs in test.items()},
+        val=prepared(val or []),
+        test={name: prepared(pairs) for name, pairs in test.items()}
+        if isinstance(test, dict)
+        else prepared(test or []),
         metrics=metrics,
-        files=(*val_files, *test_files),
+        files=files,
         evaluation_only=True,
     )

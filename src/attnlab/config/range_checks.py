@@ -19,7 +19,7 @@ from attnlab.config.rules import (
     whole,
 )
 from attnlab.data.datasets.scan import SPLITS
-from attnlab.data.datasets.synthetic_tasks import TASKS
+from attnlab.data.datasets.synthetic import TASKS
 from attnlab.errors import UsageError
 
 FLAG = choice(True, False)
@@ -230,7 +230,7 @@ RULES: dict[str, Rule] = {
     "data.held_out_fraction": number("[0, 0.9)"),
     "data.score_held_out": FLAG,
     "data.test_fraction": DROPOUT,
-    "data.header": choice(True, False, None),
+    "data.header": FLAG,
     "data.source_column": whole(0),
     "data.target_column": whole(0),
     "data.limit": OPTIONAL_SIZE,

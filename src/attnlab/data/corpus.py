@@ -1,14 +1,13 @@
-"""Text pairs, the corpus that every dataset returns, and random splits."""
+"""Text pairs, and the corpus that every dataset returns."""
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from attnlab.errors import UserError
 
@@ -108,66 +107,3 @@ class Corpus:
     def test_splits(self) -> tuple[str, ...]:
         """Names in `splits` of the test split or the named test sets; empty if there is no test data."""
         return tuple(name for name in self.splits if name.partition("/")[0] == "test")
-
-
-Example = TypeVar("Example")
-
-
-def split(
-    pairs: Sequence[Example],
-    *,
-    val_fraction: float,
-    test_fraction: float = 0.0,
-    seed: int,
-    groups: Sequence[Hashable] | None = None,
-) -> tuple[list[Example], list[Example], list[Example]]:
-    """Split pairs, or other examples, at random into training, validation and test.
-
-    The result depends only on the pairs, their groups, the fractions and the seed.
-
-    Args:
-        pairs: N pairs.
-        val_fraction: share of the pairs in the validation split.
-        test_fraction: share of the pairs in the test split. A split with a fraction above 0 gets at least one
-            pair if the groups allow it.
-        seed: seed of the shuffle.
-        groups: the group of each pair, [N]; pairs of one group stay in one split, and the sizes are as close
-            to the fractions as that permits. None: each pair is a group.
-
-    Raises:
-        UserError: if a fraction is out of range, or the fractions leave no training data.
-    """
-    if not (0 <= val_fraction < 1 and 0 <= test_fraction < 1 and val_fraction + test_fraction < 1):
-        raise UserError(
-            f"data.val_fraction={val_fraction} and data.test_fraction={test_fraction} are not valid: "
-            "both must be at least 0, and their sum below 1"
-        )
-    members: dict[Hashable, list[Example]] = {}
-    for key, pair in zip(range(len(pairs)) if groups is None else groups, pairs, strict=True):
-        members.setdefault(key, []).append(pair)
-    shuffled = list(members.values())
-    random.Random(seed).shuffle(shuffled)
-
-    train: list[Example] = []
-    val: list[Example] = []
-    test: list[Example] = []
-    val_size = _split_size(len(pairs), val_fraction)
-    test_size = _split_size(len(pairs), test_fraction)
-    for group in shuffled:
-        if _is_closer(len(test), len(group), test_size):
-            test += group
-        elif _is_closer(len(val), len(group), val_size):
-            val += group
-        else:
-            train += group
-    return train, val, test
-
-
-def _split_size(total: int, fraction: float) -> int:
-    """Return the intended number of pairs in a split."""
-    return max(1, round(total * fraction)) if fraction > 0 else 0
-
-
-def _is_closer(size: int, added: int, goal: int) -> bool:
-    """Return whether adding `added` pairs brings a split of `size` pairs closer to its goal."""
-    return abs(goal - size - added) < abs(goal - size)

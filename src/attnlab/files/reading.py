@@ -112,11 +112,11 @@ def _decompress(content: bytes, *, name: str) -> bytes:
 
 
 def split_lines(text: str) -> list[str]:
-    r"""Split a text at `\n` and `\r\n` only.
+    r"""Split a text at `\n` and `\r\n` only, or at `\r` if the text has no `\n` (classic Mac OS).
 
     `str.splitlines` also splits at U+2028 and other characters that occur inside sentences of real corpora.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
     return lines if lines[-1] else lines[:-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.hugging_face import load
+from attnlab.data.datasets.hugging_face import load_hugging_face
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
@@ -51,7 +51,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load_from(folder: Path, name: str, **settings) -> Corpus:
-    return load(**{"dataset": str(folder / name), "columns": ["de", "en"], "cache": str(folder), **settings})
+    defaults = {"dataset": str(folder / name), "columns": ["de", "en"], "cache": str(folder)}
+    return load_hugging_face(**{**defaults, **settings})
 
 
 def test_saved_datasets_are_read_with_several_test_splits(folder: Path):

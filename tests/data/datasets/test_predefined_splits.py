@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.corpus import Pair
-from attnlab.data.datasets.parallel_text import load
+from attnlab.data.datasets.pairs import load_pairs as load
 from attnlab.errors import UserError
 from multi30k import write_corpus
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from attnlab.errors import UserError
 def recalled(seed: int = 0, **options: object) -> Corpus:
     shapes = {"train_shape": [16, 3], "test_shapes": {"same": [16, 3], "longer": [32, 6]}}
     sizes = {"vocabulary": 40, "train_size": 30, "val_size": 5, "test_size": 5}
-    return recall.load(**{**sizes, **shapes, **options}, seed=seed)  # type: ignore[arg-type]
+    return recall.generate_recall(**{**sizes, **shapes, **options}, seed=seed)  # type: ignore[arg-type]
 
 
 def assert_disjoint(corpus: Corpus) -> None:
@@ -57,6 +58,9 @@ def test_recall_in_the_published_sizes(size: tuple[int, int]) -> None:
 def test_impossible_shapes_are_rejected(shape: list[int]) -> None:
     with pytest.raises(UserError, match=r"data.train_shape=.*at most 20 pairs"):
         recalled(train_shape=shape, test_shapes={})
+
+
+logical_forms = partial(cogs.generate_logical_forms, train_size=1500, val_size=50, test_size=200)
 
 
 def read_form(form: str) -> str:
@@ -113,7 +117,7 @@ def is_new_structure(sentence: str) -> bool:
 
 
 def test_logical_forms_and_generalisation_splits_of_cogs() -> None:
-    corpus = cogs.load(train_size=1500, val_size=50, test_size=200)
+    corpus = logical_forms()
     for name, pairs in corpus.splits.items():
         for pair in pairs:
             assert read_form(pair.target) == pair.source
@@ -126,5 +130,5 @@ def test_logical_forms_and_generalisation_splits_of_cogs() -> None:
     }
     # "was blessed" has the form of "blessed" in the active voice
     assert tested <= training
-    assert corpus == cogs.load(train_size=1500, val_size=50, test_size=200)
-    assert corpus.test != cogs.load(train_size=1500, val_size=50, test_size=200, seed=1).test
+    assert corpus == logical_forms()
+    assert corpus.test != logical_forms(seed=1).test

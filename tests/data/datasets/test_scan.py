@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.scan import commands, load, partition
+from attnlab.data.datasets.scan import commands, generate_scan, partition
 from attnlab.errors import UserError
 
 COMMANDS = commands()
@@ -76,16 +76,16 @@ def sizes(corpus: Corpus) -> dict[str, int]:
 
 
 def test_loaded_splits_are_disjoint_and_depend_on_the_seed() -> None:
-    corpus = load(split="add_jump", train_size=1000, val_size=100, test_size=300)
+    corpus = generate_scan(split="add_jump", train_size=1000, val_size=100, test_size=300)
     assert sizes(corpus) == {"train": 1000, "val": 100, "test/same": 100, "test/composition": 300}
     sources = [{pair.source for pair in pairs} for pairs in corpus.splits.values()]
     assert len(set().union(*sources)) == sum(map(len, sources))
     jumps = [pair for pair in corpus.train if pair.source == "jump"]
     assert 60 < len(jumps) < 160  # a tenth
-    assert corpus == load(split="add_jump", train_size=1000, val_size=100, test_size=300)
-    assert corpus != load(split="add_jump", train_size=1000, val_size=100, test_size=300, seed=1)
-    assert sizes(load(split="simple")) == {"train": 16_228, "val": 500, "test/same": 4_182}
-    assert sizes(load(split="length")) == {
+    assert corpus == generate_scan(split="add_jump", train_size=1000, val_size=100, test_size=300)
+    assert corpus != generate_scan(split="add_jump", train_size=1000, val_size=100, test_size=300, seed=1)
+    assert sizes(generate_scan(split="simple")) == {"train": 16_228, "val": 500, "test/same": 4_182}
+    assert sizes(generate_scan(split="length")) == {
         "train": 15_990,
         "val": 500,
         "test/same": 500,
@@ -96,14 +96,13 @@ def test_loaded_splits_are_disjoint_and_depend_on_the_seed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "hard"}, "Unknown data.split 'hard'. Choose from: simple, length, add_jump"),
         ({"split": "length", "val_size": 0}, "data.val_size=0"),
         ({"split": "length", "test_size": 3_921}, r"data.test_size=3921: must be in \[0, 3920\]"),
     ],
 )
 def test_invalid_settings_are_rejected(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        load(**options)  # type: ignore[arg-type]
+        generate_scan(**options)  # type: ignore[arg-type]
 
 
 def test_pairs_have_no_alignment() -> None:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
-from attnlab.data.datasets.synthetic import generate
-from attnlab.data.datasets.synthetic_tasks import TASKS
+from attnlab.data.datasets.synthetic import TASKS, generate_task
 from attnlab.errors import UserError
 
 
@@ -67,7 +66,7 @@ NEW_TASKS = ("duplicate", "ngram_copy", "selective_copy", "addition", "dyck", "m
 @settings(max_examples=40)
 @given(seed=st.integers(0, 1000), task=st.sampled_from(NEW_TASKS), symbols=st.integers(2, 9))
 def test_targets_links_and_disjoint_splits(seed: int, task: str, symbols: int) -> None:
-    corpus = generate(
+    corpus = generate_task(
         task=task,
         symbols=symbols,
         train_lengths=[4, 9],
@@ -101,7 +100,7 @@ def check_links(task: str, pair: Pair) -> None:
 
 def test_further_test_set_leaves_the_other_splits_unchanged() -> None:
     sizes = {"train_size": 50, "val_size": 10, "test_size": 10}
-    plain, longer = (generate(task="stack", longer_lengths=extra, **sizes) for extra in (None, [13, 24]))
+    plain, longer = (generate_task(task="stack", longer_lengths=extra, **sizes) for extra in (None, [13, 24]))
     assert plain.splits["test"] == longer.splits["test/same"]
     assert (plain.train, plain.val) == (longer.train, longer.val)
 
@@ -110,4 +109,4 @@ def test_lengths_below_the_shortest_of_the_task_are_rejected() -> None:
     with pytest.raises(
         UserError, match=r"data.val_lengths=\[2, 4\]: .* 3 <= shortest .* data.task=ngram_copy"
     ):
-        generate(task="ngram_copy", val_lengths=[2, 4], train_size=5, val_size=5, test_size=5)
+        generate_task(task="ngram_copy", val_lengths=[2, 4], train_size=5, val_size=5, test_size=5)

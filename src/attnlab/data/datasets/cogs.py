@@ -78,7 +78,9 @@ class Shape(NamedTuple):
     new: str | None = None
 
 
-def load(*, train_size: Size, val_size: Size, test_size: Size, seed: Count = 0) -> Corpus:
+def generate_logical_forms(
+    *, train_size: Size = 10_000, val_size: Size = 500, test_size: Size = 1000, seed: Count = 0
+) -> Corpus:
     """Generate sentences and their logical forms.
 
     The test sets are:

@@ -17,10 +17,11 @@ from typing import Annotated, NamedTuple
 
 from annotated_types import Ge, Lt
 
-from attnlab.data.corpus import Corpus, Pair, split
+from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets import placeholders
 from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.download import download
+from attnlab.data.splitting import split
 from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
 from attnlab.files.reading import decode, read_text
@@ -111,7 +112,7 @@ class Example(NamedTuple):
         return self.rewritten_intent or self.intent
 
 
-def load(
+def load_conala(
     *,
     path: FilePath | None = None,
     test: FilePath | None = None,
@@ -124,7 +125,7 @@ def load(
     near_duplicates: PositiveFraction | None = 0.8,
     keep_unrewritten: bool = True,
     max_tokens: Size | None = None,
-    preparation: Preparation | None = None,
+    preparation: Preparation | None,
     held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
     score_held_out: bool = False,
     seed: Count = 0,
@@ -148,8 +149,7 @@ def load(
             transitively all examples connected by such pairs. None to ignore near-duplicates.
         keep_unrewritten: use the original intent of training examples without a rewritten one, instead of
             dropping them (79 of the 2,379).
-        max_tokens: maximum number of white-space separated tokens of a training intent or snippet; longer
-            examples are dropped (none of the official training file with the default). None for no limit.
+        max_tokens: maximum number of white-space separated tokens of a training intent or snippet.
         preparation: conversion to pairs; None for intents and snippets as they are.
         held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
             these are depends on the file and this fraction only, none is in the default development split,
@@ -162,10 +162,6 @@ def load(
         UserError: if a file cannot be downloaded, read or parsed, a setting is out of range, or no example
         is left.
     """
-    if max_tokens is not None and max_tokens < 1:
-        raise UserError(f"data.max_tokens={max_tokens} must be at least 1, or null for no limit")
-    if near_duplicates is not None and not 0 < near_duplicates <= 1:
-        raise UserError(f"data.near_duplicates={near_duplicates} must be above 0 and at most 1, or null")
     tests: list[Example] = []
     archive: Path | None = None
     if path is None:

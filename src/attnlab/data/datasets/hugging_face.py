@@ -12,15 +12,15 @@ from typing import Annotated, Any
 from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.parallel_text import assemble
+from attnlab.data.splitting import TestSets, split_off
 from attnlab.errors import UserError
 from attnlab.settings import Count, FolderPath, Fraction, Size
 
 
-def load(
+def load_hugging_face(
     *,
-    dataset: str | None,
-    columns: Sequence[str] | None,
+    dataset: str | None = None,
+    columns: Sequence[str] | None = None,
     config: str | None = None,
     revision: str | None = None,
     train_split: str = "train",
@@ -72,21 +72,22 @@ def load(
             )
         return list(_pairs(splits[name], names, f"{dataset}, split {name}"))
 
-    test: list[Pair] | dict[str, list[Pair]] | None = None
+    test: TestSets | None = None
     if isinstance(test_split, Mapping):
         test = {str(key): pairs(name, f"data.test_split.{key}") for key, name in test_split.items()}
     elif test_split is not None:
         test = pairs(test_split, "data.test_split")
     val = None if val_split is None else pairs(val_split, "data.val_split")
-    return assemble(
+    return split_off(
         pairs(train_split, "data.train_split")[:limit],
         val,
         test,
         files=_files(Path(dataset).expanduser()),
-        limits={"max_tokens": max_tokens, "max_ratio": max_ratio},
         val_fraction=val_fraction,
         test_fraction=test_fraction,
         seed=seed,
+        max_tokens=max_tokens,
+        max_ratio=max_ratio,
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +14,14 @@ from attnlab.data.corpus import Alignment, Pair
 from attnlab.errors import UserError
 from attnlab.files.reading import exists, read_text, split_lines
 
+log = logging.getLogger(__name__)
+
 LINK = re.compile(r"(\d+)-(\d+)", re.ASCII)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
+COLUMN_NAMES = {"source", "target", "lemma", "form", "features", "word", "pronunciation", "token", "norm"}
+"""Names that a column of sentence pairs often has."""
 
 
 class PairFile(NamedTuple):
@@ -27,24 +31,29 @@ class PairFile(NamedTuple):
     files: tuple[Path, ...]
 
 
+class LeftOutError(Exception):
+    """Reason why a line has no pair, and the fix."""
+
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(reason, fix)
+        self.reason = reason
+        self.fix = fix
+
+
+Texts = tuple[str, ...]
+"""The text of a line in each of the aligned files, or the line of a single file."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Places of the source and the target in files of pairs.
-
-    Args:
-        languages: (source, target) languages. They are the endings of two aligned files, `train.de` and
-            `train.en`, and the keys of JSON lines. None for tables, and for the keys "source" and "target".
-        header: whether the first row of a table is a header; None if it is one only when both cells are
-            numbers, such as `1<TAB>2`.
-        source_column: column of the source sentence in a table, from 0.
-        target_column: column of the target sentence, from 0.
+    """Places of the source and the target in files of pairs; the settings of `conf/data/pairs.yaml`.
 
     Raises:
         UserError: if the languages or the columns are not two different ones.
     """
 
     languages: Sequence[str] | None = None
-    header: bool | None = None
+    header: bool = False
     source_column: int = 0
     target_column: int = 1
 
@@ -67,7 +76,7 @@ class Layout:
             )
 
     def read(
-        self, location: Any, *, setting: str, alignments_path: str | None = None, limit: int | None = None
+        self, location: Any, *, setting: str, alignments: str | None = None, limit: int | None = None
     ) -> PairFile:
         """Read the pairs of a file, or of two aligned files that `location` is the prefix of.
 
@@ -75,7 +84,7 @@ class Layout:
             location: path of a table or of JSON lines (`.jsonl`, `.ndjson` or `.json`), or the prefix of two
                 aligned files whose endings are the languages; each file may also end in `.gz`.
             setting: the setting that gives the location, such as "data.train", for error messages.
-            alignments_path: file with the gold alignment of each line; see `read_aligned`.
+            alignments: file with the gold alignment of each line; see `read_aligned`.
             limit: number of pairs to read; None for all.
 
         Raises:
@@ -84,118 +93,169 @@ class Layout:
         if not isinstance(location, str) or not location:
             raise UserError(f"{setting}={location} must be the path of a file")
         if self.languages is not None:
-            parts = [_existing(f"{location}.{language}") for language in self.languages]
             source, target = (f"{location}.{language}" for language in self.languages)
-            if any(parts) or not exists(location):
-                return read_aligned(
-                    (parts[0] or source, parts[1] or target),
-                    settings=(setting, setting),
-                    alignments_path=alignments_path,
-                    limit=limit,
-                )
+            existing = _existing(source), _existing(target)
+            if any(existing) or not exists(location):
+                paths = (existing[0] or source, existing[1] or target)
+                return read_aligned(paths, (setting, setting), alignments=alignments, limit=limit)
         elif not exists(location) and (endings := _endings(location)):
             raise UserError(
                 f"{setting}: {location} does not exist. For the aligned files {location}.{endings[0]} and "
                 f"{location}.{endings[1]} set data.languages=[{','.join(endings)}]"
             )
-        is_json = location.removesuffix(".gz").endswith(JSON_SUFFIXES)
-        read = self._json_lines if is_json else self._table
-        files = (location, *([alignments_path] if alignments_path else []))
-        return _checked(read(location, setting, alignments_path), files, limit)
+        if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
+            return _read([(setting, location)], self._parse_json, alignments=alignments, limit=limit)
+        return _read([(setting, location)], self._parse_row, table=self, alignments=alignments, limit=limit)
 
-    def _table(self, path: str, setting: str, alignments_path: str | None) -> Iterator[Pair]:
-        """Yield the pairs of a tab-separated file."""
-        columns = max(self.source_column, self.target_column) + 1
-        lines = _read_lines([(setting, path), ("data.alignments_path", alignments_path)])
-        filled = ((i, line, links) for i, (line, links) in enumerate(lines, start=1) if line.strip())
-        for row, (number, line, links) in enumerate(filled):
-            cells = line.split("\t")
-            if len(cells) < columns:
-                count = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns of a table that are read."""
+        return self.source_column, self.target_column
+
+    def _parse_row(self, texts: Texts, location: str) -> Pair:
+        """Return the pair of a row of a table."""
+        cells = texts[0].split("\t")
+        if len(cells) <= max(self.columns):
+            raise LeftOutError(
+                "1 column" if len(cells) == 1 else f"{len(cells)} columns",
+                f"expected at least {max(self.columns) + 1}. Separate columns by tabs, or set "
+                "data.source_column and data.target_column",
+            )
+        return Pair(cells[self.source_column], cells[self.target_column])
+
+    def _parse_json(self, texts: Texts, location: str) -> Pair:
+        """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
+        try:
+            record = json.loads(texts[0])
+        except (json.JSONDecodeError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            raise UserError(
+                f"{location}: not valid JSON ({reason}). Write one JSON object per line"
+            ) from error
+        if isinstance(record, dict) and isinstance(record.get("translation"), dict):
+            record = record["translation"]
+        if not isinstance(record, dict):
+            raise UserError(f"{location}: a {type(record).__name__} in place of a JSON object per line")
+        sides: list[str] = []
+        for key in self.languages or ("source", "target"):
+            if key not in record:
                 raise UserError(
-                    f"{path}, line {number}: {count}, expected at least {columns}. Separate columns by tabs, "
-                    "or set data.source_column and data.target_column"
+                    f"{location}: no key {key!r} among {', '.join(map(str, record)) or 'no keys'}. Set "
+                    "data.languages=[SOURCE_KEY,TARGET_KEY]"
                 )
-            source, target = cells[self.source_column], cells[self.target_column]
-            numbers = source.strip().isdigit() and target.strip().isdigit()
-            is_header = numbers if self.header is None else self.header
-            if row > 0 or not is_header:
-                alignment = _parse_alignment(links, alignments_path, number)
-                yield _check_text(Pair(source, target, alignment), f"{path}, line {number}")
-
-    def _json_lines(self, path: str, setting: str, alignments_path: str | None) -> Iterator[Pair]:
-        """Yield the pairs of a file with one JSON object per line."""
-        keys = tuple(self.languages or ("source", "target"))
-        lines = _read_lines([(setting, path), ("data.alignments_path", alignments_path)])
-        for number, (line, links) in enumerate(lines, start=1):
-            if line.strip():
-                location = f"{path}, line {number}"
-                alignment = _parse_alignment(links, alignments_path, number)
-                yield _check_text(_json_pair(line, keys, location)._replace(alignment=alignment), location)
+            text = record[key]
+            if not isinstance(text, str) or SURROGATE.search(text):
+                problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
+                raise UserError(f"{location}: {key!r} is {problem}, not text. Correct or remove the line")
+            sides.append(text)
+        return Pair(sides[0], sides[1])
 
 
 def read_aligned(
     paths: tuple[str, str],
-    *,
     settings: tuple[str, str] = ("data.source_path", "data.target_path"),
-    alignments_path: str | None = None,
+    *,
+    alignments: str | None = None,
     limit: int | None = None,
 ) -> PairFile:
-    """Read the pairs of two files with equally many lines. Lines that are empty in both are skipped.
+    """Read the pairs of two files with equally many lines.
 
     Args:
         paths: the source file and the target file.
         settings: the settings that give them, for error messages.
-        alignments_path: file whose line i has the gold alignment of line i in Pharaoh format, such as
-            `0-0 1-2`: source token 0 with target token 0, 1 with 2.
+        alignments: file whose line i has the gold alignment of line i in Pharaoh format, such as `0-0 1-2`:
+            source token 0 with target token 0, 1 with 2.
         limit: number of pairs to read; None for all.
 
     Raises:
-        UserError: if a file cannot be read, the numbers of lines differ, or a line is empty on one side.
+        UserError: if a file cannot be read or the numbers of lines differ.
     """
-    named = [*zip(settings, paths, strict=True), ("data.alignments_path", alignments_path)]
-
-    def pairs() -> Iterator[Pair]:
-        for number, (source, target, links) in enumerate(_read_lines(named), start=1):
-            if source.strip() or target.strip():
-                alignment = _parse_alignment(links, alignments_path, number)
-                yield _check_text(Pair(source, target, alignment), f"{' and '.join(paths)}, line {number}")
-
-    return _checked(pairs(), [path for _, path in named if path], limit)
+    files = list(zip(settings, paths, strict=True))
+    return _read(files, lambda texts, _: Pair(texts[0], texts[1]), alignments=alignments, limit=limit)
 
 
-def _checked(pairs: Iterator[Pair], files: Sequence[str], limit: int | None) -> PairFile:
-    """Collect the pairs, or raise `UserError` if there are none."""
-    collected = list(islice(pairs, limit))
-    if not collected:
-        raise UserError(f"{files[0]}: no sentence pairs. Provide a file with at least one pair")
-    return PairFile(collected, tuple(Path(path) for path in files))
+def _read(
+    files: Sequence[tuple[str, str]],
+    parse: Callable[[Texts, str], Pair],
+    *,
+    table: Layout | None = None,
+    alignments: str | None,
+    limit: int | None,
+) -> PairFile:
+    """Read the pair of each line, and log the lines that have none.
+
+    Args:
+        files: (setting, path) of one file, or of two aligned ones.
+        parse: returns the pair of a line; the second argument is the place of the line, for error messages.
+        table: columns and header, if the file is a table.
+        alignments: file with the gold alignment of each line.
+        limit: number of pairs to read; None for all.
+
+    Raises:
+        UserError: if a file cannot be read or parsed, or there are more lines without a pair than with one.
+    """
+    name = " and ".join(path for _, path in files)
+    lines = _read_lines([*files, ("data.alignments_path", alignments)] if alignments else files)
+    pairs: list[Pair] = []
+    empty: list[int] = []
+    left_out: dict[str, list[int]] = {}
+    first_error = None
+    first = True
+    for number, line in enumerate(lines, start=1):
+        if len(pairs) == limit:
+            break
+        texts = line[: len(files)]
+        if not any(text.strip() for text in texts):
+            empty.append(number)
+            continue
+        if table is not None and first:
+            _log_first_row(texts[0].split("\t"), table, f"{name}, line {number}")
+        header, first = table is not None and table.header and first, False
+        if header:
+            continue
+        location = f"{name}, line {number}"
+        try:
+            pair = _check_text(parse(texts, location))
+        except LeftOutError as error:
+            left_out.setdefault(error.reason, []).append(number)
+            first_error = first_error or f"{location}: {error.reason}, {error.fix}"
+            continue
+        if alignments:
+            pair = pair._replace(alignment=_parse_alignment(line[-1], f"{alignments}, line {number}"))
+        pairs.append(pair)
+    if first_error and sum(map(len, left_out.values())) > len(pairs):
+        raise UserError(first_error)
+    if not pairs:
+        raise UserError(f"{files[0][1]}: no sentence pairs. Provide a file with at least one pair")
+    if empty:
+        log.info("%s: skipped %s", name, _count_lines("empty line", empty))
+    for reason, numbers in left_out.items():
+        log.warning("%s: left out %s: %s", name, _count_lines("line", numbers), reason)
+    paths = [path for _, path in files] + ([alignments] if alignments else [])
+    return PairFile(pairs, tuple(map(Path, paths)))
 
 
-def _json_pair(line: str, keys: tuple[str, ...], location: str) -> Pair:
-    """Return the pair of a JSON object: `{"de": …, "en": …}`, or the same under the key "translation"."""
-    try:
-        record = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise UserError(f"{location}: not valid JSON ({reason}). Write one JSON object per line") from error
-    if isinstance(record, dict) and isinstance(record.get("translation"), dict):
-        record = record["translation"]
-    if not isinstance(record, dict):
-        raise UserError(f"{location}: a {type(record).__name__} in place of a JSON object per line")
-    texts: list[str] = []
-    for key in keys:
-        if key not in record:
-            raise UserError(
-                f"{location}: no key {key!r} among {', '.join(map(str, record)) or 'no keys'}. Set "
-                "data.languages=[SOURCE_KEY,TARGET_KEY]"
-            )
-        text = record[key]
-        if not isinstance(text, str) or SURROGATE.search(text):
-            kind = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
-            raise UserError(f"{location}: {key!r} is {kind}, not text. Correct or remove the line")
-        texts.append(text)
-    return Pair(texts[0], texts[1])
+def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
+    """Log whether the first row is read as a pair, if that is in doubt, and the columns that are not read."""
+    used = [cells[column] for column in table.columns if column < len(cells)]
+    names = [cell.strip().casefold() for cell in used]
+    if table.header:
+        log.info("%s: %s is the header", location, ", ".join(map(repr, cells)))
+    elif all(name.isdigit() for name in names) or COLUMN_NAMES.intersection(names):
+        log.warning(
+            "%s: %s is read as a pair. If it is a header, set data.header=true",
+            location,
+            " and ".join(map(repr, used)),
+        )
+    for column, cell in enumerate(cells):
+        if column not in table.columns:
+            log.info("%s: column %d is not read (%r)", location, column, cell[:50])
+
+
+def _count_lines(noun: str, numbers: list[int]) -> str:
+    """Return a number of lines with the first line numbers, such as "2 empty lines (4, 9)"."""
+    shown = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    return f"{len(numbers):,} {noun}{'s' * (len(numbers) > 1)} ({shown})"
 
 
 def _existing(path: str) -> str | None:
@@ -215,43 +275,34 @@ def _endings(prefix: str) -> list[str]:
     return endings if len(endings) == 2 else []
 
 
-def _read_lines(paths: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, ...]]:
-    """Yield line i of each file for every i; a file that is None has empty lines.
-
-    `paths` holds (setting, file). The first file must be given.
-    """
-    columns: list[list[str]] = []
-    first = paths[0][1]
-    for setting, path in paths:
-        lines = [""] * len(columns[0]) if path is None else split_lines(read_text(path, setting=setting))
-        columns.append(lines)
-        if len(lines) != len(columns[0]):
+def _read_lines(files: Sequence[tuple[str, str]]) -> list[Texts]:
+    """Return line i of each file, for every i."""
+    contents = [split_lines(read_text(path, setting=setting)) for setting, path in files]
+    for (_, path), lines in zip(files, contents, strict=True):
+        if len(lines) != len(contents[0]):
             raise UserError(
-                f"{first} has {len(columns[0])} lines, but {path} has {len(lines)}. The files must have the "
-                "same number of lines"
+                f"{files[0][1]} has {len(contents[0])} lines, but {path} has {len(lines)}. The files must "
+                "have the same number of lines"
             )
-    return zip(*columns, strict=True)
+    return list(zip(*contents, strict=True))
 
 
-def _parse_alignment(links: str, path: str | None, number: int) -> Alignment | None:
-    """Parse a line in Pharaoh format; None if there is no alignment file."""
-    if path is None:
-        return None
+def _parse_alignment(links: str, location: str) -> Alignment:
+    """Parse a line in Pharaoh format."""
     alignment = []
     for link in links.split():
         match = LINK.fullmatch(link)
         if match is None:
             raise UserError(
-                f"{path}, line {number}: {link[:50]!r} is not a link. Write SOURCE-TARGET with "
-                "token numbers from 0, such as 0-0 1-2"
+                f"{location}: {link[:50]!r} is not a link. Write SOURCE-TARGET with token numbers from 0, "
+                "such as 0-0 1-2"
             )
         alignment.append((int(match[1]), int(match[2])))
     return tuple(alignment)
 
 
-def _check_text(pair: Pair, location: str) -> Pair:
-    """Return the pair, or raise `UserError` if one of its sides is empty."""
-    for name, text in (("source", pair.source), ("target", pair.target)):
+def _check_text(pair: Pair) -> Pair:
+    for side, text in (("source", pair.source), ("target", pair.target)):
         if not text.strip():
-            raise UserError(f"{location}: the {name} is empty. Add the text or remove the line")
+            raise LeftOutError(f"the {side} is empty", "add the text or remove the line")
     return pair

@@ -20,14 +20,14 @@ from attnlab.settings import Count, Size
 FILLER = "_"
 
 
-def load(
+def generate_recall(
     *,
     vocabulary: Annotated[int, Ge(2)],
     train_shape: Sequence[int],
     test_shapes: Mapping[str, Sequence[int]],
-    train_size: Size,
-    val_size: Size,
-    test_size: Size,
+    train_size: Size = 10_000,
+    val_size: Size = 500,
+    test_size: Size = 1000,
     seed: Count = 0,
 ) -> Corpus:
     """Generate examples of associative recall.

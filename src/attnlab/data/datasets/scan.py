@@ -23,7 +23,8 @@ PRIMITIVES = {"walk": ["I_WALK"], "look": ["I_LOOK"], "run": ["I_RUN"], "jump": 
 TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
 REPETITIONS = {"": 1, " twice": 2, " thrice": 3}
 
-SPLITS = {"simple": "same", "length": "longer", "add_jump": "composition"}
+Split = Literal["simple", "length", "add_jump"]
+SPLITS: dict[Split, str] = {"simple": "same", "length": "longer", "add_jump": "composition"}
 """Name of the test set of each split of the paper."""
 TRAIN_SHARE = 0.8
 LONGEST_TRAINING = 22  # actions
@@ -53,9 +54,9 @@ def _verbs() -> Iterator[tuple[str, list[str]]]:
             yield f"{verb} around {direction}", [turn, *actions] * 4
 
 
-def load(
+def generate_scan(
     *,
-    split: Literal["simple", "length", "add_jump"],
+    split: Split = "simple",
     train_size: Size | None = None,
     val_size: Size = 500,
     test_size: Count | None = None,
@@ -85,8 +86,6 @@ def load(
     Raises:
         UserError: if a setting is invalid, or a split has too few pairs.
     """
-    if split not in SPLITS:
-        raise UserError(f"Unknown data.split {split!r}. Choose from: {', '.join(SPLITS)}")
     rng = random.Random(f"{seed} {split}")
     train, test = partition(split, rng)
     is_jump = [split == "add_jump" and pair.source == "jump" for pair in train]
@@ -103,7 +102,7 @@ def load(
     return Corpus(train=_draw(rng, "train_size", [*others, *jumps], train_size), val=val, test=tests)
 
 
-def partition(split: str, rng: random.Random) -> tuple[list[Pair], list[Pair]]:
+def partition(split: Split, rng: random.Random) -> tuple[list[Pair], list[Pair]]:
     """Return the training and test pairs of a split of the paper."""
     pairs = commands()
     if split == "simple":

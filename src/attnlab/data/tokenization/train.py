@@ -1,7 +1,7 @@
 """Tokenizers of words, subwords, characters, Python code and symbols, trained on training texts.
 
 The settings are keyword-only, so that a configuration can bind them with `_partial_` before the texts are
-available. `conf/tokenizer` describes them. Every function raises `UserError` if there are no texts.
+available. Every function raises `UserError` if there are no texts.
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ def whitespace(
     """Train a tokenizer that splits at white space only.
 
     Ids are ordered by frequency, then by code points.
+
+    Args:
+        texts: training texts.
+        max_size: keep this many most frequent tokens, without special tokens; None for all.
+        min_frequency: rarer tokens are unknown.
+        lowercase: convert texts to lower case.
+        normalization: Unicode normalisation form; None for none.
     """
     untrained = _pipeline(pre_tokenizers.WhitespaceSplit(), _normalizer(normalization, lowercase))
     return _train_words(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
@@ -70,8 +77,17 @@ def words(
 ) -> Tokenizer:
     """Train a tokenizer of natural-language words: texts are normalised and split at white space.
 
-    Dropping a character joins what surrounds it: "well-known" becomes "wellknown". Combining marks, such as
-    Devanagari vowel signs, are not punctuation.
+    Args:
+        texts: training texts.
+        max_size: keep this many most frequent tokens, without special tokens; None for all.
+        min_frequency: rarer tokens are unknown.
+        lowercase: convert texts to lower case.
+        normalization: Unicode normalisation form; None for none.
+        drop: character classes to delete, names of `CHARACTERS`: "well-known" becomes "wellknown". Combining
+            marks, such as Devanagari vowel signs, are not punctuation.
+        split: character classes that become single tokens, such as drop=[] split=[punctuation].
+        subwords: split words further into `max_size` subwords by byte-pair encoding.
+        dropout: BPE dropout: probability of leaving out each merge in training; needs `subwords`.
     """
     if dropout and not subwords:
         raise UserError("tokenizer.dropout drops merges of subwords: set tokenizer.subwords=true")
@@ -95,7 +111,14 @@ def python(
     """Train a tokenizer of Python code with the pieces of `attnlab.data.tokenization.python_code`.
 
     Decoded Python has the same syntax tree as the original; other text is decoded exactly, except for unknown
-    tokens. Subwords never cross pieces: `isinstance` may become `is ##instance`.
+    tokens.
+
+    Args:
+        texts: training texts.
+        max_size: keep this many most frequent tokens, without special tokens; None for all.
+        min_frequency: rarer tokens are unknown.
+        subwords: split pieces further into `max_size` subwords by byte-pair encoding: `isinstance` may become
+            `is ##instance`.
     """
     train = _train_subwords if subwords else _train_words
     return train(PythonTokenizer(_pipeline()), texts, max_size=max_size, min_frequency=min_frequency)
@@ -110,7 +133,16 @@ def characters(
     normalization: Normalization | None = None,
     graphemes: bool = False,
 ) -> Tokenizer:
-    """Train a tokenizer of code points, or of extended grapheme clusters, white space included."""
+    """Train a tokenizer of characters, white space included.
+
+    Args:
+        texts: training texts.
+        max_size: keep this many most frequent tokens, without special tokens; None for all.
+        min_frequency: rarer tokens are unknown.
+        lowercase: convert texts to lower case.
+        normalization: Unicode normalisation form; None for none.
+        graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
+    """
     character = Regex(r"\X" if graphemes else "(?m:.)")  # m: the dot also matches a newline
     untrained = _pipeline(
         pre_tokenizers.Split(character, "isolated"), _normalizer(normalization, lowercase), decoders.Fuse()
@@ -132,6 +164,15 @@ def subwords(
     A space is written as `▁` at the start of the next token, and a `▁` is added at the start of each text.
     Decoding restores all spaces, except for one at the very start of a text; a `▁` in the text is decoded as
     a space.
+
+    Args:
+        texts: training texts.
+        algorithm: "bpe" for byte-pair encoding (Sennrich et al., 2016), or "unigram" for a unigram language
+            model (Kudo, 2018).
+        max_size: vocabulary size without special tokens.
+        lowercase: convert texts to lower case.
+        normalization: Unicode normalisation form; None for none.
+        dropout: BPE dropout: probability of leaving out each merge in training; needs algorithm="bpe".
     """
     if dropout and algorithm != "bpe":
         raise UserError(
@@ -149,6 +190,10 @@ def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
 
     Each number is its own id, and there is no UNK: encoding other tokens raises `UserError`. The signs are
     the other tokens of the texts, such as "+", in sorted order.
+
+    Args:
+        texts: training texts.
+        count: number of symbols.
     """
     numbers = [str(len(SPECIAL_TOKENS) + id) for id in range(count)]
     signs = {token for text in _check_texts(texts) for token in text.split()} - {*numbers}

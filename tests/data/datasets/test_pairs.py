@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.parallel_text import load
+from attnlab.data.datasets.pairs import load_pairs as load
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import train_vocabularies
@@ -40,13 +40,12 @@ EXPECTED = [Pair(f"source {i}", f"Ziel {i}") for i in range(10)]
         "\r\n".join(ROWS) + "\r\n",
         "\n\n".join(ROWS) + "\n \n\t\n",
         "\ufeff" + "\n".join(ROWS),
-        "1\t2\n" + "\n".join(ROWS),
-        "\ufeff1\t2\r\n" + "\r\n".join(ROWS),
+        "\r".join(ROWS) + "\r",
         "\n".join(row + "\tCC-BY 2.0 (France) Attribution: tatoeba.org #1" for row in ROWS),
     ],
-    ids=["plain", "ended", "crlf", "empty lines", "bom", "header", "bom, header, crlf", "third column"],
+    ids=["plain", "ended", "crlf", "empty lines", "bom", "cr", "third column"],
 )
-def test_line_endings_headers_and_extra_columns_do_not_matter(write, content: str):
+def test_line_endings_and_extra_columns_do_not_matter(write, content: str):
     corpus = load(path=write(content))
     assert all_pairs(corpus) == EXPECTED
     assert (len(corpus.train), len(corpus.val), len(corpus.test)) == (8, 1, 1)
@@ -62,13 +61,36 @@ def test_long_lines_are_read_and_truncated_when_encoded(write):
     assert (max(examples.source_lengths), max(examples.target_lengths)) == (50, 40)
 
 
-def test_numeric_headers_are_detected_and_others_need_the_setting(write):
-    named = write("English\tGerman\n" + "\n".join(ROWS), "named.tsv")
-    assert Pair("English", "German") in all_pairs(load(path=named))
-    assert all_pairs(load(path=named, header=True)) == EXPECTED
-    numbered = write("1\t2\n3\t4\n" + "\n".join(ROWS), "numbered.tsv")
-    assert all_pairs(load(path=numbered)) == sorted([*EXPECTED, Pair("3", "4")])
-    assert len(all_pairs(load(path=numbered, header=False))) == 12
+@pytest.mark.parametrize("names", [("1", "2"), ("lemma", "form"), ("Source", "Zieltext")])
+def test_header_is_skipped_only_if_the_setting_says_so(write, names: tuple[str, str], caplog):
+    caplog.set_level("INFO")
+    path = write("\ufeff" + "\t".join(names) + "\r\n" + "\r\n".join(ROWS))
+    assert all_pairs(load(path=path)) == sorted([*EXPECTED, Pair(*names)])
+    assert f"line 1: '{names[0]}' and '{names[1]}' is read as a pair. If it is a header, set" in caplog.text
+    caplog.clear()
+    assert all_pairs(load(path=path, header=True)) == EXPECTED
+    assert f"line 1: '{names[0]}', '{names[1]}' is the header" in caplog.text
+
+
+def test_lines_without_a_pair_are_left_out_and_counted(write, caplog):
+    caplog.set_level("INFO")
+    rows = ["", *ROWS[:3], "no target\t ", "\t", "one column", *ROWS[3:], "\tno source", "no target\t"]
+    assert all_pairs(load(path=write("\n".join(rows)))) == EXPECTED
+    assert [message.partition("pairs.tsv: ")[2] for message in caplog.messages] == [
+        "skipped 2 empty lines (1, 6)",
+        "left out 2 lines (5, 16): the target is empty",
+        "left out 1 line (7): 1 column",
+        "left out 1 line (15): the source is empty",
+    ]
+    sources, targets = "\n".join("abcd efghijk"), "\n".join("ABCDEFGHIJKL")
+    load(source_path=write(sources, "a"), target_path=write(targets, "b"))
+    assert caplog.messages[-1].endswith("b: left out 1 line (5): the source is empty")
+
+
+def test_columns_that_are_not_read_are_named(write, caplog):
+    caplog.set_level("INFO")
+    load(path=write("\n".join(f"{row}\tV;PST" for row in ROWS)))
+    assert caplog.messages[-1].endswith("pairs.tsv, line 1: column 2 is not read ('V;PST')")
 
 
 def test_column_settings_select_the_texts(write):
@@ -78,7 +100,7 @@ def test_column_settings_select_the_texts(write):
 
 def test_limit_reads_only_the_first_pairs(write):
     path = write("1\t2\n\n" + "\n".join(ROWS) + "\nbroken")
-    assert all_pairs(load(path=path, limit=5)) == EXPECTED[:5]
+    assert all_pairs(load(path=path, limit=5, header=True)) == EXPECTED[:5]
 
 
 def test_quotation_marks_and_unicode_line_separators_are_text(write):
@@ -140,13 +162,9 @@ def test_splits_depend_only_on_the_seed(write):
     ("content", "message"),
     [
         ("", "pairs.tsv: the file is empty"),
-        ("a\tb\n\nc\n", "pairs.tsv, line 3: 1 column, expected at least 2"),
-        ("a\tb\r\n\r\nc\r\n", "pairs.tsv, line 3: 1 column, expected at least 2"),
-        ("a\tb\nc\t \n", "pairs.tsv, line 2: the target is empty"),
-        ("a\tb\n\tc\n", "pairs.tsv, line 2: the source is empty"),
+        ("\n\r\nc\r\n", "pairs.tsv, line 3: 1 column, expected at least 2"),
         (b"a\tb\nc\0\td\n", "pairs.tsv, line 2: NUL byte"),
         (b"a\tb\nc\t\xe9\n", "pairs.tsv, line 2: not valid UTF-8"),
-        ("1\t2\n", "pairs.tsv: no sentence pairs"),
         ("\ufeff", "pairs.tsv: no sentence pairs"),
         ("a\tb\n", "training and validation data is empty: 1 pairs"),
         ("a\tb\nA!\tc\na\td\n", "validation and test data is empty: 3 pairs with 1 different"),
@@ -166,7 +184,6 @@ def test_errors_name_the_line_of_the_table(write, content: str | bytes, message:
         ({"path": "none.tsv"}, "data.path: none.tsv does not exist"),
         ({"path": "a", "source_column": -1}, "data.source_column=-1"),
         ({"path": "a", "source_column": 1}, "data.source_column=1 and data.target_column=1"),
-        ({"path": "a", "limit": 0}, "data.limit=0"),
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict, message: str):
@@ -175,11 +192,9 @@ def test_invalid_settings_are_rejected(settings: dict, message: str):
 
 
 def test_aligned_files_need_equally_many_lines(write):
-    three, two, holed = write("a\nb\nc\n", "3"), write("a\nb\n", "2"), write("a\n\nc\n", "hole")
+    three, two = write("a\nb\nc\n", "3"), write("a\nb\n", "2")
     with pytest.raises(UserError, match=rf"{three} has 3 lines, but {two} has 2"):
         load(source_path=three, target_path=two)
-    with pytest.raises(UserError, match="line 2: the target is empty"):
-        load(source_path=three, target_path=holed)
 
 
 LINKS = ["", "0-0 1-1", "10-0 0-10"] + [f"{i}-{2 * i}" for i in range(3, 10)]
@@ -199,7 +214,7 @@ def test_alignments_belong_to_the_pair_of_their_line(write):
 def test_alignments_count_header_and_empty_lines(write):
     table = write("1\t2\n\n" + "\n".join(ROWS))
     links = write("\r\n".join(["a header", "", *LINKS]), "links")
-    assert all_pairs(load(path=table, alignments_path=links)) == ALIGNED
+    assert all_pairs(load(path=table, header=True, alignments_path=links)) == ALIGNED
 
 
 @pytest.mark.parametrize("link", ["0:1", "0-", "-1-0", "0-1-2", "0p1", "²-0", "0–1"])

@@ -1,0 +1,169 @@
+"""Sentence pairs with files for training, validation and test, or split at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from annotated_types import Ge
+
+from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datasets.pair_files import Layout, read_aligned
+from attnlab.data.splitting import TestSets, split_off
+from attnlab.errors import UserError
+from attnlab.settings import Count, FilePath, Fraction, Size
+
+
+def load_pairs(
+    *,
+    train: FilePath | None = None,
+    val: FilePath | None = None,
+    test: str | Mapping[str, str] | None = None,
+    languages: Sequence[str] | None = None,
+    path: FilePath | None = None,
+    source_path: FilePath | None = None,
+    target_path: FilePath | None = None,
+    alignments_path: str | Mapping[str, Any] | None = None,
+    header: bool = False,
+    source_column: Count = 0,
+    target_column: Count = 1,
+    limit: Size | None = None,
+    max_tokens: Size | None = None,
+    max_ratio: Annotated[float, Ge(1)] | None = None,
+    val_fraction: Fraction = 0.1,
+    test_fraction: Fraction = 0.1,
+    seed: Count = 0,
+) -> Corpus:
+    """Load sentence pairs, and split off at random the validation and test pairs that have no file.
+
+    Give `train`, or `path`, or both `source_path` and `target_path`.
+
+    Args:
+        train: training pairs: a tab-separated file as exported by Tatoeba and Anki (quotation marks are
+            text), JSON lines, or the prefix of two aligned files; see `Layout.read`.
+        val: validation pairs, likewise, used as they are; None to split them off.
+        test: test pairs, likewise, or several test sets by name; None to split them off.
+        languages: [de, en]: `train=prefix` reads prefix.de and prefix.en, or these keys of JSON lines; None
+            for a table.
+        path: file that is split into training, validation and test pairs, of the kinds of `train`.
+        source_path: file with one source sentence per line.
+        target_path: file whose line i is the translation of line i of `source_path`.
+        alignments_path: gold alignments of the lines of the training file, or of the file that is split; see
+            `read_aligned`. Or such a file for several of "train", "val" and "test"; named test sets have
+            theirs by name. The tokenizer must produce the aligner's tokens: `whitespace`, or `words` if it
+            drops no token.
+        header: the first row of a table is a header.
+        source_column: column of the source in a table, from 0.
+        target_column: column of the target in a table, from 0.
+        limit: number of pairs to read for training, or to split; None for all.
+        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
+            any.
+        max_ratio: largest ratio of the lengths of a training pair; None for any.
+        val_fraction: share of the pairs in a validation split that is split off.
+        test_fraction: share of the pairs in a test split that is split off.
+        seed: seed of the split.
+
+    Raises:
+        UserError: if a setting is missing or invalid, or a file cannot be read or parsed.
+    """
+    layout = Layout(
+        languages=languages, header=header, source_column=source_column, target_column=target_column
+    )
+    splits = {"train": path or train or source_path, "val": val, "test": test}
+    alignments = alignment_files(alignments_path, splits=splits)
+    common: dict[str, Any] = {"alignments": alignments.get("train"), "limit": limit}
+    if (location := path or train) and not (path and train) and not (source_path or target_path):
+        read = layout.read(location, setting="data.path" if path else "data.train", **common)
+    elif source_path and target_path and not (path or train):
+        read = read_aligned((source_path, target_path), **common)
+    else:
+        raise UserError(
+            "data: no text is given. Set data.path=FILE to a file that is split at random, or "
+            "data.train=FILE, data.val=FILE and data.test=FILE, or data.source_path=FILE and "
+            "data.target_path=FILE to two aligned files"
+        )
+    evaluation = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
+    return split_off(
+        read.pairs,
+        evaluation.val,
+        evaluation.test,
+        files=(*read.files, *evaluation.files),
+        val_fraction=val_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+        max_tokens=max_tokens,
+        max_ratio=max_ratio,
+    )
+
+
+class EvaluationSets(NamedTuple):
+    """Validation and test pairs, None where no file is given, and the files that they were read from."""
+
+    val: list[Pair] | None
+    test: TestSets | None
+    files: tuple[Path, ...]
+
+
+def read_evaluation_sets(
+    layout: Layout, *, val: Any, test: Any, alignments: Mapping[str, Any]
+) -> EvaluationSets:
+    """Read the validation set, and one test set or several by name.
+
+    Args:
+        layout: of the files.
+        val: `data.val`.
+        test: `data.test`.
+        alignments: result of `alignment_files`.
+
+    Raises:
+        UserError: if a file cannot be read or parsed.
+    """
+    val_pairs: list[Pair] | None = None
+    test_sets: TestSets | None = None
+    files: tuple[Path, ...] = ()
+    if val is not None:
+        val_pairs, files = layout.read(val, setting="data.val", alignments=alignments.get("val"))
+    if isinstance(test, Mapping):
+        if not test:
+            raise UserError("data.test={}: give a file, or several as {NAME: FILE, …}")
+        links = alignments.get("test") or {}
+        if not isinstance(links, Mapping) or not links.keys() <= test.keys():
+            raise UserError(
+                f"data.alignments_path.test={links}: give the files by the names of the test sets, such as "
+                f"{{{next(iter(test))}: FILE}}"
+            )
+        test_sets = {}
+        for name, path in test.items():
+            read = layout.read(path, setting=f"data.test.{name}", alignments=links.get(name))
+            test_sets[str(name)] = read.pairs
+            files += read.files
+    elif test is not None:
+        test_sets, test_files = layout.read(test, setting="data.test", alignments=alignments.get("test"))
+        files += test_files
+    return EvaluationSets(val_pairs, test_sets, files)
+
+
+def alignment_files(alignments_path: Any, *, splits: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the alignment files by split. A single file is that of the first split.
+
+    Args:
+        alignments_path: `data.alignments_path`.
+        splits: the pairs of each split that can have alignments; None for a split without a file.
+
+    Raises:
+        UserError: if alignments are given for something that has no file of pairs.
+    """
+    if alignments_path is None:
+        return {}
+    if not isinstance(alignments_path, Mapping):
+        return {next(iter(splits)): alignments_path}
+    for name, file in alignments_path.items():
+        if not isinstance(file, str | Mapping | None) or (name != "test" and isinstance(file, Mapping)):
+            raise UserError(f"data.alignments_path.{name}={file} must be the path of a file")
+        if splits.get(name) is None:
+            raise UserError(
+                f"data.alignments_path.{name}: there is no data.{name}. Give alignments of the files of "
+                f"{', '.join(name for name, location in splits.items() if location is not None)}"
+            )
+    return dict(alignments_path)
