@@ -133,7 +133,6 @@ def test_longer_test_sequences_do_not_change_training_and_validation():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "rotate"}, "Unknown data.task 'rotate'. Choose from: copy, reverse, sort"),
         ({"test_lengths": [0, 3]}, r"data.test_lengths=\[0, 3\]: must be"),
         ({"val_lengths": [5, 4]}, r"data.val_lengths=\[5, 4\]: must be"),
         ({"train_lengths": [5]}, r"data.train_lengths=\[5\]: must be"),
