@@ -35,8 +35,8 @@ from plain_search import (
 )
 
 WORDS = 6
-FORCED = [[4, PAD, 4], [5, 5, 5], [PAD, PAD, PAD]]
-"""Forced tokens of three sentences, which also repeat n-grams."""
+FORCED = [[4, PAD, 4], [5, 5, 5], [PAD, PAD, PAD], [PAD, 3, PAD]]
+"""Forced tokens of four sentences, which also repeat n-grams."""
 
 
 @given(
@@ -52,7 +52,7 @@ def test_restricted_outputs_equal_those_of_the_plain_loop(
     seed: int, size: int, ends: float, min_length: int, ngram: int, forces: bool
 ) -> None:
     network = make(seed, ends=ends, vocabulary_size=WORDS)
-    batch = random_batch([3, 7, 1])
+    batch = random_batch([3, 7, 1, 5])
     forced = torch.tensor(FORCED) if forces else None
     constraints = Constraints(min_length=min_length, no_repeat_ngram_size=ngram, forced=forced)
     hypotheses = beam(network, batch, size=size, max_length=5, constraints=constraints)
@@ -113,10 +113,10 @@ def test_samples_equal_those_of_the_plain_loop(
     seed: int, temperature: float, top_k: int | None, top_p: float | None
 ) -> None:
     network = make(seed, vocabulary_size=WORDS)
-    batch = random_batch([3, 7, 1])
+    batch = random_batch([3, 7, 1, 5])
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     hypotheses = sample(network, batch, sampler, size=2, max_length=4)
-    random = sampler.random_numbers(batch.indices, 2, 5).view(3, 2, 5).tolist()
+    random = sampler.random_numbers(batch.indices, 2, 5).view(4, 2, 5).tolist()
     for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         expected = [
             plain_sample(

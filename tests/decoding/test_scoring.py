@@ -42,7 +42,7 @@ def test_scores_equal_those_of_single_steps(order: str) -> None:
         if order == "ensemble"
         else make_network(order=order)
     )
-    batch = random_batch([3, 7, 1], [5, 2, 4])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     scores = score(model, batch)
     assert scores.shape == batch.labels.shape
     assert scores.dtype == torch.float32

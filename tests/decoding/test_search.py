@@ -279,7 +279,7 @@ def test_outputs_contain_neither_padding_nor_sos(search: Any) -> None:
     network = make(3)
     with torch.no_grad():
         network.readout.output.bias[[PAD, SOS]] += 50
-    for hypotheses in search(network, random_batch([3, 7, 1]), max_length=6).tokens:
+    for hypotheses in search(network, random_batch([3, 7, 1, 5]), max_length=6).tokens:
         assert all({PAD, SOS}.isdisjoint(tokens) for tokens in hypotheses)
 
 

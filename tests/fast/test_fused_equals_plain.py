@@ -83,7 +83,7 @@ def make(order: str, **options: Any) -> Seq2Seq:
 )
 def test_every_combination_equals_plain(order: str, cell: str, layers: int, attention: str) -> None:
     network = make(order, cell=cell, layers=layers, attention=attention)
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     fused = order in FUSED_ORDERS and attention in FUSED_ATTENTIONS
     assert isinstance(unroll_of(network, batch), FusedUnroll if fused else Unroll)
     assert_fused_equals_plain(network, batch)
@@ -139,14 +139,14 @@ def test_encoder_equals_plain(cell: Any, layers: int, bidirectional: bool) -> No
 def test_temperature_equals_plain(order: str) -> None:
     network = make(order)
     network.decoder.attention.normaliser = Entmax(temperature=0.3)
-    assert_fused_equals_plain(network, random_batch([3, 7, 1], [4, 2, 5]))
+    assert_fused_equals_plain(network, random_batch([3, 7, 1, 5], [4, 2, 5, 3]))
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "luong", "luong with input feeding"])
 def test_dropout_between_layers(order: str) -> None:
     network = make(order, layers=2)
     network.decoder.cells.dropout = HalvingDropout(0.5)
-    assert_fused_equals_plain(network.train(), random_batch([3, 7, 1], [4, 2, 5]))
+    assert_fused_equals_plain(network.train(), random_batch([3, 7, 1, 5], [4, 2, 5, 3]))
 
 
 def test_dropout_is_drawn_for_every_element() -> None:
@@ -199,7 +199,7 @@ def test_search_with_layer_norm_equals_plain(order: str, cell: str) -> None:
 def test_only_softmax_is_fused() -> None:
     network = make("bahdanau")
     network.decoder.attention.normaliser = Entmax(2)
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     assert isinstance(unroll_of(network, batch), Unroll)
     assert_fused_equals_plain(network, batch)
 
@@ -213,7 +213,7 @@ def test_subclasses_take_the_plain_path() -> None:
         pass
 
     network = make("bahdanau")
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     assert isinstance(unroll_of(network, batch), FusedUnroll)
     additive = network.decoder.attention
     network.decoder.attention = DoubledScores(query_size=7, memory_size=4, size=13)

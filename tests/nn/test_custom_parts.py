@@ -45,7 +45,7 @@ def make_network(attention: str, *, fused: bool = True) -> Seq2Seq:
 @pytest.mark.parametrize("attention", ["Additive", "Coverage", "NoAttention"])
 def test_teacher_forcing_equals_steps_and_trains_every_parameter(attention: str, fused: bool) -> None:
     network = make_network(attention, fused=fused)
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     logits = forced_logits(network, batch)
     torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)
     logits.square().sum().backward()

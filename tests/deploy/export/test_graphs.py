@@ -24,10 +24,9 @@ from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
-    ("MoChA", {"order": "gnmt", "layer_norm": True}),
     ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
     ("NoAttention", {"order": "bahdanau"}),
-    ("Hard", {"order": "gnmt", "cell": "gru"}),
+    ("Hard", {"order": "gnmt", "layer_norm": True}),
     ("Forward", {"order": "bahdanau"}),
 ]
 
@@ -48,7 +47,7 @@ def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: di
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [("encoder=mingru", "attention=milk"), ("encoder=transformer",)],
+    [("encoder=mingru", "attention=mocha"), ("encoder=transformer",)],
     ids=["linear recurrence", "self-attention"],
 )
 def test_other_encoders_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:

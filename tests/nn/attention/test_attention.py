@@ -193,7 +193,9 @@ def test_gradients_pass_gradcheck(name: str) -> None:
         # Adding states and query gives mechanisms without a context a gradient to check.
         return walk(attention, query, memory._replace(states=states))[0].sum(-1) + states.sum() + query.sum()
 
-    assert torch.autograd.gradcheck(context, (query.requires_grad_(), memory.states.requires_grad_()))
+    assert torch.autograd.gradcheck(
+        context, (query.requires_grad_(), memory.states.requires_grad_()), fast_mode=True
+    )
 
 
 @all_mechanisms

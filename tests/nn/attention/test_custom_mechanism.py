@@ -63,7 +63,7 @@ custom = pytest.mark.parametrize("name", ["Sums", "Scaled"])
 def test_custom_mechanism_trains_and_decodes_in_every_decoder(name: str, order: str) -> None:
     network = make_network(order=order)
     network.decoder.attention = make(name).eval()
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     logits = forced_logits(network, batch)
     torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)
     F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD).backward()

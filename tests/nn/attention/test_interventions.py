@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.decoding.beam import beam
-from attnlab.decoding.search import greedy
 from attnlab.nn.attention import Attention, Differential, Dot, General, MultiHead, ScaledDot
 from attnlab.nn.attention.interventions import (
     INTERVENTIONS,
@@ -169,10 +168,8 @@ def test_padding_and_batch_do_not_change_results(intervention: Intervention, ext
 def test_search_and_teacher_forcing_agree(order: str, name: str, intervention: Intervention) -> None:
     network = make_network(order=order, attention=name)
     network.decoder.attention = intervene(network.decoder.attention, intervention).eval()
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 5, 1], [4, 2, 5, 3])
     torch.testing.assert_close(forced_logits(network, batch), stepwise(network, batch)[0], rtol=0, atol=1e-5)
-    one, many = greedy(network, batch, max_length=6), beam(network, batch, size=1, max_length=6)
-    assert one.tokens == many.tokens
     wide, alone = (beam(network, sentences, size=3, max_length=6) for sentences in (batch, only_last(batch)))
     assert wide.tokens[-1:] == alone.tokens
     torch.testing.assert_close(wide.weights[-1], alone.weights[0], rtol=0, atol=1e-6)

@@ -69,7 +69,7 @@ def make(
 @torch.no_grad()
 def test_teacher_forcing_equals_steps_for_every_mechanism(attention: str) -> None:
     network = make(attention)
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     decoded = network(batch)
     logits, weights = stepwise(network, batch)
     torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
@@ -80,7 +80,7 @@ def test_teacher_forcing_equals_steps_for_every_mechanism(attention: str) -> Non
 @torch.no_grad()
 def test_teacher_forcing_equals_steps_for_all_positions(positions: str) -> None:
     network = make(positions=positions, size=H, weights_layer=2)
-    batch = random_batch([3, 7, 1], [4, 2, 5])
+    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     decoded = network(batch)
     logits, weights = stepwise(network, batch)
     torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
@@ -141,7 +141,7 @@ def test_equals_torch_decoder_with_the_same_weights() -> None:
 @torch.no_grad()
 def test_padding_and_other_sentences_change_no_logit(positions: str) -> None:
     network = make("CoverageSee" if positions == "rotary" else "MultiHead", positions=positions)
-    sources, targets = random_rows([3, 7, 1], SOURCE_WORDS), random_rows([4, 2, 5], TARGET_WORDS)
+    sources, targets = random_rows([3, 7, 1, 5], SOURCE_WORDS), random_rows([4, 2, 5, 3], TARGET_WORDS)
     together = network(make_batch(sources, targets, padding=2))
     logits = network.readout(together.features)
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):

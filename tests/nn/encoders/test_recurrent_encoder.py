@@ -110,8 +110,8 @@ def test_dropout_does_nothing_with_one_layer() -> None:
 def test_layer_norm_is_independent_of_padding_and_other_sentences(cell: Any) -> None:
     encoder = RecurrentEncoder(input_size=E, cell=cell, size=UNITS, layers=2, layer_norm=True)
     randomise(encoder)
-    lengths = [2, 4, 1]
-    embedded = torch.randn(3, 5, E)
+    lengths = [2, 4, 1, 3]
+    embedded = torch.randn(4, 5, E)
     together = read(encoder, embedded, lengths)
     assert together.hidden is not None
     for row, length in enumerate(lengths):
