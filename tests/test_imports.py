@@ -85,37 +85,45 @@ def test_every_module_belongs_to_a_package() -> None:
     assert packages | MODULES == set().union(*ORDER) | {"__init__"}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "attnlab",
-        "attnlab.api.studies",
-        "attnlab.api.training",
-        "attnlab.cli.main",
-        "attnlab.cli.report",
-        "attnlab.config.compose",
-        "attnlab.report.workspace",
-        "attnlab.files.run_directory",
-        "attnlab.jobs.hyperparameter_search",
-        "attnlab.jobs.scheduler",
-        "hydra_plugins.attnlab_launchers",
-    ],
+WITHOUT_TORCH = (
+    "attnlab",
+    "attnlab.api.studies",
+    "attnlab.api.training",
+    "attnlab.cli.main",
+    "attnlab.cli.report",
+    "attnlab.config.compose",
+    "attnlab.report.workspace",
+    "attnlab.files.run_directory",
+    "attnlab.jobs.hyperparameter_search",
+    "attnlab.jobs.scheduler",
+    "hydra_plugins.attnlab_launchers",
 )
-def test_module_imports_without_torch(module: str) -> None:
-    slow = {"torch", "lightning", "pandas", "scipy.stats"}
-    code = f"import sys, {module}; assert not {slow} & {{*sys.modules}}"
-    subprocess.run([sys.executable, "-c", code], check=True)
+"""Modules that start quickly."""
 
 
-@pytest.mark.parametrize("command", commands())
-def test_help_imports_no_torch(command: str) -> None:
-    code = (
-        "import sys\nfrom attnlab.cli.main import run\n"
-        f"try: run(['{command}', '--help'])\nexcept SystemExit as end: assert end.code in (0, None)\n"
-        "assert 'torch' not in sys.modules and 'lightning' not in sys.modules"
-    )
-    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "attnlab " + command in completed.stdout
+def test_modules_and_help_import_no_torch() -> None:
+    """One process imports all modules and prints all help texts, and checks after each of them."""
+    code = f"""
+import importlib, sys
+from attnlab.cli.main import run
+
+def check(name):
+    assert not {{"torch", "lightning", "pandas", "scipy.stats"}} & {{*sys.modules}}, name
+
+for name in {WITHOUT_TORCH}:
+    importlib.import_module(name)
+    check(name)
+for command in {commands()}:
+    try:
+        run([command, "--help"])
+    except SystemExit as end:
+        assert end.code in (0, None)
+    check(command)
+"""
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    for command in commands():
+        assert f"attnlab {command}" in completed.stdout
 
 
 @pytest.mark.slow
