@@ -13,6 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, settings
 from omegaconf import DictConfig, open_dict, read_write
 
+from attnlab.config.compose import accept
 from attnlab.config.options import CONF
 
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
@@ -70,7 +71,7 @@ def composed(tmp_path: Path) -> Iterator[Callable[..., DictConfig]]:
     def compose_with(*overrides: str) -> DictConfig:
         overrides = (*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache")
         config = compose_options(*filter(chooses_option, overrides)).copy()
-        values = [override for override in overrides if not chooses_option(override)]
+        values = accept([override for override in overrides if not chooses_option(override)])
         ConfigLoaderImpl._apply_overrides_to_config(
             OverridesParser.create().parse_overrides(overrides=values), config
         )

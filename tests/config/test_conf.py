@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -16,7 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from attnlab.config import build
 from attnlab.config.compose import all_keys, apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
-from attnlab.errors import UserError
+from attnlab.config.sections import SECTIONS, Section
+from attnlab.config.signatures import UNKNOWN, signature
+from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import prepare
 from attnlab.files.run_identity import identify
 from attnlab.training import build_training
@@ -153,7 +156,7 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
 
 
 def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
-    config = composed(*TINY, *SYNTHETIC, "callbacks.early_stopping=null", "callbacks.attention_figures=null")
+    config = composed(*TINY, *SYNTHETIC, "+callbacks.early_stopping=null", "callbacks.attention_figures=null")
     run = prepare(config)
     built = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     assert None not in built
@@ -311,25 +314,6 @@ def test_mismatched_sizes_of_dot_attention_are_a_user_error(composed: Composed) 
         build_all(composed(*TINY, *SYNTHETIC, "attention=dot", "decoder.size=9"))
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "seed=x",
-        "seed=-1",
-        "decoder.layers=0",
-        "encoder.size=1.5",
-        "loss.label_smoothing=2",
-        "loss.coverage=-1",
-        "search.beam_size=true",
-        "teacher_forcing.start=1.5",
-    ],
-)
-def test_numbers_out_of_range_are_user_errors(composed: Composed, override: str) -> None:
-    key, _, value = override.partition("=")
-    with pytest.raises(UserError, match=f"(?i){re.escape(key)}.*{re.escape(value)}"):
-        build_all(composed(*TINY, *SYNTHETIC, override))
-
-
 def test_word_alignments_need_a_word_tokenizer(composed: Composed, parallel: Path, tmp_path: Path) -> None:
     alignments = tmp_path / "alignments.txt"
     alignments.write_text("0-0 1-1\n" * 12)
@@ -354,13 +338,69 @@ def test_overrides_of_a_finished_run_apply_to_a_copy(composed: Composed) -> None
         apply_overrides(config, ["search.beem_size=5"])
 
 
-def test_search_settings_that_a_run_of_an_earlier_version_lacks_can_be_given(composed: Composed) -> None:
-    settings = OmegaConf.to_container(composed(), resolve=True)
-    del settings["search"]["grammar"]
-    config = OmegaConf.create(settings)
+def test_settings_that_the_run_did_not_name_can_be_given(composed: Composed) -> None:
+    config = prepare(composed()).read_config()
     assert apply_overrides(config, ["search.grammar=python"]).search.grammar == "python"
     with pytest.raises(UserError, match=r"(?i)did you mean 'search.grammar'\?"):
         apply_overrides(config, ["search.gramar=python"])
+
+
+def test_every_argument_of_a_class_is_accepted_and_others_are_refused() -> None:
+    config = compose_run(["trainer.limit_val_batches=3", "optimizer.amsgrad=true", "overfit=5"])
+    assert (config.trainer.limit_val_batches, config.optimizer.amsgrad, config.overfit) == (3, True, 5)
+    for override, nearest in (
+        ("trainer.limit_val_batch=3", "trainer.limit_val_batches"),
+        ("optimizer.amsgard=true", "optimizer.amsgrad"),
+        ("encoder.hidden=3", "encoder.size"),
+        ("callbacks.early_stoping.patience=3", "callbacks.early_stopping"),
+    ):
+        with pytest.raises(UsageError, match=rf"Unknown setting .*Did you mean '{nearest}'"):
+            compose_run([override])
+
+
+def options_with_targets() -> list[tuple[str, str, dict[str, Any]]]:
+    """The path, the target and the plain settings of each section with a `_target_` in `conf/`."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+
+    def walk(path: str, node: Any) -> None:
+        if not isinstance(node, dict):
+            return
+        section = SECTIONS.get(path)
+        target = node.get("_target_") or (section.target if section else None)
+        if target is not None and "${" not in target:
+            found.append((path, target, node))
+        for key, child in node.items():
+            walk(f"{path}.{key}".lstrip("."), child)
+
+    for file in CONF.rglob("*.yaml"):
+        group = file.parent.relative_to(CONF).as_posix()
+        if not group.startswith(("hydra", "study", "experiment", "debug")):
+            content = yaml.safe_load(file.read_text())
+            walk("" if group == "." or "_global_" in file.read_text() else group, content)
+    return found
+
+
+def test_python_defaults_are_those_of_the_options() -> None:
+    options: dict[tuple[str, str], list[Any]] = {}
+    for _, target, node in options_with_targets():
+        for key in signature(target).arguments.keys() & node.keys() - {"tied"}:
+            if target.startswith("attnlab.") and "${" not in str(node[key]):
+                options.setdefault((target, key), []).append(node[key])
+    assert len(options) > 60
+    for (target, key), values in options.items():
+        default = signature(target).arguments[key].default
+        default = list(default) if isinstance(default, tuple) else default
+        assert default is UNKNOWN or default in values or isinstance(values[0], dict), (target, key)
+
+
+def test_every_setting_has_a_type() -> None:
+    for path, target, node in options_with_targets():
+        known = SECTIONS.get(path, Section()).signature(target).arguments
+        settings = {key for key in node if not key.startswith("_") and f"{path}.{key}" not in SECTIONS}
+        assert settings - {"defaults"} <= known.keys(), path
+        for key in settings - {"defaults"}:
+            needed = target.startswith("attnlab.") or isinstance(node[key], bool | int | float)
+            assert known[key].type is not Any or not needed, (path, key)
 
 
 def test_suggest_returns_the_nearest_name_or_nothing() -> None:

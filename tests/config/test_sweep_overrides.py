@@ -1,32 +1,53 @@
-"""Overrides of a sweep before its jobs are composed."""
+"""Overrides that are added, swept, or read from the environment."""
 
 from __future__ import annotations
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from attnlab.config.compose import compose_run
-from attnlab.config.sweep_overrides import with_settings_of_swept_options
+from attnlab.config.compose import accept, compose_run
+from attnlab.config.sweep_overrides import check_sweeps
 from attnlab.errors import UsageError
 
 
-def test_settings_of_swept_options_are_left_to_the_jobs() -> None:
-    words = ["experiment=eng_deu,eng_mar", "data.path=a b.txt", "seed=1,2", "name=x", "encoder.size=8"]
-    completed = with_settings_of_swept_options(words)
-    assert completed == [words[0], "data.path=choice(a b.txt)", *words[2:]]
-    # No option is swept, so that Hydra knows which settings there are
-    assert with_settings_of_swept_options(["seed=1,2", "data.path=x"]) == ["seed=1,2", "data.path=x"]
-    assert with_settings_of_swept_options(["attention=glob(*)"]) == ["attention=glob(*)"]
-    for word in ("++data.path=x", "~data.path", "data.path=", "hydra.launcher.slots=1"):
-        assert with_settings_of_swept_options([words[0], word]) == [words[0], word]
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["seed=range(0,0)"], "the sweep is empty"),
+        (["seed=range(3,1)"], "the sweep is empty"),
+        (
+            ["seed=0,1", "seed=2,3"],
+            r"^seed=0,1 seed=2,3: .* in one sweep, seed=0,1,2,3$",
+        ),
+        (["encoder.size=8", "++encoder.size=16,32"], r"encoder\.size=8,16,32"),
+    ],
+)
+def test_sweep_without_values_or_over_one_setting_twice_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_sweeps(OverridesParser.create().parse_overrides(words))
 
 
-def test_empty_sweep_is_refused() -> None:
-    for sweep in ("seed=range(0,0)", "seed=range(3,1)"):
-        with pytest.raises(UsageError, match="the sweep is empty"):
-            with_settings_of_swept_options([sweep])
+def test_settings_of_sections_are_accepted_without_plus() -> None:
+    words = ["attention=dot", "seed=1", "a@b.c=d", "hydra.launcher.slots=1", "~data.path", "+data.path=x"]
+    assert accept(words) == words
+    assert accept(["data.path=x", "overfit=3", "trainer.max_epochs=1,2"]) == [
+        "++data.path=x",
+        "++overfit=3",
+        "++trainer.max_epochs=1,2",
+    ]
 
 
 def test_added_value_that_another_setting_refers_to_is_allowed() -> None:
     assert compose_run(["+width=24", "encoder.size=${width}"]).encoder.size == 24
     with pytest.raises(UsageError, match="no part of attnlab has a setting 'width'"):
         compose_run(["+width=24"])
+
+
+def test_numbers_and_flags_from_the_environment_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEED", "12")
+    monkeypatch.setenv("RATE", "5e-4")
+    monkeypatch.setenv("WORD", "twelve")
+    config = compose_run(["seed=${oc.env:SEED}", "optimizer.lr=${oc.env:RATE}", "name=${oc.env:SEED}"])
+    assert (config.seed, config.optimizer.lr, config.name) == (12, 5e-4, "12")
+    with pytest.raises(UsageError, match="seed=twelve: must be a whole number"):
+        compose_run(["seed=${oc.env:WORD}"])

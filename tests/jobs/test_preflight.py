@@ -33,10 +33,6 @@ IMPOSSIBLE = {
         "attnlab.data.datasets.synthetic.generate_task: .*'sise'",
     ),
     "an unknown argument of the optimizer": (["+optimizer.rho=0.3"], "torch.optim.Adam.*: .*'rho'"),
-    "an unknown argument of a callback": (
-        ["+callbacks.attention_figures.often=3"],
-        "attnlab.training.callbacks.AttentionFigures: .*'often'",
-    ),
     "an invalid value": (["+optimizer.betas=[2,2]"], "Invalid beta parameter at index 0: 2"),
     "contradictory settings": (["embedding.shared=true"], "set shared_vocabulary=true"),
 }

@@ -15,7 +15,7 @@ from attnlab.api import scorecard
 from attnlab.api.model import RunPath, attention_replaced, locate_all
 from attnlab.config import build, evaluation_data
 from attnlab.config.compose import apply_overrides
-from attnlab.config.range_checks import check_ranges
+from attnlab.config.checks import check_settings
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import count_seen
@@ -99,7 +99,7 @@ def evaluate(
     given, other_overrides = evaluation_data.separate(trained, list(overrides))
     config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)
-    check_ranges(config)
+    check_settings(config)
 
     records = [read_data_record(checkpoint) for _, checkpoint in members]
     split = split or next((name for name in ("test", "val") if name in given.files), None)
@@ -124,7 +124,7 @@ def evaluate(
     interventions = build.build_interventions(config, network)
     data_record = records[0].get("data")
     evaluation_data.check_unchanged(setup.overrides, data_record, corpus, vocabularies, splits)
-    if config.attention_override in interventions:  # one intervention replaces the attention everywhere
+    if config.get("attention_override") in interventions:  # one intervention replaces the attention everywhere
         setup.decoder.attention = interventions.pop(config.attention_override)
     return [_evaluate_split(setup, name, interventions) for name in splits]
 

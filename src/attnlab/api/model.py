@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from attnlab.config.build import build_preparation, build_translator, encode_pairs
-from attnlab.config.range_checks import check_ranges
+from attnlab.config.checks import check_values
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.scoring import score
@@ -245,7 +245,7 @@ class Model:
         """
         config = self.config.copy()
         config.search = {**config.search, **search}
-        check_ranges(config)
+        check_values({"search": OmegaConf.to_container(config.search)})
         translator = build_translator(config, self.vocabularies)
         if translator.max_length >= self.max_lengths[1]:
             raise UsageError(

@@ -70,7 +70,9 @@ def complete(line: str) -> list[str]:
 
 def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     """Return the groups and settings that start with a word; after `=`, their options and values."""
+    from attnlab.config.checks import known_settings
     from attnlab.config.options import CONF, OPTIONAL
+    from attnlab.config.sections import SECTIONS
 
     if arguments and arguments[-1] in CONFIG_DIR:
         return []  # bash completes folders
@@ -87,7 +89,11 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     elif equals:
         choices = _values(dict(_leaves(_compose(command, arguments))).get(key))
     else:
-        settings = [f"{key}=" for key, _ in _leaves(_compose(command, arguments))]
+        composed = _compose(command, arguments)
+        present = {key for key, _ in _leaves(composed)}
+        sections = {name for name in SECTIONS if any(key.startswith(f"{name}.") for key in present)}
+        settings = [f"{key}=" for key in {*present, *known_settings(composed)} - sections]
+        settings = [key for key in settings if command == "tune" or not key.startswith("tune")]
         found = _starting_with(name, [*(f"{group}=" for group in groups), *settings])
         return [sign + start for start in dict.fromkeys(_next_part(key, len(name)) for key in found)]
     swept = value[: value.rfind(",") + 1]  # a sweep has several values
@@ -101,6 +107,7 @@ def _compose(command: str, arguments: Sequence[str]) -> Any:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from attnlab.config.compose import accept
     from attnlab.config.options import CONF
 
     tune = ["+tune=default"] if command == "tune" else []
@@ -111,7 +118,7 @@ def _compose(command: str, arguments: Sequence[str]) -> Any:
     ]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         try:
-            config = compose("train", overrides=[*tune, *overrides])
+            config = compose("train", overrides=[*tune, *accept(overrides)])
         except (HydraException, OmegaConfBaseException):
             config = compose("train", overrides=tune)
     return OmegaConf.to_container(config, resolve=False)

@@ -16,13 +16,14 @@ from typing import NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from attnlab.config.compose import explain
+from attnlab.config.compose import accept, explain
 from attnlab.config.options import CONF, check_overrides
-from attnlab.config.sweep_overrides import with_settings_of_swept_options
+from attnlab.config.sweep_overrides import check_sweeps
 from attnlab.errors import UsageError
 from attnlab.jobs.launcher import INTERRUPTED
 from attnlab.jobs.sweep import Jobs
@@ -48,17 +49,16 @@ def main(parsed: argparse.Namespace) -> int:
         options = _check_options(arguments)
         check_overrides(options.overrides)
         if options.multirun:
-            completed = with_settings_of_swept_options(options.overrides)
-            replaced = dict(zip(options.overrides, completed, strict=True))
-            sys.argv[1:] = [replaced.get(word, word) for word in arguments]
+            check_sweeps(OverridesParser.create().parse_overrides(options.overrides))
+        # Hydra's parser needs the options before the overrides
+        sys.argv[1:] = [word for word in arguments if word not in options.overrides]
+        sys.argv += accept(options.overrides)
         with _unused_sweep_folder_removed(arguments):
             hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
     except (HydraException, OmegaConfBaseException) as error:
         if os.environ.get("ATTNLAB_TRACEBACK"):
             raise
         message = explain(error)
-        if message.startswith("Unknown setting") and {"-m", "--multirun"} & {*arguments}:
-            message += ". A setting that only some options of the sweep have is given as ++key=value"
         print(f"attnlab: {message}", file=sys.stderr)
         return 2
     except ValueError as error:
@@ -93,7 +93,7 @@ def _check_options(arguments: list[str]) -> argparse.Namespace:
 
     parser = get_args_parser()
     parser.error = fail  # type: ignore[method-assign]
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.resolve and not options.cfg and not options.help:
         fail("--resolve shows resolved values in the output of --cfg: add --cfg job")
     return options

@@ -15,7 +15,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.options import suggest
-from attnlab.config.range_checks import check_ranges
+from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
@@ -42,25 +42,32 @@ CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
-    """Instantiate a config node, with further arguments if it is a `_partial_`.
+    """Instantiate a config node with further arguments.
 
     Raises:
         UserError: if the target rejects its arguments.
     """
+    if arguments:
+        return constructor(node)(**arguments)
     with _report_errors(_target(node)):
-        instance = instantiate(node)
-        return instance(**arguments) if callable(instance) and arguments else instance
+        return instantiate(node)
 
 
 def constructor(node: Any) -> Callable[..., Any]:
-    """Return the `_partial_` of a config node as a function that raises its errors as `UserError`."""
-    function = construct(node)
+    """Return a function that builds the target of a config node and raises its errors as `UserError`."""
+    with _report_errors(_target(node)):
+        function = instantiate({**node, "_partial_": True})
 
     def call(*parts: Any, **arguments: Any) -> Any:
         with _report_errors(_target(node)):
             return function(*parts, **arguments)
 
     return call
+
+
+def section(config: DictConfig, name: str) -> dict[str, Any]:
+    """Return a section with the class or function that receives its settings as `_target_`."""
+    return {"_target_": SECTIONS[name].target, **(OmegaConf.select(config, name) or {})}
 
 
 @contextmanager
@@ -123,7 +130,7 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
     """
     check_alignments(config.data.get("alignments_path"), vocabularies)
     data: Seq2SeqData = construct(
-        {"_target_": "attnlab.data.datamodule.Seq2SeqData", "_partial_": True, **config.batching},
+        section(config, "batching"),
         with_copy_ids=copies_source(config),
         corpus=corpus,
         vocabularies=vocabularies,
@@ -166,11 +173,11 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     Raises:
         UserError: if a part rejects its settings, or the parts do not fit together.
     """
-    check_ranges(config)
-    if "match" in config.encoder:
-        config = match_encoder(config, vocabularies)
-    if "match" in config.attention:
-        config = match_attention(config, vocabularies)
+    config = match_sizes(config, vocabularies)
+    return _build_network(config, vocabularies)
+
+
+def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
     source_embedding = TokenEmbedding(
         vocabulary_size=vocabularies.source.size, word_dropout=config.embedding.word_dropout, **embedding
@@ -186,12 +193,12 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
             vocabulary_size=vocabularies.target.size, word_dropout=config.embedding.word_dropout, **embedding
         )
     )
-    encoder: Encoder = construct(config.encoder, input_size=config.embedding.size)
+    encoder: Encoder = construct(_without(config.encoder, "match"), input_size=config.embedding.size)
     attention = construct(
-        config.attention,
+        _without(config.attention, "match"),
         query_size=config.decoder.size,
         memory_size=encoder.memory_size,
-        normaliser=construct(config.normaliser),
+        normaliser=construct(section(config, "normaliser")),
     )
     decoder: Decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
     if config.bridge.get("half") == "backward" and encoder.directions == 1:
@@ -205,7 +212,7 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         **decoder.state_shape._asdict(),
     )
     readout = construct(
-        {key: value for key, value in config.readout.items() if key != "tied"},
+        _without(config.readout, "tied"),
         state_size=decoder.output_size,
         context_size=decoder.context_size,
         input_size=config.embedding.size,
@@ -224,57 +231,53 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         target_embedding=target_embedding,
         decoder=decoder,
         readout=readout,
-        fused=config.fused,
+        fused=config.get("fused", True),
     )
 
 
-def match_encoder(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
-    """Return the configuration with the encoder size whose parameter count is nearest to `encoder.match`.
+def match_sizes(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
+    """Return the configuration with the sizes that `encoder.match` and `attention.match` stand for.
 
-    The counts are those of whole networks, since the size of the memory also determines the sizes of the
-    attention, the bridge and the decoder.
+    With `encoder.match`, another encoder, the encoder has the size with which both networks have the nearest
+    numbers of parameters: those of whole networks, since the size of the memory also determines the sizes of
+    the attention, the bridge and the decoder. With `attention.match`, the mechanism that no attention is
+    compared with, that is the size of the decoder.
     """
-    counted = config.copy()
-    # The decoder of attention=none_matched has the parameters of the network with the other mechanism
-    counted.attention = config.attention.get("match", config.attention)
-    matched = config.copy()
-    matched.encoder = _match_size(counted, vocabularies, matched="encoder", resized="encoder").encoder
-    return matched
+    for matched, resized in (("encoder", "encoder"), ("attention", "decoder")):
+        match = config[matched].get("match")
+        if match is None:
+            continue
+        reference, sized = config.copy(), config.copy()
+        reference[matched] = match
+        if matched == "encoder" and config.attention.get("match") is not None:
+            reference.attention = sized.attention = config.attention.match
+        size = _nearest_size(sized, resized, _count_parameters(reference, vocabularies), vocabularies)
+        config = config.copy()
+        config[resized].size = size
+    return config
 
 
-def match_attention(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
-    """Return the configuration with the decoder size whose parameter count is nearest to `attention.match`.
-
-    A network without attention has fewer parameters than one with attention. This baseline differs in the
-    attention only.
-    """
-    return _match_size(config, vocabularies, matched="attention", resized="decoder")
-
-
-def _match_size(config: DictConfig, vocabularies: Vocabularies, *, matched: str, resized: str) -> DictConfig:
-    """Replace the node `matched` by its key `match`, count parameters, and find the size of `resized`."""
-    config, reference = config.copy(), config.copy()
-    reference[matched] = config[matched].match
-    config[matched] = OmegaConf.masked_copy(
-        config[matched], [key for key in config[matched] if key != "match"]
-    )
-
-    def parameters(config: DictConfig) -> int:
-        with torch.device("meta"):  # only counts
-            return build_network(config, vocabularies).parameter_count
+def _nearest_size(config: DictConfig, resized: str, target: int, vocabularies: Vocabularies) -> int:
+    """Return the size of a part of the network with the number of parameters that is nearest to a target."""
 
     def count(size: int) -> int:
         config[resized].size = size
-        return parameters(config)
+        return _count_parameters(config, vocabularies)
 
-    target, largest = parameters(reference), 64 * config[resized].size
     step = 2 * config[resized].get("heads", 0) or 1  # rotary positions need heads of even width
-    sizes = range(step, largest, step)
+    sizes = range(step, 64 * config[resized].size, step)
     above = bisect_left(sizes, target, key=count)
-    config[resized].size = min(
-        sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(count(size) - target)
-    )
-    return config
+    return min(sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(count(size) - target))
+
+
+def _count_parameters(config: DictConfig, vocabularies: Vocabularies) -> int:
+    with torch.device("meta"):
+        return _build_network(config, vocabularies).parameter_count
+
+
+def _without(node: DictConfig, name: str) -> dict[str, Any]:
+    """Return the settings of a section without one that its class does not take."""
+    return {str(key): value for key, value in node.items() if key != name}
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
@@ -284,7 +287,7 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
         UsageError: if there is no such intervention, or the network is an ensemble.
         UserError: if the attention has no weights to replace.
     """
-    selected = config.attention_override
+    selected = config.get("attention_override")
     if selected not in (None, "all", *INTERVENTIONS):
         near = suggest(str(selected), ("all", *INTERVENTIONS))
         raise UsageError(
@@ -314,12 +317,13 @@ def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translat
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:
     rerankers: list[Reranker] = []
-    if config.reranking.coverage_penalty > 0:
-        rerankers.append(CoveragePenalty(config.reranking.coverage_penalty))
-    if config.reranking.get("similarity") is not None:  # absent from runs of earlier versions
-        rerankers.append(MinimumBayesRisk(construct(config.reranking.similarity)))
-    if config.reranking.get("prefers") is not None:
-        rerankers.append(PreferredFirst(construct(config.reranking.prefers)))
-    if config.reranking.accepts is not None:
-        rerankers.append(AcceptedFirst(construct(config.reranking.accepts)))
+    settings = config.reranking
+    if settings.coverage_penalty > 0:
+        rerankers.append(CoveragePenalty(settings.coverage_penalty))
+    if settings.get("similarity") is not None:
+        rerankers.append(MinimumBayesRisk(construct(settings.similarity)))
+    if settings.get("prefers") is not None:
+        rerankers.append(PreferredFirst(construct(settings.prefers)))
+    if settings.get("accepts") is not None:
+        rerankers.append(AcceptedFirst(construct(settings.accepts)))
     return rerankers

@@ -12,17 +12,10 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.options import (
-    CONF,
-    check_added_settings,
-    check_option_keys,
-    check_overrides,
-    options_of,
-    remove_debug_settings,
-    suggest,
-)
-from attnlab.config.renamed_settings import explain_renamed
-from attnlab.config.validation import check_settings
+from attnlab.config.checks import check_settings, known_settings
+from attnlab.config.options import CONF, check_overrides, options_of, suggest
+from attnlab.config.presets import adapt_presets, check_added_settings
+from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError
 
 REPLACEABLE = ("reranking", "explain")
@@ -52,7 +45,19 @@ def compose_run(overrides: list[str]) -> DictConfig:
     """
     check_overrides(overrides)
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return resolve(compose("train", overrides=overrides, return_hydra_config=True))
+        return resolve(compose("train", overrides=accept(overrides), return_hydra_config=True))
+
+
+def accept(overrides: list[str]) -> list[str]:
+    """Return the overrides with `++` before settings of sections, which the chosen options may not name.
+
+    So `trainer.limit_val_batches=3` needs no +. `check_settings` refuses settings that do not exist.
+    """
+    return [f"++{word}" if re.match(_ACCEPTED, word) else word for word in overrides]
+
+
+_SECTIONS = "|".join(name for name in SECTIONS if name and "." not in name)
+_ACCEPTED = rf"(?:(?:{_SECTIONS})\.[\w.]+|fused|oversubscribe|overfit|attention_bias|attention_override)="
 
 
 def resolve(config: DictConfig) -> DictConfig:
@@ -66,11 +71,21 @@ def resolve(config: DictConfig) -> DictConfig:
     with read_write(resolved), open_dict(resolved):
         del resolved["hydra"]
     OmegaConf.resolve(resolved)
-    check_added_settings()
-    remove_debug_settings(resolved)
-    check_option_keys(resolved)
-    check_settings(resolved)
+    check_composed(resolved)
     return resolved
+
+
+def check_composed(config: DictConfig) -> None:
+    """Check a composed configuration; remove settings of `debug` that the chosen options lack.
+
+    `HydraConfig` must be that of the configuration.
+
+    Raises:
+        UsageError: at the first setting that cannot be trained with.
+    """
+    check_added_settings()
+    adapt_presets(config)
+    check_settings(config)
 
 
 def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
@@ -92,13 +107,9 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
             except HydraException as error:
                 raise UsageError(explain(error)) from error
             continue
-        keys = all_keys(changed)
-        if key.startswith("search.") and key not in keys:  # runs of earlier versions lack later settings
-            keys += all_keys(compose_run([]))
-        if key not in keys:
-            if outdated := explain_renamed(key, str(override.input_line).partition("=")[2]):
-                raise UsageError(outdated)
-            raise UsageError(f"Unknown setting {key!r} in this run.{suggest(key, keys)}")
+        settings: Any = OmegaConf.to_container(changed, resolve=True)
+        if key not in (known := [*known_settings(settings), *all_keys(changed)]):
+            raise UsageError(f"Unknown setting {key!r} in this run.{suggest(key, known)}")
         if override.is_delete() or override.is_add() or override.is_sweep_override():
             raise UsageError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")
         if isinstance(OmegaConf.select(changed, key), DictConfig):
@@ -128,8 +139,6 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     unknown_option = re.search(r"Could not (?:find|load) '(\S+)/(\S+)'", text)
     if unknown_option is not None:
         group, name = unknown_option.groups()
-        if outdated := explain_renamed(*f"{group}/{name}".split("/", maxsplit=1)):
-            return outdated
         available = re.search(r"Available options in '\S+': (.*?) Config search path", text)
         options = available[1].split() if available else options_of(group)
         return f"Unknown {group} {name!r}.{suggest(name, options)} Options: {', '.join(options)}"
@@ -148,14 +157,6 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     if unknown_key is None:
         return text
     key = unknown_key[1]
-    assigned = re.search(r" \+[^\s=]+=(.*)$", text)
-    if assigned and (outdated := explain_renamed(key, assigned[1])):
-        return outdated
-    keys = all_keys(compose_run(["+tune=default"] if key.startswith("tune.") else []))
-    if key in keys:
-        group = key.partition(".")[0]
-        return (
-            f"Unknown setting {key!r} for this choice of {group}: attnlab train --cfg job {group}=… shows "
-            "its settings"
-        )
-    return f"Unknown setting {key!r}.{suggest(key, keys)} attnlab train --cfg job shows all settings"
+    settings: Any = OmegaConf.to_container(compose_run(["+tune=default"] if key.startswith("tune.") else []))
+    near = suggest(key, known_settings(settings))
+    return f"Unknown setting {key!r}.{near} attnlab train --cfg job shows all settings"

@@ -165,7 +165,7 @@ def check_devices(config: DictConfig) -> None:
         UsageError: if `trainer.devices` exceeds the cores, and GPUs cannot be meant.
     """
     devices, cores = config.trainer.devices, _cores()
-    if config.oversubscribe or not isinstance(devices, int) or devices <= cores:
+    if config.get("oversubscribe") or not isinstance(devices, int) or devices <= cores:
         return
     if config.trainer.accelerator == "cpu" or not find_gpus(os.environ):
         raise UsageError(

@@ -17,9 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlab.config.compose import explain, resolve
-from attnlab.config.options import check_added_settings, check_option_keys, remove_debug_settings
-from attnlab.config.validation import check_settings
+from attnlab.config.compose import accept, check_composed, explain, resolve
 from attnlab.errors import InUseError, UsageError, UserError
 from attnlab.files import run_directory as directory
 from attnlab.files.digests import changed_files
@@ -81,9 +79,7 @@ class Jobs:
             if not self.sweeping and not self.prepare_only:
                 check_devices(config)
             if not self.sweeping:
-                check_added_settings()
-                remove_debug_settings(config)
-                check_option_keys(config)
+                check_composed(config)
             run = self.prepare(config)
         except (UserError, OmegaConfBaseException) as error:
             if self.sweeping:
@@ -153,7 +149,7 @@ class Jobs:
         """
         key = tuple(overrides)
         if key not in self.composed:
-            self.composed[key] = resolve(loader.load_sweep_config(sweep, list(overrides)))
+            self.composed[key] = resolve(loader.load_sweep_config(sweep, accept([*overrides])))
         return self.composed[key]
 
     def expect(self, configs: Sequence[DictConfig]) -> None:
@@ -217,8 +213,7 @@ class Jobs:
 
 def _check(config: DictConfig) -> None:
     """Raise `UserError` at a setting that a run cannot have."""
-    check_settings(config)
-    if config.attention_override is not None:
+    if config.get("attention_override") is not None:
         raise UsageError(
             "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
             f"attention_override={config.attention_override}"

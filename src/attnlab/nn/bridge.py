@@ -96,7 +96,7 @@ class LinearBridge(nn.Module):
         size: int,
         layers: int,
         states_per_layer: int,
-        activation: Literal["identity", "tanh"] = "tanh",
+        activation: Literal["tanh", "identity"] = "tanh",
         layers_from: Literal["top", "each"] = "top",
         half: Literal["both", "backward"] = "both",
     ) -> None:

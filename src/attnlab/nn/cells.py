@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.fast import StateParameters, active_kernels, cell_step, linear, unroll_layer
+from attnlab.settings import Fraction, Size
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]
@@ -22,18 +23,29 @@ CellState = tuple[Tensor, ...]
 
 
 class CellSettings(TypedDict, total=False):
-    """Settings that every recurrent decoder passes to its cells: see `Cells`."""
+    """Settings that every recurrent decoder passes to its cells.
+
+    Args:
+        cell: "lstm" or "gru".
+        layer_norm: use layer normalisation inside the cells.
+        recurrent_dropout: dropout probability of the recurrent state, with one mask for all steps.
+    """
 
     cell: Kind
     layer_norm: bool
-    recurrent_dropout: float
+    recurrent_dropout: Fraction
 
 
 class StackSettings(CellSettings, total=False):
-    """Settings that a decoder passes to its `CellStack`."""
+    """Settings that a decoder passes to its `CellStack`.
 
-    layers: int
-    dropout: float
+    Args:
+        layers: L.
+        dropout: dropout probability of the output of each layer below the top.
+    """
+
+    layers: Size
+    dropout: Fraction
 
 
 class StateShape(NamedTuple):

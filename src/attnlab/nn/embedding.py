@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from attnlab.nn.dropout import Dropout
+from attnlab.settings import Fraction, Size
 from attnlab.types import PAD, UNK
 
 
@@ -20,7 +21,7 @@ class TokenEmbedding(nn.Module):
     """
 
     def __init__(
-        self, *, vocabulary_size: int, size: int, dropout: float = 0.0, word_dropout: float = 0.0
+        self, *, vocabulary_size: int, size: Size, dropout: Fraction = 0.0, word_dropout: Fraction = 0.0
     ) -> None:
         super().__init__()
         self.size = size

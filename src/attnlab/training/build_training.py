@@ -10,7 +10,8 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.build import build_translator, construct, constructor
+from attnlab.config.build import build_translator, construct, constructor, section
+from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -26,9 +27,6 @@ from attnlab.training.shards import Shards
 
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
-
-CALLBACK_SWITCHES = {"averaging": "decay", "early_stopping": "patience"}
-"""Callbacks that are off while this setting is null."""
 
 
 def build_module(
@@ -58,11 +56,13 @@ def build_module(
         scheduler=constructor(config.scheduler.schedule),
         scheduler_needs=dict(config.scheduler.needs),
         scheduler_interval=config.scheduler.interval,
-        teacher_forcing=construct(config.teacher_forcing),
+        teacher_forcing=construct(section(config, "teacher_forcing")),
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
         alignment_weight=config.loss.alignment,
-        distillation=None if teacher is None else Distillation(teacher, config.distillation.weight),
+        distillation=None
+        if teacher is None
+        else Distillation(teacher, config.distillation.get("weight", 0.5)),
         text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )
@@ -70,7 +70,11 @@ def build_module(
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
     """Build the configured loggers, without those that are unavailable."""
-    loggers = [construct(node, run=run, config=config) for node in config.logger.values()]
+    loggers = [
+        construct(node, run=run, config=config)
+        for name, node in (config.get("logger") or {}).items()
+        if node is not None
+    ]
     return [logger for logger in loggers if logger is not None]
 
 
@@ -107,17 +111,23 @@ def build_callbacks(
 
 
 def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
-    """Build the callbacks of the section `callbacks`, without those that are off."""
-    return [
-        construct(node, run=run)
-        for name, node in config.callbacks.items()
-        if node is not None and (name not in CALLBACK_SWITCHES or node[CALLBACK_SWITCHES[name]] is not None)
-    ]
+    """Build the callbacks of the section `callbacks`, without those that are null."""
+    monitored = {"monitor": config.checkpoint.monitor, "mode": config.checkpoint.mode}
+    given = {"attention_figures": {"run": run}, "attention_weights": {"run": run}}
+    built = []
+    for key, node in config.callbacks.items():
+        if node is not None and f"callbacks.{key}" in SECTIONS:
+            settings = section(config, f"callbacks.{key}")
+            defaults = monitored if key == "early_stopping" else {}
+            built.append(construct({**defaults, **settings}, **given.get(key, {})))
+        elif node is not None:
+            built.append(construct(node))
+    return built
 
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
     """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
-    profiler = PROFILERS.get(config.trainer.profiler)
+    profiler = PROFILERS.get(config.trainer.get("profiler"))
     return make_trainer(
         config,
         default_root_dir=str(run.directory),
@@ -140,8 +150,8 @@ def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
 
 def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
-    settings = {**config.trainer, "precision": choose_precision(config)}
+    settings = {**section(config, "trainer"), "precision": choose_precision(config)}
     if settings["accelerator"] == "auto":  # Lightning would choose Apple's GPUs too, which have no float64
         settings["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
-    trainer: Trainer = construct({"_partial_": True, "_convert_": "object", **settings}, **arguments)
+    trainer: Trainer = construct({"_convert_": "object", **settings}, **arguments)
     return trainer

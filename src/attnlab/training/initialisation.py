@@ -219,10 +219,10 @@ def load_word_vectors(
         UserError: if a file cannot be read, or the settings contradict each other.
     """
     settings = config.embedding
-    files = {"source": settings.source_vectors, "target": settings.target_vectors}
+    files = {side: settings.get(f"{side}_vectors") for side in ("source", "target")}
     if settings.shared and files["target"]:
         raise UserError("embedding.shared=true has one table: give embedding.source_vectors only")
-    if settings.frozen and not any(files.values()):
+    if settings.get("frozen") and not any(files.values()):
         raise UserError(
             "embedding.frozen=true freezes pretrained vectors: set embedding.source_vectors=FILE or "
             "embedding.target_vectors=FILE"
@@ -237,7 +237,7 @@ def load_word_vectors(
         table = getattr(network, f"{side}_embedding").table
         with torch.no_grad():
             table.weight[list(vectors)] = torch.from_numpy(np.stack(list(vectors.values())))
-        table.weight.requires_grad_(not settings.frozen)
+        table.weight.requires_grad_(not settings.get("frozen", False))
         tokens = tokenizer.size - len(SPECIAL_TOKENS)
         report[side] = {"file": path, "tokens": tokens, "with_vector": len(vectors)}
         share = len(vectors) / tokens

@@ -34,6 +34,12 @@ class HalvingLR(LambdaLR):
 
     Sutskever, Vinyals & Le 2014 (arXiv 1409.3215), section 3.4, use after = 5 and every = 0.5. Call `step`
     after every optimizer step.
+
+    Args:
+        optimizer: its learning rates are multiplied.
+        steps_per_epoch: optimizer steps of an epoch.
+        after: epochs before the first halving; fractions are allowed.
+        every: epochs between two halvings; fractions are allowed.
     """
 
     def __init__(
@@ -62,9 +68,9 @@ class OneCycleLR(lr_scheduler.OneCycleLR):
         *,
         max_lr: Positive,
         total_steps: int,
-        pct_start: Probability = 0.3,
+        pct_start: Probability = 0.1,
         anneal_strategy: Literal["cos", "linear"] = "cos",
-        cycle_momentum: bool = True,
+        cycle_momentum: bool = False,
         base_momentum: float = 0.85,
         max_momentum: float = 0.95,
         div_factor: float = 25.0,

@@ -106,7 +106,13 @@ class TolerantWandbLogger(WandbLogger):
 
 
 def wandb_logger(
-    *, run: Run, config: DictConfig, project: str, mode: WandbMode, tags: Sequence[str], timeout: Positive
+    *,
+    run: Run,
+    config: DictConfig,
+    project: str = "attnlab",
+    mode: WandbMode = "auto",
+    tags: Sequence[str] = (),
+    timeout: Positive = 60,
 ) -> WandbLogger | None:
     """Start a Weights & Biases run, or return None if that fails.
 
@@ -206,7 +212,7 @@ class TolerantMLFlowLogger(MLFlowLogger):
             self.failed = True
 
 
-def mlflow_logger(*, run: Run, config: DictConfig, tracking_uri: str | None) -> MLFlowLogger | None:
+def mlflow_logger(*, run: Run, config: DictConfig, tracking_uri: str | None = None) -> MLFlowLogger | None:
     """Start an MLflow run, or continue that of an interrupted run; return None if that fails.
 
     Args:

@@ -56,14 +56,15 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     source = None
-    if config.init["from"] is not None:
-        source, vocabularies = find_source(config.init["from"], run, vocabularies)
+    init = config.get("init") or {}
+    if init.get("from") is not None:
+        source, vocabularies = find_source(init["from"], run, vocabularies)
     data = build.build_data(config, corpus, vocabularies)
     log.info("building the network")
     network = build.build_network(config, vocabularies)
     word_vectors = load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source)}
-    freeze(network, config.init.freeze)
+    freeze(network, init.get("freeze", []))
     teacher = restore_teacher(config, vocabularies)
     module = build_training.build_module(config, network, vocabularies, corpus, teacher)
     log.info(

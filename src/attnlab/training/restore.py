@@ -112,7 +112,7 @@ def restore_teacher(config: DictConfig, vocabularies: Vocabularies) -> Translati
     Raises:
         UserError: if a teacher cannot be restored, or its vocabularies or inputs are not those of the run.
     """
-    locations = [*config.distillation.teachers]
+    locations = [*(config.get("distillation") or {}).get("teachers", [])]
     if not locations:
         return None
     try:

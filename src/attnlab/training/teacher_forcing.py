@@ -29,6 +29,13 @@ class TeacherForcing:
         decay=inverse_sigmoid:  ε = end + (start - end) k / (k + exp(step / k)), with k = steps
 
     The decays are those of scheduled sampling (Bengio et al. 2015, arXiv 1506.03099).
+
+    Args:
+        start: probability that the decoder reads the reference token, else its own prediction.
+        decay: "linear" or "inverse_sigmoid"; None for a constant probability.
+        end: probability after the decay.
+        steps: "linear": training steps from start to end; "inverse_sigmoid": k.
+        per: draw once per target position for the whole batch ("step"), or for each token ("token").
     """
 
     start: Probability = 1.0

@@ -4,6 +4,7 @@ Hydra imports this module at every start, so it imports attnlab only when a swee
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.types import HydraContext, TaskFunction
@@ -37,6 +38,12 @@ class GridSweeper(BasicSweeper):
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self.jobs = task_function
 
+    def sweep(self, arguments: list[str]) -> Any:
+        """Run the sweep; called by Hydra. A key of the command line replaces that key of `params`."""
+        plain = [word.removeprefix("++") for word in arguments]
+        known = [word.partition("=")[0] in self.params for word in plain]
+        return super().sweep([p if k else word for word, p, k in zip(arguments, plain, known, strict=True)])
+
     def get_job_batch(self) -> Sequence[Sequence[str]]:
         """Return the overrides of each job of the next batch."""
         return [expand(job, self.overrides_of) for job in super().get_job_batch()]
@@ -60,7 +67,7 @@ def expand(job: Sequence[str], overrides: Mapping[str, Mapping[str, Sequence[str
     """
     from attnlab.errors import UsageError
 
-    given = dict(override.split("=", maxsplit=1) for override in job)
+    given = dict(override.lstrip("+").split("=", maxsplit=1) for override in job)
     added = []
     for key, by_value in overrides.items():
         if given.get(key) not in by_value:

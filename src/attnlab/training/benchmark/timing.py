@@ -80,7 +80,7 @@ class Settings:
     @classmethod
     def of(cls, config: DictConfig) -> Settings:
         """Return the settings of a trainer with this configuration, on one device."""
-        if config.trainer.gradient_clip_algorithm != "norm":
+        if config.trainer.get("gradient_clip_algorithm") not in (None, "norm"):
             raise UserError(
                 "attnlab bench only clips gradients by norm: set trainer.gradient_clip_algorithm=norm"
             )

@@ -27,7 +27,7 @@ class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
 
     def __init__(self, *, decay: Fraction = 0.99, update_starting_at_epoch: Count = 0) -> None:
         self.average = get_ema_avg_fn(decay)  # type: ignore[no-untyped-call]
-        self.first_epoch = update_starting_at_epoch or 0
+        self.first_epoch = update_starting_at_epoch
         self.started = False
         super().__init__(avg_fn=self._update)
 

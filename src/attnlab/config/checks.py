@@ -1,0 +1,253 @@
+"""Checks of a composed configuration before a run directory is created. Imports no torch.
+
+The value of a setting is checked against the annotation of the argument that receives it.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import yaml
+from annotated_types import Ge, Gt, Le, Lt
+from omegaconf import DictConfig, OmegaConf
+from omegaconf._utils import get_yaml_loader
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from attnlab.config.options import options_of, suggest
+from attnlab.config.sections import SECTIONS, Section
+from attnlab.config.signatures import Signature
+from attnlab.errors import UsageError
+from attnlab.metrics.registry import METRICS, better
+
+LONGEST_NAME = 150
+"""Largest number of bytes of `name` and of `variant`, which are parts of the run directory's path."""
+
+LARGEST_INTEGER = 2**63 - 1
+"""Largest integer of torch."""
+
+TRAINING_METRICS = ("train/loss", "train/loss_epoch")
+
+
+def check_settings(config: DictConfig) -> None:
+    """Check the settings of a composed configuration, each by itself and those that depend on each other.
+
+    Raises:
+        UsageError: at the first setting that cannot be trained with.
+    """
+    settings: Any = OmegaConf.to_container(config, resolve=True)
+    for name, section in SECTIONS.items():
+        if name and "." not in name and not section.optional:
+            _check_section(name, settings.get(name))
+    for name in ("name", "variant"):
+        _check_name(name, settings.get(name))
+    for name in unknown_settings(settings):
+        raise UsageError(f"Unknown setting {name!r}.{suggest(name, known_settings(settings))}")
+    check_values(settings, config)
+    _check_monitor("checkpoint", settings["checkpoint"])
+    if stopping := (settings.get("callbacks") or {}).get("early_stopping"):
+        _check_monitor("callbacks.early_stopping", {**settings["checkpoint"], **stopping})
+    if settings["trainer"].get("max_epochs") == -1 and settings["trainer"].get("max_steps", -1) == -1:
+        raise UsageError("trainer.max_epochs=-1: set trainer.max_steps to the number of steps to train")
+    decoder, longest = settings["decoder"], settings["search"].get("max_length")
+    places = decoder.get("max_positions", longest)
+    if decoder.get("positions") == "learned" and longest is not None and places <= longest:
+        raise UsageError(
+            f"search.max_length={longest}: must be less than decoder.max_positions={places}, the number of "
+            "learned positions"
+        )
+
+
+def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) -> None:
+    """Check the value of each known setting by itself.
+
+    A number or flag that is given as text, as environment variables are, is replaced in `config`.
+
+    Raises:
+        UsageError: at the first value that is not allowed.
+    """
+    for path, node, signature in _sections(settings):
+        for key, value in node.items():
+            name = f"{path}.{key}".lstrip(".")
+            if key == "_target_" and not (isinstance(value, str) and value.strip()):
+                raise UsageError(f"{name}={show(value)}: must be the dotted name of a class or function")
+            if name in SECTIONS:
+                if value is not None or not SECTIONS[name].optional:
+                    _check_section(name, value)
+            elif key in signature.arguments:
+                problem = find_problem(signature.arguments[key].type, value)
+                if problem is None:
+                    continue
+                typed = _read_text(value)
+                if config is None or find_problem(signature.arguments[key].type, typed) is not None:
+                    raise UsageError(f"{name}={show(value)}: {problem}")
+                OmegaConf.update(config, name, typed)
+
+
+def unknown_settings(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the dotted names of the settings that their sections do not have.
+
+    Settings outside all sections are allowed, since others may refer to them.
+    """
+    for path, node, signature in _sections(settings):
+        for key, value in node.items():
+            name = f"{path}.{key}"
+            if not path or signature.open or str(key).startswith("_"):
+                continue
+            component = path in ("callbacks", "logger") and isinstance(value, dict) and "_target_" in value
+            if key not in signature.arguments and name not in SECTIONS and not component:
+                yield name
+
+
+def known_settings(settings: Mapping[str, Any]) -> list[str]:
+    """Return the dotted names of all settings of the sections of a configuration, present or not."""
+    names = [*filter(None, SECTIONS)]
+    for path, _, signature in _sections(settings):
+        names += [f"{path}.{key}".lstrip(".") for key in signature.arguments]
+    return names
+
+
+def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Signature]]:
+    """Yield the path of each section, its settings, and what it accepts. An absent section is empty."""
+
+    def walk(path: str, node: Any) -> Iterator[tuple[str, Mapping[str, Any], Signature]]:
+        if not isinstance(node, dict):
+            return
+        section = SECTIONS.get(path, Section())
+        yield path, node, section.signature(node.get("_target_"))
+        for key, child in node.items():
+            name = f"{path}.{key}".lstrip(".")
+            if name in SECTIONS or (isinstance(child, dict) and "_target_" in child):
+                yield from walk(name, child)
+
+    yield from walk("", settings)
+    for name, section in SECTIONS.items():
+        parent, _, key = name.rpartition(".")
+        if section.optional and (section.own or section.target) and parent in ("", "callbacks", "logger"):
+            holder = settings.get(parent) if parent else settings
+            if isinstance(holder, dict) and key not in holder:
+                yield name, {}, section.signature(None)
+
+
+def _read_text(value: Any) -> Any:
+    """Return the number, flag or null that a text stands for; any other value as it is."""
+    try:
+        return yaml.load(value, Loader=get_yaml_loader()) if isinstance(value, str) else value
+    except yaml.YAMLError:
+        return value
+
+
+def find_problem(kind: Any, value: Any) -> str | None:
+    """Return why a type does not allow a value, such as "must be a number > 0"; None if it does."""
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        return f"must have at most {len(str(LARGEST_INTEGER)) - 1} digits"
+    try:
+        _adapter(kind).validate_python(value)
+    except ValidationError:
+        return f"must be {describe(kind)}"
+    return None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def describe(kind: Any) -> str:
+    """Describe the values that a type allows, such as "a whole number ≥ 1 or null"."""
+    *others, last = _alternatives(kind)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _alternatives(kind: Any) -> list[str]:
+    if get_origin(kind) is Annotated:
+        base, *metadata = get_args(kind)
+        text = next((part for part in metadata if isinstance(part, str)), None)
+        return [text] if text else [_number(base, metadata)]
+    if get_origin(kind) in (Union, types.UnionType):
+        return [text for part in get_args(kind) for text in _alternatives(part)]
+    if get_origin(kind) is Literal:
+        return [show(option) for option in get_args(kind)]
+    plain = {bool: ["true", "false"], type(None): ["null"], str: ["text"]}
+    if kind in plain:
+        return plain[kind]
+    if kind in (int, float):
+        return [_number(kind, [])]
+    return ["a list"] if "Sequence" in str(kind) else ["a section of settings"]
+
+
+def _number(base: Any, metadata: list[Any]) -> str:
+    """Describe the numbers between bounds."""
+    low = next((bound for bound in metadata if isinstance(bound, Ge | Gt)), None)
+    high = next((bound for bound in metadata if isinstance(bound, Le | Lt)), None)
+    kind = "a whole number" if base is int else "a number"
+    if low is None:
+        return kind
+    above = f"[{low.ge:g}" if isinstance(low, Ge) else f"({low.gt:g}"
+    if high is None:
+        return f"{kind} {'≥' if isinstance(low, Ge) else '>'} {above[1:]}"
+    return f"{kind} in {above}, {f'{high.le}]' if isinstance(high, Le) else f'{high.lt})'}"
+
+
+def show(value: Any) -> str:
+    """Format a value as it is typed in an override: null, true, [1, 2]."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _check_section(name: str, value: Any) -> None:
+    if isinstance(value, dict):
+        return
+    override = f"{name}={show(value)}"
+    if options := options_of(name):
+        raise UsageError(f"{override}: choose an option, such as {name}={options[0]}")
+    raise UsageError(f"{override}: {name} is a section; give its single settings, {name}.…=…")
+
+
+def _check_name(key: str, value: Any) -> None:
+    """Check a part of the run directory's path."""
+    text = "" if value is None else str(value)
+    problem = None
+    if not text.strip():
+        problem = "must not be empty"
+    elif text in (".", "..") or any(sign in text for sign in "/\\"):
+        problem = "must be the name of one folder, without / and \\; paths.output sets where it is"
+    elif any(unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") for sign in text):
+        problem = "must not contain control characters"
+    elif text != text.strip() or text.endswith("."):
+        problem = "must not start with a space, or end with a space or a dot"
+    elif text.startswith(("-", "~")):
+        problem = "must not start with - or ~"
+    elif len(text.encode()) > LONGEST_NAME:
+        text = f"{text[:20]}…"
+        problem = f"must have at most {LONGEST_NAME} bytes"
+    if problem:
+        raise UsageError(f"{key}={text!r}: {problem}")
+
+
+def known_metrics() -> list[str]:
+    """Return the names of all metrics that a training run can log and monitor."""
+    logged = [
+        metric if info.kind == "attention" else f"val/{metric}"
+        for metric, info in METRICS.items()
+        if info.kind in ("token", "text", "attention")
+    ]
+    return [*logged, *TRAINING_METRICS]
+
+
+def _check_monitor(section: str, settings: Mapping[str, Any]) -> None:
+    """Check the monitored metric of a section, and that its mode fits the metric."""
+    monitor, metrics = settings["monitor"], known_metrics()
+    override = f"{section}.monitor={show(monitor)}"
+    if monitor not in metrics:
+        near = suggest(str(monitor), metrics)
+        raise UsageError(f"{override}: no such metric.{near} Metrics: {', '.join(metrics)}")
+    mode = {"higher": "max", "lower": "min", None: settings["mode"]}[better(monitor)]
+    if settings["mode"] != mode:
+        raise UsageError(
+            f"{override} with {section}.mode={settings['mode']} would prefer the worst checkpoint: set "
+            f"{section}.mode={mode}"
+        )
