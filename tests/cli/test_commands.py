@@ -314,7 +314,7 @@ USAGE_ERRORS = {
     "a setting of only one option of a sweep": (
         ["train", "-m", "data=conala,synthetic", "data.path=x"],
         2,
-        "is given as ++key=value",
+        "Unknown setting 'data.path' for this choice of data; data=conala has it",
     ),
     "a wrong value beside a setting of all options of a sweep": (
         ["train", "-m", "experiment=eng_deu,eng_mar", "data.path=x", "batching.workers=-1"],

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnlab.config.options import options_of, suggest
+from attnlab.config.options import keys_of, options_of, suggest
 from attnlab.config.sections import SECTIONS, Section
 from attnlab.config.signatures import Signature
 from attnlab.errors import UsageError
@@ -46,7 +46,10 @@ def check_settings(config: DictConfig) -> None:
     for name in ("name", "variant"):
         _check_name(name, settings.get(name))
     for name in unknown_settings(settings):
-        raise UsageError(f"Unknown setting {name!r}.{suggest(name, known_settings(settings))}")
+        section, _, key = name.partition(".")
+        others = [option for option in options_of(section) if key in keys_of(section, option)]
+        choice = f" for this choice of {section}; {section}={others[0]} has it" if others else ""
+        raise UsageError(f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings))}")
     check_values(settings, config)
     _check_monitor("checkpoint", settings["checkpoint"])
     if stopping := (settings.get("callbacks") or {}).get("early_stopping"):
