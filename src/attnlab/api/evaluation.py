@@ -14,8 +14,8 @@ from omegaconf import DictConfig
 from attnlab.api import scorecard
 from attnlab.api.model import RunPath, attention_replaced, locate_all
 from attnlab.config import build, evaluation_data
-from attnlab.config.compose import apply_overrides
 from attnlab.config.checks import check_settings
+from attnlab.config.compose import apply_overrides
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import count_seen
@@ -124,7 +124,9 @@ def evaluate(
     interventions = build.build_interventions(config, network)
     data_record = records[0].get("data")
     evaluation_data.check_unchanged(setup.overrides, data_record, corpus, vocabularies, splits)
-    if config.get("attention_override") in interventions:  # one intervention replaces the attention everywhere
+    if (
+        config.get("attention_override") in interventions
+    ):  # one intervention replaces the attention everywhere
         setup.decoder.attention = interventions.pop(config.attention_override)
     return [_evaluate_split(setup, name, interventions) for name in splits]
 

@@ -46,9 +46,9 @@ def check_settings(config: DictConfig) -> None:
     for name in ("name", "variant"):
         _check_name(name, settings.get(name))
     for name in unknown_settings(settings):
-        section, _, key = name.partition(".")
-        others = [option for option in options_of(section) if key in keys_of(section, option)]
-        choice = f" for this choice of {section}; {section}={others[0]} has it" if others else ""
+        group, _, key = name.partition(".")
+        others = [option for option in options_of(group) if key in keys_of(group, option)]
+        choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
         raise UsageError(f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings))}")
     check_values(settings, config)
     _check_monitor("checkpoint", settings["checkpoint"])
