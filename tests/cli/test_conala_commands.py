@@ -84,6 +84,7 @@ def test_evaluate_on_a_test_file(trained: Run, folder: Path) -> None:
     lines = [json.loads(line) for line in (path.parent / "test.jsonl").read_text().splitlines()]
     assert lines[0] == {
         "index": 0,
+        "line": 1,
         "source": "sort list var_0",
         "reference": "sorted(never_seen_0)",
         "hypothesis": "sorted(never_seen_0)",

@@ -127,6 +127,16 @@ def test_loaders_work_without_a_trainer() -> None:
     assert [seq2seq.pairs("val")[index].source for index in batch.indices] == ["3", "3 4 5"]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_iterators_draw_nothing_from_the_global_generator(workers: int) -> None:
+    seq2seq = data(workers=workers)
+    seq2seq.setup("fit")
+    state = torch.get_rng_state()
+    next(iter(seq2seq.train_dataloader()))
+    next(iter(seq2seq.val_dataloader()))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_token_batches_do_not_limit_evaluation_batches() -> None:
     seq2seq = data(batch_size=20, batch_type="tokens")
     seq2seq.setup("fit")

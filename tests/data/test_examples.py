@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.corpus import Pair
+from attnlab.data.corpus import Origin, Pair
 from attnlab.data.examples import Examples, Sequences, encode
 from attnlab.data.tokenization.train import symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
@@ -50,6 +50,14 @@ def test_length_limits_count_and_keep_eos(source_eos: bool, source: list[int]) -
     assert examples.target_lengths.tolist() == [3, 3, 1]
 
 
+def test_truncated_sequences_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    encode(PAIRS, DIGITS, source_eos=False, max_source_length=2, max_target_length=4)
+    assert caplog.messages == [
+        "1 of 3 sources are truncated to 2 tokens: batching.max_source_length",
+        "1 of 3 targets are truncated to 3 tokens: batching.max_target_length",
+    ]
+
+
 def test_length_limits_must_leave_space_for_text() -> None:
     with pytest.raises(UserError, match=r"max_source_length=1 must be at least 2"):
         encode(PAIRS, DIGITS, source_eos=True, max_source_length=1, max_target_length=None)
@@ -68,8 +76,9 @@ def test_alignment_links_to_missing_tokens_are_rejected(link: tuple[int, int]) -
 
 
 def test_error_of_a_source_without_tokens_names_the_pair() -> None:
-    with pytest.raises(UserError, match=r"pair 2 of 2: the source ' ' \(target '4'\) has no tokens"):
-        encode_all([Pair("3", "4"), Pair(" ", "4")], DIGITS, source_eos=True)
+    for origin, place in ((None, "pair 2 of 2"), (Origin("a.tsv", 17), "a.tsv, line 17")):
+        with pytest.raises(UserError, match=rf"{place}: the source ' ' \(target '4'\) has no tokens"):
+            encode_all([Pair("3", "4"), Pair(" ", "4", origin=origin)], DIGITS, source_eos=True)
 
 
 def test_source_and_target_use_their_own_vocabulary() -> None:

@@ -180,7 +180,7 @@ class Model:
         if len(prefixes) != len(texts):
             raise UserError(f"{len(prefixes)} prefixes for {len(texts)} sentences: give one for each")
         pairs = [
-            self.read(text, prefix, name=f"sentences[{i}]")._replace(reference="")
+            replace(self.read(text, prefix, name=f"sentences[{i}]"), reference="")
             for i, (text, prefix) in enumerate(zip(texts, prefixes, strict=True))
         ]
         return list(chain(*self.decode(pairs, translator, nbest, batch_size=batch_size, progress=progress)))

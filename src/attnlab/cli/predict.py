@@ -79,7 +79,7 @@ def main(options: argparse.Namespace) -> int:
     def read(text: str) -> Pair:
         if options.prefix:
             source, prefix = _source_and_prefix(text)
-            return model.read(source, prefix)._replace(reference="")
+            return replace(model.read(source, prefix), reference="")
         pair = model.read(text)
         warnings.check_columns(text)
         return pair

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -115,7 +116,9 @@ def read(
     prepare = None if preparation is None else construct(preparation)
 
     def prepared(pairs: list[Pair]) -> list[Pair]:
-        return pairs if prepare is None else [prepare(pair.source, pair.target) for pair in pairs]
+        if prepare is None:
+            return pairs
+        return [replace(prepare(pair.source, pair.target), origin=pair.origin) for pair in pairs]
 
     splits: dict[str, Any] = {name: given.files[name] for name in ("test", "val") if name in given.files}
     alignments_path = given.files.get("alignments_path")

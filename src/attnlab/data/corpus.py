@@ -15,7 +15,25 @@ Alignment = tuple[tuple[int, int], ...]
 """Links (source token, target token), both counted from 0 without SOS and EOS."""
 
 
-class Pair(NamedTuple):
+class Origin(NamedTuple):
+    """Place of a pair in its file.
+
+    Attributes:
+        file: the file, or the two aligned files.
+        line: number of the line, from 1; for other units the number that the dataset gives.
+        unit: "line", or "row" or "item" of a file without lines.
+    """
+
+    file: str
+    line: int
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.unit} {self.line}"
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
     """One example: a source text and a target text, with what its dataset adds to them.
 
     Attributes:
@@ -25,6 +43,7 @@ class Pair(NamedTuple):
         reference: text that outputs are scored against; None for the target as its tokenizer normalises it.
         annotations: plain JSON data for the metrics of the dataset, copied into every prediction.
         postprocess: maps the decoded text to the final text, which is scored and shown; None for no change.
+        origin: where the pair was read; None if it is generated. Equal pairs may have different origins.
     """
 
     source: str
@@ -33,6 +52,7 @@ class Pair(NamedTuple):
     reference: str | None = None
     annotations: Mapping[str, Any] | None = None
     postprocess: Callable[[str], str] | None = None
+    origin: Origin | None = field(default=None, compare=False)
 
 
 Preparation = Callable[..., Pair]

@@ -194,6 +194,7 @@ class Seq2SeqData(LightningDataModule):
             num_workers=self._workers,
             persistent_workers=self._workers > 0,
             pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),  # else each iterator draws from the global one
         )
 
     def _rank_and_world(self) -> tuple[int, int]:

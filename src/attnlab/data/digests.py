@@ -101,10 +101,11 @@ def _source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
 
 
 def _pairs_digest(pairs: Sequence[Pair]) -> str:
-    """Return the digest of everything in the pairs except their post-processing."""
+    """Return the digest of everything in the pairs except their post-processing and their origin."""
     digest = hashlib.sha256()
     for pair in pairs:
-        digest.update(json.dumps(pair[:5], default=str).encode() + b"\n")
+        texts = (pair.source, pair.target, pair.alignment, pair.reference, pair.annotations)
+        digest.update(json.dumps(texts, default=str).encode() + b"\n")
     return digest.hexdigest()
 
 

@@ -5,6 +5,7 @@ N pairs of a split · B pairs of a batch · S, T as in `attnlab.types`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +20,8 @@ from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
+
+log = logging.getLogger(__name__)
 
 Lengths = NDArray[np.int64]
 
@@ -127,18 +130,21 @@ def encode(
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = vocabularies.target.encode_all([pair.target for pair in pairs])
     for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
+        place = pair.origin or f"pair {number} of {len(pairs)}"
         for link in vocabularies.gold_alignment(pair) or ():
             if link[0] >= len(source) or link[1] >= len(target):
                 raise UserError(
-                    f"pair {number} of {len(pairs)}, {pair.source!r}: the alignment has the link "
+                    f"{place}, {pair.source!r}: the alignment has the link "
                     f"{link[0]}-{link[1]}, but there are {len(source)} source and {len(target)} target "
                     "tokens. Count tokens from 0, and use the tokenization of the aligner"
                 )
         if not source:
             raise UserError(
-                f"pair {number} of {len(pairs)}: the source {pair.source!r} (target {pair.target!r}) has no "
-                "tokens. Correct or remove the pair, or let the tokenizer drop less (tokenizer.drop)"
+                f"{place}: the source {pair.source!r} (target {pair.target!r}) has no tokens. Correct or "
+                "remove the pair, or let the tokenizer drop less (tokenizer.drop)"
             )
+    _log_truncated("source", source_limit, sources)
+    _log_truncated("target", target_limit, targets)
     copy_ids: list[list[int]] = []
     if with_copy_ids:
         copy_ids, targets = _copy_ids(pairs, vocabularies, targets, source_limit)
@@ -147,6 +153,19 @@ def encode(
         Sequences.from_rows([[SOS, *target[:target_limit], EOS] for target in targets]),
         Sequences.from_rows([row + eos for row in copy_ids]) if with_copy_ids else None,
     )
+
+
+def _log_truncated(side: str, limit: int | None, sequences: Sequence[Sequence[int]]) -> None:
+    """Log how many sequences are longer than a limit of text tokens."""
+    if limit is not None and (truncated := sum(len(ids) > limit for ids in sequences)):
+        log.warning(
+            "%d of %d %ss are truncated to %d tokens: batching.max_%s_length",
+            truncated,
+            len(sequences),
+            side,
+            limit,
+            side,
+        )
 
 
 def _copy_ids(

@@ -224,6 +224,7 @@ class Translator:
         gold = vocabularies.gold_alignment(pair)
         return Prediction(
             index=int(batch.indices[row]),
+            line=None if pair.origin is None else pair.origin.line,
             source=pair.source,
             reference=reference,
             hypothesis=vocabularies.output_text(tokens, pair),

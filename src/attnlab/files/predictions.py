@@ -34,6 +34,8 @@ class Prediction:
     Attributes:
         index: position of the sentence in its split, or of its line in the input of `attnlab predict`, from
             0.
+        line: number of the line of its file that the sentence was read from, from 1 (`Pair.origin`); None if
+            it is generated.
         source: source text.
         reference: text that the hypothesis is scored against; empty if there is none.
         hypothesis: decoded text.
@@ -52,6 +54,7 @@ class Prediction:
     source: str
     reference: str
     hypothesis: str
+    line: int | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 1
     score: float | None = None
@@ -128,6 +131,7 @@ def unpack(packed: str, shape: tuple[int, int]) -> NDArray[np.float64]:
 def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
     texts = {
         "index": prediction.index,
+        "line": prediction.line,
         "source": prediction.source,
         "reference": prediction.reference,
         "hypothesis": prediction.hypothesis,

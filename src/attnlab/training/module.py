@@ -28,6 +28,7 @@ from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.training.distillation import Distillation
 from attnlab.training.gathering import gather_predictions
 from attnlab.training.guided_alignment import guided_alignment_loss
+from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
 from attnlab.training.shards import Losses, Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.types import PAD, Batch
@@ -176,6 +177,8 @@ class Seq2SeqModule(lightning.LightningModule):
         """
         if self.distillation is not None:
             self.distillation.teacher.to(self.device)
+        if self.trainer.is_global_zero:
+            warn_of_unattended_positions(self.network, self.data.examples("train"))
         if self.alignment_weight > 0 and not any(
             self.vocabularies.gold_alignment(pair) for pair in self.data.pairs("train")
         ):
@@ -246,7 +249,11 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         """Log the metrics of the test split."""
-        self._log_metrics(self.data.test_split)
+        split = self.data.test_split
+        self._log_metrics(split)
+        if self.trainer.is_global_zero:
+            limit = self.translator.max_length
+            warn_of_cut_outputs(split, self.outputs, self.data.examples(split), max_length=limit)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the epoch's loss so far, of every process: Lightning does not save metrics of an epoch."""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_header_is_skipped_only_if_the_setting_says_so(write, names: tuple[str, 
     assert f"line 1: '{names[0]}', '{names[1]}' is the header" in caplog.text
 
 
-def test_lines_without_a_pair_are_left_out_and_counted(write, caplog):
+def test_lines_without_a_pair_are_left_out_and_counted(write, tmp_path, caplog):
     caplog.set_level("INFO")
     rows = ["", *ROWS[:3], "no target\t ", "\t", "one column", *ROWS[3:], "\tno source", "no target\t"]
     assert all_pairs(load(path=write("\n".join(rows)))) == EXPECTED
@@ -82,6 +83,11 @@ def test_lines_without_a_pair_are_left_out_and_counted(write, caplog):
         "left out 1 line (7): 1 column",
         "left out 1 line (15): the source is empty",
     ]
+    corpus = load(path=write("\n".join(rows)))
+    lines = {pair.source: pair.origin.line for pair in all_pairs(corpus)}
+    assert lines == {f"source {i}": i + 2 if i < 3 else i + 5 for i in range(10)}
+    assert str(corpus.val[0].origin) == f"{tmp_path}/pairs.tsv, line {lines[corpus.val[0].source]}"
+    caplog.clear()
     sources, targets = "\n".join("abcd efghijk"), "\n".join("ABCDEFGHIJKL")
     load(source_path=write(sources, "a"), target_path=write(targets, "b"))
     assert caplog.messages[-1].endswith("b: left out 1 line (5): the source is empty")
@@ -199,7 +205,7 @@ def test_aligned_files_need_equally_many_lines(write):
 
 LINKS = ["", "0-0 1-1", "10-0 0-10"] + [f"{i}-{2 * i}" for i in range(3, 10)]
 FOUND = [(), ((0, 0), (1, 1)), ((10, 0), (0, 10))] + [((i, 2 * i),) for i in range(3, 10)]
-ALIGNED = [pair._replace(alignment=links) for pair, links in zip(EXPECTED, FOUND, strict=True)]
+ALIGNED = [replace(pair, alignment=links) for pair, links in zip(EXPECTED, FOUND, strict=True)]
 
 
 def test_alignments_belong_to_the_pair_of_their_line(write):

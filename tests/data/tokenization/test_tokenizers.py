@@ -307,6 +307,18 @@ def test_shared_vocabulary_rejects_a_target_tokenizer() -> None:
         train_vocabularies(PAIRS, source=settings, target=settings, shared=True)
 
 
+def test_invisible_characters_of_training_texts_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    settings = partial(whitespace, max_size=None)
+    train_vocabularies([Pair("a\u200c b 👩\u200d🔬", "x")], source=settings)
+    assert caplog.messages == []  # joiners belong to the spelling
+    train_vocabularies([Pair("\ufeffa\u200bb\u200b", "x"), Pair("\u202ea", "\u200b")], source=settings)
+    assert caplog.messages == [
+        "the training texts of the source contain invisible characters: U+200B ZERO WIDTH SPACE (2 times), "
+        "U+202E RIGHT-TO-LEFT OVERRIDE (1 times), U+FEFF ZERO WIDTH NO-BREAK SPACE (1 times)",
+        "the training texts of the target contain invisible characters: U+200B ZERO WIDTH SPACE (1 times)",
+    ]
+
+
 # Normalisation
 
 COMPOSED, DECOMPOSED, LIGATURE = "caf\u00e9", "cafe\u0301", "\ufb01n"

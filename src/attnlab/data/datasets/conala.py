@@ -10,14 +10,14 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from annotated_types import Ge, Lt
 
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.datasets import placeholders
 from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.download import download
@@ -91,7 +91,8 @@ class Preparation:
         if not self.slots:
             return pair
         source, replaced = placeholders.replace_in_intent(source)
-        return pair._replace(
+        return replace(
+            pair,
             source=source,
             target=placeholders.replace_in_code(snippet, replaced),
             postprocess=placeholders.RestorePlaceholders(replaced),
@@ -105,6 +106,7 @@ class Example(NamedTuple):
     rewritten_intent: str | None
     snippet: str
     question_id: int | str
+    origin: Origin | None = None
 
     @property
     def question(self) -> str:
@@ -186,17 +188,19 @@ def load_conala(
             f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true or "
             "data.max_tokens=null, or use another file"
         )
-    prepare = preparation or Pair
+
+    def prepare(examples: Sequence[Example]) -> list[Pair]:
+        make = preparation or Pair
+        return [replace(make(one.question, one.snippet), origin=one.origin) for one in examples]
+
     train, val, _ = split(
-        [prepare(example.question, example.snippet) for example in kept],
+        prepare(kept),
         val_fraction=val_fraction,
         seed=seed,
         groups=_groups(kept, by_question=group_by_question, threshold=near_duplicates),
     )
     scored = {"official": tests, "held_out": held_out} if score_held_out else {"official": tests}
-    test_sets = {
-        name: [prepare(example.question, example.snippet) for example in scored[name]] for name in scored
-    }
+    test_sets = {name: prepare(examples) for name, examples in scored.items()}
     return Corpus(
         train=train,
         val=val,
@@ -271,22 +275,22 @@ def _parse(text: str, *, name: str) -> list[Example]:
         ) from error
     if not isinstance(items, list):
         raise UserError(f"{name}: expected a JSON list of objects with the fields {', '.join(FIELDS)}")
-    return [_example(item, location=f"{name}, item {number}") for number, item in enumerate(items, start=1)]
+    return [_example(item, Origin(name, number, "item")) for number, item in enumerate(items, start=1)]
 
 
-def _example(item: object, *, location: str) -> Example:
+def _example(item: object, origin: Origin) -> Example:
     """Convert one JSON object to an example, or raise `UserError` if a field is missing or invalid."""
     if not isinstance(item, dict):
-        raise UserError(f"{location}: expected an object with the fields {', '.join(FIELDS)}")
+        raise UserError(f"{origin}: expected an object with the fields {', '.join(FIELDS)}")
     if missing := [field for field in FIELDS if field not in item]:
-        raise UserError(f"{location}: missing fields: {', '.join(missing)}. Add them or remove the item")
-    example = Example(*(item[field] for field in FIELDS))
+        raise UserError(f"{origin}: missing fields: {', '.join(missing)}. Add them or remove the item")
+    example = Example(**{field: item[field] for field in FIELDS}, origin=origin)
     for field, text in zip(FIELDS[:3], example[:3], strict=True):
         absent = field == "rewritten_intent" and text in (None, "")
         if not absent and not _is_text(text):
-            raise UserError(f"{location}: {field} must be non-empty text. Correct or remove the item")
+            raise UserError(f"{origin}: {field} must be non-empty text. Correct or remove the item")
     if not isinstance(example.question_id, int | str):
-        raise UserError(f"{location}: question_id must be a number or text. Correct or remove the item")
+        raise UserError(f"{origin}: question_id must be a number or text. Correct or remove the item")
     return example
 
 

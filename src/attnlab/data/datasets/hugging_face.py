@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.splitting import TestSets, split_off
 from attnlab.errors import UserError
 from attnlab.settings import Count, FolderPath, Fraction, Size
@@ -149,4 +149,4 @@ def _pairs(rows: Any, columns: Sequence[str], location: str) -> Iterator[Pair]:
                 kind = "empty" if text is None or isinstance(text, str) else f"a {type(text).__name__}"
                 raise UserError(f"{location}, row {number}: {full} is {kind}. Correct or remove the row")
             texts.append(text)
-        yield Pair(texts[0], texts[1])
+        yield Pair(texts[0], texts[1], origin=Origin(location, number, "row"))

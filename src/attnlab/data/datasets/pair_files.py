@@ -6,11 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attnlab.data.corpus import Alignment, Pair
+from attnlab.data.corpus import Alignment, Origin, Pair
 from attnlab.errors import UserError
 from attnlab.files.reading import exists, read_text, split_lines
 
@@ -213,16 +213,15 @@ def _read(
         header, first = table is not None and table.header and first, False
         if header:
             continue
-        location = f"{name}, line {number}"
+        origin = Origin(name, number)
         try:
-            pair = _check_text(parse(texts, location))
+            pair = _check_text(parse(texts, str(origin)))
         except LeftOutError as error:
             left_out.setdefault(error.reason, []).append(number)
-            first_error = first_error or f"{location}: {error.reason}, {error.fix}"
+            first_error = first_error or f"{origin}: {error.reason}, {error.fix}"
             continue
-        if alignments:
-            pair = pair._replace(alignment=_parse_alignment(line[-1], f"{alignments}, line {number}"))
-        pairs.append(pair)
+        alignment = _parse_alignment(line[-1], f"{alignments}, line {number}") if alignments else None
+        pairs.append(replace(pair, alignment=alignment, origin=origin))
     if first_error and sum(map(len, left_out.values())) > len(pairs):
         raise UserError(first_error)
     if not pairs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -9,6 +11,8 @@ from typing import Literal, NamedTuple
 from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
+
+log = logging.getLogger(__name__)
 
 
 class Vocabularies(NamedTuple):
@@ -84,6 +88,8 @@ def train_vocabularies(
     Raises:
         UserError: if `target` is given for a shared vocabulary.
     """
+    _log_invisible("source", [pair.source for pair in train])
+    _log_invisible("target", [pair.target for pair in train])
     if shared:
         if target is not None:
             raise UserError(
@@ -96,3 +102,18 @@ def train_vocabularies(
         source=source(pair.source for pair in train),
         target=(target or source)(pair.target for pair in train),
     )
+
+
+def _log_invisible(side: str, texts: Sequence[str]) -> None:
+    """Log the invisible characters of the training texts, such as U+200B, which become part of tokens.
+
+    The joiners U+200C and U+200D are not counted: they belong to the spelling of some scripts and of emoji.
+    """
+    found = []
+    for character in sorted(set().union(*texts) - {"\u200c", "\u200d"}):
+        if unicodedata.category(character) == "Cf":
+            count = sum(text.count(character) for text in texts)
+            found.append(f"U+{ord(character):04X} {unicodedata.name(character, '')} ({count} times)")
+    if found:
+        message = "the training texts of the %s contain invisible characters: %s"
+        log.warning(message, side, ", ".join(found))
