@@ -35,12 +35,15 @@ def test_outputs_and_references_beyond_the_limit_of_the_search_are_counted(
 def test_sources_beyond_the_positions_of_location_attention_are_counted(
     composed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    module, _ = build_all(composed(*TINY, *SYNTHETIC, "attention=location", "attention.max_length=3"))
-    warn_of_unattended_positions(module.network, examples((3, 9), (4, 1), (5, 1)))
+    lengths = ["data.train_lengths=[3,6]", "attention.max_length=4"]
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "attention=location", *lengths))
+    warn_of_unattended_positions(module.network, data)
+    longer = sum(len(pair.source.split()) > 4 for pair in data.pairs("train"))
+    assert 0 < longer < len(data.pairs("train"))
     assert caplog.messages == [
-        "2 training sources are longer than attention.max_length=3: later positions get weight 0"
+        f"{longer} training sources are longer than attention.max_length=4: later positions get weight 0"
     ]
     caplog.clear()
-    module, _ = build_all(composed(*TINY, *SYNTHETIC))
-    warn_of_unattended_positions(module.network, examples((999, 1)))
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    warn_of_unattended_positions(module.network, data)
     assert caplog.messages == []

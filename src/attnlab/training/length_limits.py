@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples
 from attnlab.files.predictions import Prediction
 from attnlab.nn.attention.location import Location
@@ -13,12 +14,12 @@ from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 log = logging.getLogger(__name__)
 
 
-def warn_of_unattended_positions(network: TranslationModel, train: Examples) -> None:
+def warn_of_unattended_positions(network: TranslationModel, data: Seq2SeqData) -> None:
     """Log how many training sources are longer than the attention has positions."""
     attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
     if not isinstance(attention, Location):
         return
-    if longer := int((train.source_lengths > attention.max_length).sum()):
+    if longer := int((data.examples("train").source_lengths > attention.max_length).sum()):
         message = "%d training sources are longer than attention.max_length=%d: later positions get weight 0"
         log.warning(message, longer, attention.max_length)
 

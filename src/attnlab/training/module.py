@@ -178,7 +178,7 @@ class Seq2SeqModule(lightning.LightningModule):
         if self.distillation is not None:
             self.distillation.teacher.to(self.device)
         if self.trainer.is_global_zero:
-            warn_of_unattended_positions(self.network, self.data.examples("train"))
+            warn_of_unattended_positions(self.network, self.data)
         if self.alignment_weight > 0 and not any(
             self.vocabularies.gold_alignment(pair) for pair in self.data.pairs("train")
         ):
