@@ -12,6 +12,7 @@ from hydra.utils import get_class
 from torch import Tensor, nn
 
 from attnlab.config.options import CONF
+from attnlab.fast import accelerate
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
@@ -108,6 +109,12 @@ def same_sizes(name: str) -> bool:
     return issubclass(ATTENTIONS[name], variants.Dot)
 
 
+def attend(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """Return context and weights of the first target position, for queries [B, Q, H]."""
+    context, weights, _ = attention(query, memory, attention.project(memory), attention.begin(memory))
+    return context, weights
+
+
 def walk(attention: Attention, queries: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """Attend step by step: contexts [B, T, D] and weights [B, T, S] of queries [B, T, H]."""
     keys, state = attention.project(memory), attention.begin(memory)
@@ -138,10 +145,9 @@ def assemble(
     source_width: int = SOURCE_WIDTH,
     vocabulary_size: int = TARGET_WORDS,
     width: int = TARGET_WIDTH,
-    fused: bool = True,
     **readout: Any,
 ) -> Seq2Seq:
-    """Build a network from any encoder and decoder that implement the abstract classes.
+    """Build a fast network from any encoder and decoder that implement the abstract classes.
 
     Args:
         encoder: for embeddings of `source_width`.
@@ -151,10 +157,9 @@ def assemble(
         source_width: size of the source embedding.
         vocabulary_size: size of the target vocabulary.
         width: size of the target embedding.
-        fused: as of `Seq2Seq`.
         readout: settings of `Readout`.
     """
-    return Seq2Seq(
+    network = Seq2Seq(
         source_embedding=TokenEmbedding(vocabulary_size=source_vocabulary_size, size=source_width),
         encoder=encoder,
         bridge=bridge(
@@ -171,8 +176,9 @@ def assemble(
             vocabulary_size=vocabulary_size,
             **{"parts": ("state",), **readout},
         ),
-        fused=fused,
     )
+    accelerate(network)
+    return network
 
 
 def make_network(

@@ -1,4 +1,4 @@
-"""Rules for docstrings that no linter has: ruff checks that they exist, this file what they contain."""
+"""Rules for docstrings that no linter has: what they contain, and which methods need one."""
 
 from __future__ import annotations
 
@@ -72,6 +72,34 @@ def lacks_shapes(definition: Definition) -> bool:
     return "Tensor" in used and not SHAPE.search(definition.docstring)
 
 
+def undocumented_methods(trees: list[ast.Module]) -> list[str]:
+    """Return the public methods without a docstring that override no documented or foreign method."""
+    classes = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+    def bases(node: ast.ClassDef) -> list[str]:
+        return [ast.unparse(base).partition("[")[0].split(".")[-1] for base in node.bases]
+
+    def documents(name: str, method: str, seen: tuple[str, ...] = ()) -> bool:
+        if name not in classes or name in seen:
+            return True  # of another package, or a base with the name of its subclass
+        node = classes[name]
+        own = any(
+            isinstance(part, ast.FunctionDef) and part.name == method and ast.get_docstring(part)
+            for part in node.body
+        )
+        return own or any(documents(base, method, (*seen, name)) for base in bases(node))
+
+    return [
+        f"{node.name}.{part.name}"
+        for node in classes.values()
+        for part in node.body
+        if isinstance(part, ast.FunctionDef)
+        and not part.name.startswith("_")
+        and not node.name.startswith("_")
+        if not ast.get_docstring(part) and not any(documents(base, part.name) for base in bases(node))
+    ]
+
+
 def public() -> list[Definition]:
     return [
         definition
@@ -88,6 +116,14 @@ def test_summaries_have_at_least_four_words() -> None:
 def test_functions_of_tensors_document_shapes() -> None:
     missing = [definition.place for definition in public() if lacks_shapes(definition)]
     assert not missing, "\n".join(["no shape in the docstring:", *missing])
+
+
+def test_public_methods_are_documented_where_they_are_first_defined() -> None:
+    missing = undocumented_methods([ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")])
+    assert not missing
+    text = "class A:\n  def f(self): pass\nclass B(A):\n  def f(self): pass\n  def g(self):\n    'G.'\n"
+    text += "class C(B):\n  def g(self): pass\nclass D(Module):\n  def forward(self): pass\n"
+    assert undocumented_methods([ast.parse(text)]) == ["A.f", "B.f"]
 
 
 def test_both_rules_find_violations() -> None:

@@ -9,6 +9,7 @@ fused and the plain loop alternate. `--redraw` draws the figures from the CSV fi
 from __future__ import annotations
 
 import argparse
+import copy
 import csv
 from functools import partial
 from itertools import groupby
@@ -23,6 +24,7 @@ from tables import write_csv
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.decoding.beam import beam
+from attnlab.fast import make_plain
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.files import save
@@ -99,11 +101,12 @@ def measure_search(size: int, options: argparse.Namespace) -> list[dict[str, obj
     with torch.no_grad():
         network.readout.output.bias[EOS] = -1e4  # no hypothesis ends early
 
-    def search(fused: bool, batch: Batch) -> None:
-        network.fused = fused
-        beam(network, batch, size=size, max_length=STEPS)
-
-    works = {"fused": partial(search, True), "plain": partial(search, False)}
+    plain = copy.deepcopy(network)
+    make_plain(plain)
+    works = {
+        "fused": partial(beam, network, size=size, max_length=STEPS),
+        "plain": partial(beam, plain, size=size, max_length=STEPS),
+    }
     times = timing.time_interleaved(works, [batch], options.rounds, settings.device)
     return [
         row_of(name, size, times[name], timing.profile_once(work, batch, settings.device).peak_memory)

@@ -17,15 +17,14 @@ import torch.nn.functional as F
 from tables import print_table
 from torch import Tensor
 
-from attnlab.fast import Kernels
+from attnlab.fast import accelerate
 from attnlab.nn.encoders import RecurrentEncoder
 
 
 def fused(encoder: RecurrentEncoder, x: Tensor) -> Tensor:
     """Run the fused layers over [B, S, E]."""
-    with Kernels(fused=True).active():
-        lengths = torch.full((len(x),), x.size(1))
-        return encoder.run_layers(x, lengths, x[..., 0] == x[..., 0]).states
+    lengths = torch.full((len(x),), x.size(1))
+    return encoder(x, lengths, x[..., 0] == x[..., 0]).states
 
 
 def onednn(encoder: RecurrentEncoder, x: Tensor) -> Tensor:
@@ -78,6 +77,7 @@ def main() -> None:
     rows = []
     for inputs, units, sentences, length in ((64, 128, 64, 4), (64, 128, 64, 8)):
         encoder = RecurrentEncoder(input_size=inputs, size=units)
+        accelerate(encoder)
         x = torch.randn(sentences, length, inputs, requires_grad=True)  # [B, S, E]
         works = fused, onednn, one_direction_at_a_time, both_directions_at_once
         times: dict[str, list[float]] = {work.__name__: [] for work in works}

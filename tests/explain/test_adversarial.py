@@ -24,9 +24,9 @@ def test_weights_are_moved_towards_candidates() -> None:
     inner = make_attention("Dot", 7, 7)
     memory = Memory(torch.randn(1, 3, 7), torch.ones(1, 3, dtype=torch.bool))
     query = torch.randn(1, 1, 7)
-    _, own, _ = inner(query, memory, inner.project(memory))
+    _, own, _ = inner(query, memory, inner.project(memory), None)
     moved = MovedWeights(inner, torch.tensor([[0.75]]), torch.tensor([[[0.0, 0.25, 0.0]]]))
-    context, weights, _ = moved(query, memory, inner.project(memory))
+    context, weights, _ = moved(query, memory, inner.project(memory), None)
     torch.testing.assert_close(weights, 0.75 * own + 0.25 * torch.tensor([0.0, 1.0, 0.0]))
     torch.testing.assert_close(context, weights @ memory.states)
 
@@ -37,7 +37,9 @@ def test_weights_that_are_not_moved_give_the_same_context() -> None:
     memory = Memory(torch.randn(1, 3, 7), torch.ones(1, 3, dtype=torch.bool))
     query, keys = torch.randn(1, 1, 7), inner.project(memory)
     same = MovedWeights(inner, torch.ones(1, 1), torch.zeros(1, 1, 3))
-    for moved, own in zip(same(query, memory, keys)[:2], inner(query, memory, keys)[:2], strict=True):
+    for moved, own in zip(
+        same(query, memory, keys, None)[:2], inner(query, memory, keys, None)[:2], strict=True
+    ):
         torch.testing.assert_close(moved, own)
 
 

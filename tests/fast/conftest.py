@@ -11,9 +11,8 @@ import pytest
 def products_by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Use fused operators at any size, as for large weights and many rows; not in tests of the limits."""
     limits = {
-        "linear": ("MIN_WEIGHT", "MIN_GRADIENT", "MIN_ROWS_TO_PAD"),
-        "kernels": ("MIN_ROWS",),
-        "dispatch": ("MIN_SENTENCES",),
+        "linear": ("MIN_WEIGHT", "MIN_GRADIENT", "MIN_ROWS_TO_PAD", "MIN_ROWS"),
+        "parts": ("MIN_SENTENCES",),
     }
     if "default_limits" not in request.fixturenames:
         for name, names in limits.items():

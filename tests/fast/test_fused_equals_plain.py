@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import product
 from typing import Any
 
@@ -12,16 +14,17 @@ from torch import Tensor, nn
 
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
-from attnlab.fast import Kernels, dispatch, linear
-from attnlab.fast.kernels import MIN_ROWS
+from attnlab.fast import accelerate, describe_speed, make_plain
+from attnlab.fast.linear import MIN_ROWS, is_few
+from attnlab.fast.support import unsupported
 from attnlab.fast.unroll import FusedUnroll
 from attnlab.nn.attention import Additive, Dot
 from attnlab.nn.attention.normalisers import Entmax
-from attnlab.nn.decoders import BahdanauDecoder, LuongDecoder, Unroll
+from attnlab.nn.decoders import BahdanauDecoder, GNMTDecoder, LuongDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.encoders.bag import BagEncoder
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
-from attnlab.types import PAD, Batch
+from attnlab.types import PAD, Batch, Memory
 from networks import ORDERS, assemble, make_attention, make_network, random_batch, randomise
 
 FUSED_ORDERS = ("bahdanau", "luong with input feeding")
@@ -36,17 +39,19 @@ class HalvingDropout(nn.Dropout):
         return x / 2
 
 
-def unroll_of(network: Seq2Seq, batch: Batch) -> Unroll | FusedUnroll:
-    encoded, state = network.encode(batch)
-    with Kernels(fused=network.fused).active():
-        return dispatch.unroll(network.decoder, state, encoded.memory, encoded.keys, batch.labels)
+def set_fused(network: nn.Module, fused: bool) -> None:
+    (accelerate if fused else make_plain)(network)
+
+
+def unroll_of(network: Seq2Seq, batch: Batch) -> Unroll:
+    return network.begin_unroll(*network.encode(batch), batch.labels)
 
 
 def results(
     network: Seq2Seq, batch: Batch, *, fused: bool, forced: Tensor | None = None
 ) -> tuple[Decoded, dict[str, Tensor]]:
     """Decode a batch; return features and weights at real positions, and the gradients of a loss on both."""
-    network.fused = fused
+    set_fused(network, fused)
     network.zero_grad()
     torch.manual_seed(1)
     decoded: Decoded = network(batch, forced)
@@ -85,7 +90,7 @@ def test_every_combination_equals_plain(order: str, cell: str, layers: int, atte
     network = make(order, cell=cell, layers=layers, attention=attention)
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     fused = order in FUSED_ORDERS and attention in FUSED_ATTENTIONS
-    assert isinstance(unroll_of(network, batch), FusedUnroll if fused else Unroll)
+    assert isinstance(unroll_of(network, batch), FusedUnroll) == fused
     assert_fused_equals_plain(network, batch)
 
 
@@ -124,8 +129,8 @@ def test_encoder_equals_plain(cell: Any, layers: int, bidirectional: bool) -> No
     for fused in (True, False):
         embedded = torch.randn(4, 8, 2, generator=torch.Generator().manual_seed(1), requires_grad=True)
         encoder.zero_grad()
-        with Kernels(fused=fused).active():
-            memory = dispatch.encode(encoder, embedded, lengths, mask)
+        set_fused(encoder, fused)
+        memory = encoder(embedded, lengths, mask)
         parts = [part for part in (memory.states, memory.hidden, memory.cell) if part is not None]
         torch.autograd.backward(parts, [torch.linspace(-1, 1, part.numel()).view_as(part) for part in parts])
         assert embedded.grad is not None
@@ -166,7 +171,7 @@ def test_layer_norm_and_recurrent_dropout(order: str, cell: str) -> None:
     batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
     forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
     network = make(order, cell=cell, layers=2, recurrent_dropout=0.5).train()
-    assert isinstance(unroll_of(network, batch), FusedUnroll if order in FUSED_ORDERS else Unroll)
+    assert isinstance(unroll_of(network, batch), FusedUnroll) == (order in FUSED_ORDERS)
     assert_fused_equals_plain(network, batch)
     network = make(order, cell=cell, layers=2, recurrent_dropout=0.5, layer_norm=True).train()
     fused, plain = (results(network, batch, fused=fused)[0] for fused in (True, False))
@@ -189,7 +194,8 @@ def test_search_with_layer_norm_equals_plain(order: str, cell: str) -> None:
     network = make(order, cell=cell, layers=2, layer_norm=True, recurrent_dropout=0.5)
     batch = random_batch([3, 7, 1, 5, 5])
     outcomes = []
-    for network.fused in (True, False):
+    for fused in (True, False):
+        set_fused(network, fused)
         outcomes.append(beam(network, batch, size=3, max_length=9))
     assert outcomes[0].tokens == outcomes[1].tokens
     for ours, theirs in zip(outcomes[0].scores, outcomes[1].scores, strict=True):
@@ -200,26 +206,99 @@ def test_only_softmax_is_fused() -> None:
     network = make("bahdanau")
     network.decoder.attention.normaliser = Entmax(2)
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
-    assert isinstance(unroll_of(network, batch), Unroll)
+    assert not isinstance(unroll_of(network, batch), FusedUnroll)
     assert_fused_equals_plain(network, batch)
 
 
-def test_subclasses_take_the_plain_path() -> None:
-    class DoubledScores(Additive):
-        def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-            return 2 * super().score(query, keys, state)
+class DoubledScores(Additive):
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        return 2 * super().score(query, keys, state)
 
-    class OtherDecoder(BahdanauDecoder):
-        pass
 
+class DoubledKeys(Additive):
+    """A subclass that changes nothing that the loop replaces."""
+
+    def project(self, memory: Memory) -> Tensor:
+        return 2 * super().project(memory)
+
+
+class OtherLinear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(2 * x)
+
+
+class OtherStep(BahdanauDecoder):
+    def step(self, *arguments: Any) -> Any:
+        return super().step(*arguments)
+
+
+class SameDecoder(BahdanauDecoder):
+    pass
+
+
+def test_subclass_is_fused_unless_it_changes_what_the_loop_replaces() -> None:
     network = make("bahdanau")
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     assert isinstance(unroll_of(network, batch), FusedUnroll)
     additive = network.decoder.attention
+    sizes = {"query_size": 7, "memory_size": 4, "size": 13}
+    other_linear = DoubledKeys(**sizes)
+    other_linear.query = OtherLinear(7, 13)
+    for attention, reason in (
+        (DoubledKeys(**sizes), None),
+        (DoubledScores(**sizes), "DoubledScores overrides Additive.score"),
+        (other_linear, "DoubledKeys has other layers than Additive"),
+        (make_attention("Coverage", 7, 4), "Coverage has no fused scores"),
+        (make_attention("CoverageSee", 7, 4), "CoverageSee overrides Additive.score"),
+    ):
+        network.decoder.attention = attention
+        accelerate(network)
+        assert isinstance(unroll_of(network, batch), FusedUnroll) == (reason is None)
+        assert unsupported(network.decoder) == reason
+        assert_fused_equals_plain(network, batch)
+    for decoder, reason in (
+        (SameDecoder, None),
+        (OtherStep, "OtherStep overrides BahdanauDecoder.step"),
+        (GNMTDecoder, "GNMTDecoder has no loop that depends on the attention of the step before"),
+    ):
+        network.decoder = decoder(input_size=5, attention=additive, size=7)
+        accelerate(network)
+        assert unsupported(network.decoder) == reason
+
+
+def test_description_names_what_is_plain_and_why() -> None:
+    network = make("bahdanau")
+    assert describe_speed(network) == "fast: encoder, decoder loop, 5 linear layers; plain: nothing else"
     network.decoder.attention = DoubledScores(query_size=7, memory_size=4, size=13)
-    assert isinstance(unroll_of(network, batch), Unroll)
-    network.decoder = OtherDecoder(input_size=5, attention=additive, size=7)
-    assert isinstance(unroll_of(network, batch), Unroll)
+    network.bridge = OtherLinear(2, 2)
+    accelerate(network)
+    assert describe_speed(network) == (
+        "fast: encoder, 3 linear layers; plain: decoder loop (DoubledScores overrides Additive.score), "
+        "OtherLinear (a subclass of Linear)"
+    )
+    make_plain(network)
+    assert describe_speed(network) == "plain: everything"
+
+
+def test_acceleration_keeps_parameters_and_can_be_undone_copied_and_pickled() -> None:
+    network, batch = make("luong", attention="Concat"), random_batch([3, 7, 1], [4, 2, 5])
+    classes = [type(part) for part in network.modules()]
+    fast = {name: part.data_ptr() for name, part in network.state_dict().items()}
+    with torch.no_grad():
+        greedy(network, batch, max_length=3)  # stores products
+        expected = network(batch)
+        for copied in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+            torch.testing.assert_close(copied(batch), expected, rtol=0, atol=0)
+            products = {id(part.products) for part in copied.modules() if hasattr(part, "products")}
+            assert len(products) == 1
+            assert products != {id(network.products)}
+    make_plain(network)
+    assert {name: part.data_ptr() for name, part in network.state_dict().items()} == fast
+    plain = [type(part) for part in network.modules()]
+    assert all(part.__module__.startswith(("attnlab.nn", "torch")) for part in plain)
+    accelerate(network)
+    accelerate(network)
+    assert [type(part) for part in network.modules()] == classes
 
 
 @pytest.mark.parametrize(
@@ -232,7 +311,7 @@ def test_search_equals_plain(order: str, cell: str, attention: str, size: int) -
     batch = random_batch([3, 7, 1, 5, 5])
     outcomes = []
     for fused in (True, False):
-        network.fused = fused
+        set_fused(network, fused)
         if size == 1:
             outcomes.append(greedy(network, batch, max_length=9))
         else:
@@ -251,20 +330,15 @@ def test_search_equals_plain(order: str, cell: str, attention: str, size: int) -
 def test_search_of_few_sentences_uses_the_operators_of_the_plain_path(order: str) -> None:
     network, few, outcomes = make(order), random_batch([7, 3, 5]), []
     for fused in (True, False):
-        network.fused = fused
+        set_fused(network, fused)
         encoded, state = network.encode(few)
         outcomes.append((encoded.memory.states, *network.step(few.source[:, :1], state, encoded)[:2]))
     for one, two in zip(*outcomes, strict=True):
         assert torch.equal(one, two)
-    kernels = Kernels(fused=True, prepack=True)
-    assert kernels.of_step(MIN_ROWS, "cpu").fused
-    few_rows = kernels.of_step(MIN_ROWS - 1, "cpu")
-    assert not few_rows.fused
-    with few_rows.active():  # products with large weights are prepacked nevertheless
-        linear(torch.zeros(2, 512), torch.zeros(1024, 512))
-    assert kernels.prepacked
+    assert is_few(torch.zeros(MIN_ROWS - 1, 1, 2))
+    assert not is_few(torch.zeros(1, MIN_ROWS, 2))
     with torch.autocast("cpu", torch.bfloat16):
-        assert kernels.of_step(1, "cpu").fused
+        assert not is_few(torch.zeros(1, 2))
 
 
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
@@ -333,6 +407,7 @@ def test_memory_of_additive_scores_grows_linearly_with_the_lengths(order: str) -
     network = make_network(order=order)
     width = 997
     network.decoder.attention = Additive(query_size=7, memory_size=4, size=width)
+    accelerate(network)
     short, long = saved_bytes(network, 20), saved_bytes(network, 40)
     assert long < 2.3 * short
     assert short < 20 * 20 * width * 4
@@ -348,11 +423,3 @@ def test_results_without_gradients_equal_those_with(order: str) -> None:
             decoded = network(batch)
         assert not decoded.features.requires_grad
         torch.testing.assert_close(decoded, expected, rtol=0, atol=1e-6)
-
-
-def test_kernels_are_plain_outside_a_block() -> None:
-    attention = make_attention("Additive", 7, 5)
-    assert isinstance(attention, Additive)
-    kernels = Kernels(fused=True)
-    with kernels.active(), Kernels(fused=False).active():
-        assert isinstance(unroll_of(make("luong"), random_batch([2], [2])), Unroll)

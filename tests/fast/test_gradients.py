@@ -6,11 +6,12 @@ from itertools import product
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import gradcheck
+from torch.func import functional_call
 
-from attnlab.fast import Kernels, StateParameters, additive_scores, unroll_layer
-from attnlab.fast.attend import Scores
+from attnlab.fast.attend import Energy, Scores
+from attnlab.fast.layer import StateParameters, unroll_layer
 from attnlab.fast.loop import DecoderLoop
 from attnlab.fast.rows import Rows
 from attnlab.fast.stack import Weights
@@ -159,11 +160,21 @@ def test_gradients_of_the_decoder_loop_with_normalisation_and_dropout(kind: str,
     assert gradcheck(loop, inputs, fast_mode=True)
 
 
+class ScoreModule(nn.Module):
+    def __init__(self, energy: Energy) -> None:
+        super().__init__()
+        self.energy = energy
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.energy.score(queries, keys)
+
+
 def test_gradients_of_additive_scores_of_many_queries() -> None:
     torch.manual_seed(0)
 
-    def fused_additive_scores(*tensors: Tensor) -> Tensor:
-        with Kernels(fused=True).active():
-            return additive_scores(*tensors)
+    energy = Energy(3).double()
 
-    assert gradcheck(fused_additive_scores, [draw(2, 11, 3), draw(2, 5, 3), draw(3)])
+    def scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+        return functional_call(ScoreModule(energy), {"energy.weight": v}, (queries, keys))
+
+    assert gradcheck(scores, [draw(2, 11, 3), draw(2, 5, 3), draw(1, 3)])

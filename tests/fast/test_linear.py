@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 
 import pytest
@@ -10,14 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attnlab.fast import Kernels
-from attnlab.fast.linear import MIN_ROWS_TO_PREPACK, Linear, linear, outer, prepack, round_rows
+from attnlab.fast.linear import MIN_ROWS_TO_PREPACK, Linear, Products, outer, prepack, round_rows
 
 
-@pytest.fixture(autouse=True)
-def fused_kernels() -> Iterator[None]:
-    with Kernels(fused=True).active():
-        yield
+def make_layer(inputs: int, outputs: int) -> Linear:
+    layer = Linear(inputs, outputs)
+    layer.products = Products()
+    return layer
 
 
 def layouts() -> dict[str, tuple[Tensor, Tensor]]:
@@ -43,7 +42,7 @@ def test_results_and_gradients_equal_those_of_torch(layout: str, with_bias: bool
     x, weight = (part.to(dtype) for part in layouts()[layout])
     bias = torch.randn(5, dtype=dtype) if with_bias else None
     results = []
-    functions: list[Callable[..., Tensor]] = [linear, F.linear]
+    functions: list[Callable[..., Tensor]] = [Products().linear, F.linear]
     for function in functions:
         leaves = [None if part is None else part.detach().requires_grad_() for part in (x, weight, bias)]
         output = function(*leaves)
@@ -57,28 +56,21 @@ def test_results_and_gradients_equal_those_of_torch(layout: str, with_bias: bool
 def test_results_without_gradients_equal_those_of_torch(layout: str) -> None:
     x, weight = layouts()[layout]
     with torch.inference_mode():
-        torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(Products().linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
 
 
 def test_no_gradient_for_inputs_that_require_none() -> None:
     x, weight = torch.randn(3, 7), torch.randn(5, 7, requires_grad=True)
-    linear(x, weight).sum().backward()
+    Products().linear(x, weight).sum().backward()
     torch.testing.assert_close(weight.grad, x.sum(dim=0).expand(5, 7))
     assert x.grad is None
 
 
 def test_autocast_gives_bfloat16() -> None:
-    layer = Linear(7, 5)
+    layer = make_layer(7, 5)
     with torch.autocast("cpu", torch.bfloat16):
         output = layer(torch.randn(3, 7))
     assert output.dtype == torch.bfloat16
-
-
-def test_plain_kernels_are_torch() -> None:
-    layer, x = Linear(512, 512), torch.randn(3, 512)
-    with Kernels(fused=False).active():
-        assert type(layer(x).grad_fn).__name__ == "AddmmBackward0"
-    assert type(layer(x).grad_fn).__name__ != "AddmmBackward0"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -103,51 +95,73 @@ def test_repeated_products_with_prepacked_weights(
 ) -> None:
     x, weight = layouts()[layout]
     bias = torch.randn(5) if with_bias else None
-    with mode(), Kernels(fused=True, prepack=True).active():
+    linear = Products().linear
+    with mode():
         for rows in (x, torch.cat([x.reshape(-1, 7)] * MIN_ROWS_TO_PREPACK), -x):
             expected = F.linear(rows, weight, bias)
             torch.testing.assert_close(linear(rows, weight, bias), expected, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
-def test_prepacked_weights_follow_changes() -> None:
+def test_weight_is_prepacked_at_its_second_use_and_after_changes() -> None:
+    products = Products()
     weight, bias, x = torch.randn(5, 7), torch.randn(5), torch.randn(MIN_ROWS_TO_PREPACK, 7)
-    with Kernels(fused=True, prepack=True).active():
-        for matrix, offset in [(weight, None), (weight, bias), (weight[:3], None), (weight, bias + 1)]:
+
+    def assert_equal(matrix: Tensor, offset: Tensor | None) -> None:
+        for prepacked in (False, True, True):
             expected = F.linear(x, matrix, offset)
-            torch.testing.assert_close(linear(x, matrix, offset), expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(products.linear(x, matrix, offset), expected, rtol=1e-5, atol=1e-5)
+            _, product = list(products.uses.values())[-1]
+            assert (product is not None) == prepacked
+
+    for matrix, offset in [(weight, None), (weight, bias), (weight[:3], None), (weight, bias + 1)]:
+        assert_equal(matrix, offset)
+    weight += 1
+    bias += 1
+    assert_equal(weight, None)
+    assert_equal(weight, bias)
+    with torch.autocast("cpu", torch.bfloat16):  # uses a copy, where fp32 may use the weight itself
+        assert products.linear(x, weight).dtype == torch.bfloat16
         weight += 1
-        bias += 1
-        torch.testing.assert_close(linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
-        with torch.autocast("cpu", torch.bfloat16):  # uses a copy, where fp32 may use the weight itself
-            assert linear(x, weight).dtype == torch.bfloat16
-            weight += 1
-            torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+        for _ in range(3):
+            torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight))
+    products.clear()
+    assert_equal(weight, None)
 
 
 @torch.no_grad()
 def test_weight_at_the_address_of_a_deleted_one() -> None:
-    x = torch.randn(MIN_ROWS_TO_PREPACK, 7)
-    with Kernels(fused=True, prepack=True).active(), torch.autocast("cpu", torch.bfloat16):
+    x, linear = torch.randn(MIN_ROWS_TO_PREPACK, 7), Products().linear
+    with torch.autocast("cpu", torch.bfloat16):
         for _ in range(20):
             weight = torch.randn(5, 7)
-            torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+            for _ in range(2):
+                torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
             del weight
 
 
 def test_prepacking_does_not_change_gradients() -> None:
-    layer, x = Linear(7, 5), torch.randn(MIN_ROWS_TO_PREPACK, 7)
-    kernels = Kernels(fused=True, prepack=True)
-    with kernels.active():
-        with torch.no_grad():
-            layer(x)
-        assert kernels.prepacked
-        layer(x).sum().backward()
-        layer.weight.data = torch.zeros(5, 7)
-        with torch.no_grad():
-            torch.testing.assert_close(layer(x), layer.bias.expand(len(x), 5))
+    layer, x = make_layer(7, 5), torch.randn(MIN_ROWS_TO_PREPACK, 7)
+    with torch.no_grad():
+        layer(x), layer(x)
+    assert layer.products.uses
+    layer(x).sum().backward()
+    layer.weight.data = torch.zeros(5, 7)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), layer.bias.expand(len(x), 5))
     torch.testing.assert_close(layer.weight.grad, x.sum(dim=0).expand(5, 7))
+
+
+@pytest.mark.usefixtures("default_limits")
+@pytest.mark.parametrize(
+    ("rows", "elements", "stored"), [(2, 2**18, 0), (40, 2**17, 0), (40, 2**18, 1), (2, 2**19, 1)]
+)
+@torch.no_grad()
+def test_which_weights_are_stored(rows: int, elements: int, stored: int) -> None:
+    products, weight = Products(), torch.zeros(elements // 256, 256)
+    for _ in range(2):
+        products.linear(torch.zeros(rows, 256), weight)
+    assert len([1 for _, product in products.uses.values() if product is not None]) == stored
 
 
 @pytest.mark.usefixtures("default_limits")
@@ -162,7 +176,7 @@ def test_few_products_are_compiled_for_many_batch_sizes(monkeypatch: pytest.Monk
         return result
 
     monkeypatch.setattr(module, "_onednn_product", record)
-    small, large = Linear(8, 16), Linear(512, 1024)
+    small, large = make_layer(8, 16), make_layer(512, 1024)
     for rows in range(65, 512, 37):
         small(torch.randn(rows, 8)).sum().backward()
     assert not products
@@ -173,7 +187,7 @@ def test_few_products_are_compiled_for_many_batch_sizes(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("default_limits")
 def test_bfloat16_products_have_few_numbers_of_rows() -> None:
-    layer, weight = Linear(16, 8), torch.randn(8, 16).bfloat16()
+    layer, weight = make_layer(16, 8), torch.randn(8, 16).bfloat16()
     for rows in (65, 71):
         x = torch.randn(rows, 1, 16)
         with torch.autocast("cpu", torch.bfloat16):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attnlab.fast import Kernels
+from attnlab.fast import accelerate
 from attnlab.nn.cells import Cells, CellStack, unroll_padded
 from networks import randomise
 
@@ -35,12 +35,17 @@ def make(cell: Any, layers: int, feed_size: int = U, dropout: float = 0.0) -> Ce
 
 @cells
 @pytest.mark.parametrize(("fused", "gradients"), [(False, True), (True, True), (True, False)])
-def test_step_equals_torch_cell(cell: str, fused: bool, gradients: bool) -> None:
+def test_step_equals_torch_cell(
+    cell: str, fused: bool, gradients: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlab.fast.linear.MIN_ROWS", 1)
     ours = one_cell(cell)
     theirs: Any = ours[0]
     x, state = torch.randn(B, Q, E), random_state(cell, B, Q, H)
     before = [part.clone() for part in state]
-    with Kernels(fused=fused).active(), torch.set_grad_enabled(gradients):
+    if fused:
+        accelerate(ours)
+    with torch.set_grad_enabled(gradients):
         new = ours.recurrence(0).step(F.linear(x, theirs.weight_ih, theirs.bias_ih), state)
     for one, two in zip(state, before, strict=True):
         assert torch.equal(one, two)
@@ -76,7 +81,7 @@ def test_stack_equals_torch_layers(cell: str, layers: int, feed_size: int) -> No
 
     gates = stack.project_input(x)
     for i in range(T):
-        output, state = stack(gates[:, i : i + 1], u[:, i : i + 1], state)
+        output, state = stack.step(gates[:, i : i + 1], u[:, i : i + 1], state)
         torch.testing.assert_close(output[:, 0], expected[:, i], rtol=0, atol=1e-5)
     for layer in range(layers):
         for part in range(stack.cells.states_per_layer):
@@ -112,11 +117,11 @@ def test_dropout_is_between_layers_and_only_in_training(cell: str) -> None:
     stack = make(cell, layers=2, dropout=0.5)
     gates, u = stack.project_input(torch.randn(B, Q, E)), torch.randn(B, Q, U)
     state = tuple(random_state(cell, B, Q, H) for _ in range(2))
-    (one, states_one), (two, states_two) = stack(gates, u, state), stack(gates, u, state)
+    (one, states_one), (two, states_two) = stack.step(gates, u, state), stack.step(gates, u, state)
     assert not torch.equal(one, two)
     assert torch.equal(states_one[0][0], states_two[0][0])  # the first layer's own state is not touched
     stack.eval()
-    assert torch.equal(stack(gates, u, state)[0], stack(gates, u, state)[0])
+    assert torch.equal(stack.step(gates, u, state)[0], stack.step(gates, u, state)[0])
 
 
 @torch.no_grad()
@@ -160,11 +165,11 @@ def test_layer_norm_is_invariant_to_the_scale_of_the_weights(cell: str) -> None:
     randomise(stack)
     x, u = torch.randn(B, 1, E), torch.randn(B, 1, U)
     state = tuple(random_state(cell, B, 1, H) for _ in range(2))
-    before, _ = stack(stack.project_input(x), u, state)
+    before, _ = stack.step(stack.project_input(x), u, state)
     for part in stack.cells:
         for name in ("weight_ih", "bias_ih", "weight_hh", "bias_hh"):
             getattr(part, name).mul_(10)
-    after, _ = stack(stack.project_input(x), u, state)
+    after, _ = stack.step(stack.project_input(x), u, state)
     torch.testing.assert_close(after, before, rtol=0, atol=1e-4)
 
 

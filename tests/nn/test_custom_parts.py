@@ -32,19 +32,18 @@ from networks import (
 )
 
 
-def make_network(attention: str, *, fused: bool = True) -> Seq2Seq:
+def make_network(attention: str) -> Seq2Seq:
     encoder = ConvolutionalEncoder(input_size=SOURCE_WIDTH, size=11)
     mechanism = make_attention(attention, STATE, encoder.memory_size)
     decoder = ElmanDecoder(input_size=TARGET_WIDTH, attention=mechanism, size=STATE)
-    network = assemble(encoder, decoder, fused=fused)
+    network = assemble(encoder, decoder)
     randomise(network)
     return network.eval()
 
 
-@pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("attention", ["Additive", "Coverage", "NoAttention"])
-def test_teacher_forcing_equals_steps_and_trains_every_parameter(attention: str, fused: bool) -> None:
-    network = make_network(attention, fused=fused)
+def test_teacher_forcing_equals_steps_and_trains_every_parameter(attention: str) -> None:
+    network = make_network(attention)
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     logits = forced_logits(network, batch)
     torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)

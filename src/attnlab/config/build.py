@@ -29,6 +29,7 @@ from attnlab.decoding.reranking import (
 )
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
+from attnlab.fast import accelerate
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.decoders import BahdanauDecoder, Decoder
@@ -224,15 +225,17 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
             "readout.parts: previous_state is defined for Bahdanau's order only. Set decoder=bahdanau, or "
             "read state"
         )
-    return Seq2Seq(
+    network = Seq2Seq(
         source_embedding=source_embedding,
         encoder=encoder,
         bridge=bridge,
         target_embedding=target_embedding,
         decoder=decoder,
         readout=readout,
-        fused=config.get("fused", True),
     )
+    if config.get("fused", True):
+        accelerate(network)
+    return network
 
 
 def match_sizes(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:

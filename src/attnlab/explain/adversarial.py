@@ -53,9 +53,9 @@ class MovedWeights(Attention):
         self.kept = kept
         self.added = added
 
-    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return context [B, Q, D] and weights α' [B, Q, S], and the next state."""
-        weights, state = self.inner.step(query, memory, keys, state)  # [B, Q, S]
+        weights, state = self.inner.weigh(query, memory, keys, state)  # [B, Q, S]
         weights = self.kept[..., None] * weights + self.added * weights.sum(dim=-1, keepdim=True)
         return self.inner.context(weights, memory), weights.clamp(min=0), state
 

@@ -29,9 +29,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.fast.cells import TWO, sigmoid_backward, widest
-from attnlab.fast.kernels import active_kernels
-from attnlab.fast.linear import outer, prepack
+from attnlab.fast.linear import is_few, outer, prepack
 from attnlab.fast.rows import Rows
+from attnlab.nn.attention import additive
 
 
 class Scores(NamedTuple):
@@ -168,29 +168,23 @@ def over_steps(left: Tensor, right: Tensor) -> Tensor:
     return torch.bmm(left.permute(1, 2, 0), right.to(left.dtype).transpose(0, 1))
 
 
-def additive_scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Compute the additive scores vᵀ tanh(q + k_j) of many queries.
+class Energy(additive.Energy):
+    """Additive scores of many queries that process a few of them at a time, and recompute the tanh.
 
-    Fused kernels compute the tanh of a few queries at a time, and again in the backward pass: memory grows
-    with B (S + Q) A instead of B Q S A. Without gradients they take fewer operators.
-
-    Args:
-        queries: [B, Q, A].
-        keys: [B, S, A].
-        energy: v [A].
-
-    Returns:
-        [B, Q, S].
+    Memory grows with B (S + Q) A instead of B Q S A. Without gradients they take fewer operators.
     """
-    if not active_kernels().fused:
-        hidden = torch.tanh(queries[:, :, None] + keys[:, None])  # [B, Q, S, A]
-        return (hidden @ energy[:, None])[..., 0]
-    if torch.is_grad_enabled():
-        return _AdditiveScores.apply(queries, keys, energy)  # type: ignore[no-any-return,no-untyped-call]
-    if not torch.is_autocast_enabled(queries.device.type):
-        return _scores(queries, keys, energy)
-    with torch.autocast(queries.device.type, enabled=False):
-        return _scores(queries, keys, energy)
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        if keys.dim() == 4:
+            return super().score(query, keys)
+        if torch.is_grad_enabled():
+            if query.size(1) == 1:
+                return super().score(query, keys)
+            return _AdditiveScores.apply(query, keys, self.weight[0])  # type: ignore[no-any-return,no-untyped-call]
+        if is_few(query):
+            return super().score(query, keys)
+        with torch.autocast(query.device.type, enabled=False):
+            return _scores(query, keys, self.weight[0])
 
 
 CHUNK = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from attnlab.fast.kernels import active_kernels
+from attnlab.fast.linear import is_few
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -194,11 +194,13 @@ def widest(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def tanh(x: Tensor) -> Tensor:
-    """Compute tanh of a tensor of any shape: as `tanh_` if kernels are fused and no gradient is needed."""
-    if torch.is_grad_enabled() or not active_kernels().fused:
-        return torch.tanh(x)
-    return _tanh(x, torch.empty_like(x))
+class Tanh(nn.Tanh):
+    """`torch.nn.Tanh` computed by `tanh_` where no gradient is needed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or is_few(x):
+            return torch.tanh(x)
+        return _tanh(x, torch.empty_like(x))
 
 
 def tanh_(x: Tensor) -> Tensor:

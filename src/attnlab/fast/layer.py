@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.fast.cells import CELLS, GRU, LSTM, Map, identity, widest
-from attnlab.fast.linear import outer, prepack, prepack_sum
+from attnlab.fast.cells import CELLS, GRU, LSTM, identity, widest
+from attnlab.fast.linear import is_few, outer, prepack, prepack_sum
 from attnlab.fast.norm import NormBackward, NormForward
 from attnlab.fast.rows import Rows
+from attnlab.nn.cells import CellState, Recurrence
 
 
 class StateParameters(NamedTuple):
@@ -181,22 +182,29 @@ class LayerBackward:
         return self.cell_norm.step(rows, self.d_normal[rows].copy_(d_normal))
 
 
-def cell_step(
-    kind: str, from_input: Tensor, from_state: Tensor, state: Sequence[Tensor], norm: Map | None = None
-) -> tuple[Tensor, ...]:
-    """Compute a single step without gradients.
+class FusedRecurrence(Recurrence):
+    """`Recurrence` whose steps have no autograd graph, and whose single steps take fewer operators."""
 
-    Args:
-        kind: "lstm" or "gru".
-        from_input: W x + b [..., gates].
-        from_state: U h + b [..., gates].
-        state: h (and c) before the step, each [..., H].
-        norm: layer normalisation of c' in an LSTM, or None.
+    __slots__ = ()
 
-    Returns:
-        The state after the step, each [..., H], in fp32 or wider.
-    """
-    return CELLS[kind].step(from_input, from_state, state, norm or identity)
+    @property
+    def parameters(self) -> StateParameters:
+        """Parameters of all operations that depend on the state."""
+        norms = [] if self.norms is None else [*self.norms.state.parameters(), *self.norms.cell.parameters()]
+        return StateParameters(self.weight, self.bias, *norms)._replace(dropout=self.dropout)
+
+    def update(self, from_input: Tensor, from_state: Tensor, state: CellState) -> CellState:
+        if torch.is_grad_enabled() or is_few(from_state):
+            return super().update(from_input, from_state, state)
+        norm = identity if self.norms is None else self.norms.cell
+        return CELLS[self.kind].step(from_input, from_state, state, norm)
+
+    def unroll(
+        self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
+    ) -> tuple[Tensor, ...]:
+        inputs = gates if self.norms is None else self.norms.input(gates)  # [N, gates]
+        parameters = self.parameters
+        return unroll_layer(self.kind, inputs, parameters, state, counts, reverse=reverse, dtype=gates.dtype)
 
 
 def unroll_layer(

@@ -1,9 +1,9 @@
 """Linear layers on the faster CPU backend.
 
 In fp32 on a CPU, PyTorch multiplies with MKL. On the CPUs that were measured, an AMD EPYC and an Intel Xeon,
-oneDNN is faster for large weights, and MKL is as fast or faster for small ones. `linear` chooses by the size
-of the weight alone, so that all CPUs make the same choice. It uses `torch.nn.functional.linear` in bf16 and
-fp64, under autocast, on a GPU, and wherever fused kernels are not active (see `attnlab.fast.kernels`).
+oneDNN is faster for large weights, and MKL is as fast or faster for small ones. The choice depends on the
+size of the weight alone, so that all CPUs make the same one. In bf16 and fp64, under autocast, and on a GPU,
+`torch.nn.functional.linear` is used.
 
 oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
 process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
@@ -20,8 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-
-from attnlab.fast.kernels import Product, active_kernels
 
 MIN_WEIGHT = 2**18
 """Products with fewer elements of the weight use MKL in fp32.
@@ -49,32 +47,79 @@ MIN_ROWS_TO_PREPACK = 2
 """One row takes as long with MKL, two rows take half as long with a prepacked weight."""
 
 
+MIN_ROWS = 32
+"""With fewer rows, the operators of a step take hardly longer than it takes to start them."""
+
+MIN_WEIGHT_OF_FEW_ROWS = 2**19
+"""Elements of the smallest weight for which oneDNN is used with few rows, if there are no gradients."""
+
+Product = Callable[[Tensor], Tensor]
+"""The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias."""
+
+
+class Products:
+    """Products with the weights of one network.
+
+    Without gradients, a weight is stored in the layout of its products at its second use, and the stored one
+    is used from then on, until `clear`: a search multiplies by the same weights at every step. A weight that
+    changes is stored again.
+    """
+
+    def __init__(self) -> None:
+        self.uses: dict[Any, tuple[Tensor, Product | None]] = {}
+
+    def __deepcopy__(self, memo: Any) -> Products:
+        return Products()
+
+    def __reduce__(self) -> tuple[type[Products], tuple[()]]:
+        return Products, ()
+
+    def clear(self) -> None:
+        """Forget all stored weights."""
+        self.uses.clear()
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Compute x Wᵀ + b [..., N] of x [..., K], W [N, K] and b [N]."""
+        if torch.is_grad_enabled() or weight.numel() == 0 or weight.is_inference():
+            return _linear(x, weight, bias)
+        kind, dtype = weight.device.type, weight.dtype
+        if torch.is_autocast_enabled(kind):
+            dtype = torch.get_autocast_dtype(kind)
+        elif x.dtype == dtype == torch.float32:
+            size = weight.numel()
+            if size < MIN_WEIGHT or (size < MIN_WEIGHT_OF_FEW_ROWS and is_few(x)):
+                return F.linear(x, weight, bias)
+        # The entry also holds the weight, so that no other tensor can get its address
+        bias_key = None if bias is None else (bias.data_ptr(), bias._version)
+        key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
+        entry = self.uses.get(key)
+        if entry is None:
+            self.uses[key] = weight, None
+            return _linear(x, weight, bias)
+        product = entry[1]
+        if product is None:
+            if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
+                return F.linear(x, weight, bias)
+            product = prepack(weight.contiguous(), bias, dtype, min_reordered=0)
+            self.uses[key] = weight, product
+        return product(x.to(dtype))
+
+
 class Linear(nn.Linear):
-    """`torch.nn.Linear` computed by `linear`."""
+    """`torch.nn.Linear` computed by the products of its network."""
+
+    products: Products
 
     def forward(self, input: Tensor) -> Tensor:
-        """Map [..., K] to [..., N]."""
-        return linear(input, self.weight, self.bias)
+        return self.products.linear(input, self.weight, self.bias)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute x Wᵀ + b, as `torch.nn.functional.linear` does.
+def is_few(x: Tensor) -> bool:
+    """Return whether x [..., K] has so few rows that PyTorch's own operators are as fast, in fp32.
 
-    Args:
-        x: [..., K].
-        weight: [N, K].
-        bias: [N].
-
-    Returns:
-        [..., N].
+    In mixed precision it is False: there, stored weights save casts.
     """
-    kernels = active_kernels()
-    if weight.numel() < kernels.min_weight:
-        return F.linear(x, weight, bias)
-    fixed = not torch.is_grad_enabled() and not weight.is_inference() and weight.numel() > 0
-    if kernels.prepacked is not None and fixed:
-        return _prepacked_linear(kernels.prepacked, x, weight, bias)
-    return _linear(x, weight, bias)
+    return x.numel() < MIN_ROWS * x.size(-1) and not torch.is_autocast_enabled(x.device.type)
 
 
 def outer(left: Tensor, right: Tensor) -> Tensor:
@@ -127,15 +172,9 @@ def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor]
     return lambda y, x: y.add_(product(x))
 
 
-def torch_refuses_lstm(x: Tensor) -> bool:
-    """Return whether `torch.nn.LSTM` can raise an error for an input [B, S, E]: in bf16, without AVX-512.
-
-    torch 2.13 passes a batch of equal lengths to oneDNN, which has no LSTM in bf16 for such CPUs.
-    """
-    return x.device.type == "cpu" and _is_bf16(x) and not _onednn_supports(torch.bfloat16)
-
-
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.dtype == torch.float32 and weight.numel() < MIN_WEIGHT and not torch.is_autocast_enabled("cpu"):
+        return F.linear(x, weight, bias)
     if weight.device.type == "cpu" and _is_bf16(x):
         rows = x.reshape(x.shape[:-1].numel(), x.size(-1))  # [n, K]
         return F.linear(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))
@@ -146,28 +185,6 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not torch.is_grad_enabled():
         return _multiply(x, weight, bias)
     return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return,no-untyped-call]
-
-
-def _prepacked_linear(
-    prepacked: dict[Any, tuple[Tensor, Product]], x: Tensor, weight: Tensor, bias: Tensor | None
-) -> Tensor:
-    """Multiply by a weight that is prepacked at its first use. An entry also holds the weight itself.
-
-    Holding the weight keeps its address, which is part of the key, from being reused by another tensor.
-    """
-    kind = weight.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-    if x.dtype == dtype == torch.float32 and weight.numel() < MIN_WEIGHT:
-        return F.linear(x, weight, bias)  # there is nothing to prepack
-    bias_key = None if bias is None else (bias.data_ptr(), bias._version)
-    key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
-    entry = prepacked.get(key)
-    if entry is None:
-        if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
-            return F.linear(x, weight, bias)
-        entry = weight, prepack(weight.contiguous(), bias, dtype, min_reordered=0)
-        prepacked[key] = entry
-    return entry[1](x.to(dtype))
 
 
 class _Linear(torch.autograd.Function):

@@ -5,39 +5,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnlab.fast.attend import Scores
-from attnlab.fast.linear import linear
+from attnlab.fast.layer import FusedRecurrence
 from attnlab.fast.loop import DecoderLoop
 from attnlab.fast.rows import Rows, active_counts
 from attnlab.fast.stack import Weights
-from attnlab.nn.cells import Cells, CellStack
+from attnlab.fast.support import fused_scores
+from attnlab.nn.cells import Cells
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, LuongDecoder, Unroll
 from attnlab.nn.decoders.base import DecoderOutput, DecoderState
 from attnlab.types import Memory
 
 
-class FusedUnroll:
-    """`attnlab.nn.decoders.Unroll` by the fused loop: no step is computed twice, and padding is skipped.
+class FusedUnroll(Unroll):
+    """Unroll by the fused loop: no step is computed twice, and padding is skipped.
 
     Args:
-        cells: cells of the decoder.
-        scores: parameters of the attention's scores.
+        decoder: a decoder that `attnlab.fast.support` supports.
         state: decoder state before the first token.
         memory: encoder outputs.
         keys: projected memory.
         labels: [B, T] int64, PAD where there is nothing to predict.
-        combine: W [H, D + H] of an attentional vector that is fed back, in Luong's order.
     """
 
     def __init__(
         self,
-        cells: CellStack,
-        scores: Scores,
+        decoder: Decoder,
         state: DecoderState,
         memory: Memory,
         keys: Tensor,
         labels: Tensor,
-        combine: Tensor | None = None,
     ) -> None:
+        assert isinstance(decoder, BahdanauDecoder | LuongDecoder)
+        cells = decoder.cells
+        self.linear = cells.cells.linear
         layers = [_weights(cells.cells, layer, state.dropout) for layer in range(len(cells.cells))]
         first = layers[0]
         widths = [cells.input_size, first.input.size(1) - cells.input_size]
@@ -52,12 +52,12 @@ class FusedUnroll:
             cells.cells.kind,
             layers,
             [tuple(part[:, 0] for part in layer) for layer in state.layers],
-            scores,
+            fused_scores(decoder.attention),
             memory.states,
             keys,
             memory.mask,
             self.rows,
-            combine=combine,
+            combine=decoder.combine.weight if isinstance(decoder, LuongDecoder) else None,
             dropout=cells.dropout(ones).unbind() if cells.training and cells.dropout.p > 0 else (),
         )
 
@@ -67,18 +67,19 @@ class FusedUnroll:
 
         The other sentences have no label at this step or later.
         """
-        parts = self.loop.step(linear(embedded[:, 0], self.weight, self.bias))
+        parts = self.loop.step(self.linear(embedded[:, 0], self.weight, self.bias))
         return DecoderOutput(*(part[:, None] for part in parts))
 
     def finish(self, embedded: Tensor) -> DecoderOutput:
         """Process the whole target [B, T, E], whose first tokens are those given to `step`."""
-        gates = linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
+        gates = self.linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
         return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(gates)))
 
 
 def _weights(cells: Cells, layer: int, dropout: tuple[Tensor, ...]) -> Weights:
     """Return the parameters of one layer, given the recurrent dropout of all layers, [B, 1, H]."""
     recurrence = cells.recurrence(layer, dropout)
+    assert isinstance(recurrence, FusedRecurrence)
     state, cell, norms = recurrence.parameters, cells[layer], recurrence.norms
     if state.dropout is not None:
         state = state._replace(dropout=state.dropout[:, 0])  # [B, H]

@@ -2,5 +2,5 @@
 
 A sentence passes through `TokenEmbedding → Encoder → Memory → Bridge → Decoder(Attention) → Readout`, which
 `attnlab.nn.seq2seq.Seq2Seq` contains. Every part receives other modules and sizes as keyword arguments.
-`attnlab.fast` contains optional fast paths.
+`attnlab.fast` makes them fast.
 """

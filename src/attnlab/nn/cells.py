@@ -7,14 +7,14 @@ Parameters, their layout and the results are those of torch's own cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.fast import StateParameters, active_kernels, cell_step, linear, unroll_layer
 from attnlab.settings import Fraction, Size
 
 Kind = Literal["lstm", "gru"]
@@ -74,11 +74,6 @@ class Norms(nn.Module):
         self.state = nn.LayerNorm(gates)
         self.cell = nn.LayerNorm(size) if kind == "lstm" else nn.Identity()
 
-    @property
-    def of_state(self) -> list[Tensor]:
-        """Gain and bias of LN(U h + b), each [gates], and in an LSTM of LN(c'), each [H]."""
-        return [*self.state.parameters(), *self.cell.parameters()]
-
 
 def _lstm(from_input: Tensor, from_state: Tensor, state: CellState, norms: Norms | None) -> CellState:
     """LSTM (Hochreiter & Schmidhuber 1997): i, f, o = σ(·), g = tanh(·), c' = f c + i g, h' = o tanh(c')."""
@@ -103,7 +98,8 @@ STEPS = {"lstm": _lstm, "gru": _gru}
 TORCH_CELLS = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}
 
 
-class Recurrence(NamedTuple):
+@dataclass(slots=True)
+class Recurrence:
     """The recurrent part of a layer: everything except its input product."""
 
     kind: Kind
@@ -111,23 +107,19 @@ class Recurrence(NamedTuple):
     bias: Tensor  # [gates]
     norms: Norms | None = None
     dropout: Tensor | None = None  # factors of the state where the cell reads it, [B, …, H]
-
-    @property
-    def parameters(self) -> StateParameters:
-        """Parameters for the fused loops."""
-        norms = () if self.norms is None else self.norms.of_state
-        return StateParameters(self.weight, self.bias, *norms)._replace(dropout=self.dropout)
+    linear: Callable[..., Tensor] = F.linear
 
     def step(self, gates: Tensor, state: CellState) -> CellState:
         """Compute one step, given W x + b as `gates` [B, Q, gates]; return the new state."""
         hidden = state[0] if self.dropout is None else state[0] * self.dropout  # [B, Q, H]
-        from_state = linear(hidden, self.weight, self.bias)  # [B, Q, gates]
+        from_state = self.linear(hidden, self.weight, self.bias)  # [B, Q, gates]
         if self.norms is not None:
             gates, from_state = self.norms.input(gates), self.norms.state(from_state)
-        if active_kernels().fused and not torch.is_grad_enabled():
-            norm = None if self.norms is None else self.norms.cell
-            return cell_step(self.kind, gates, from_state, state, norm)
-        return STEPS[self.kind](gates, from_state, state, self.norms)
+        return self.update(gates, from_state, state)
+
+    def update(self, from_input: Tensor, from_state: Tensor, state: CellState) -> CellState:
+        """Return the new state, given the summands W x + b and U h + b of the gates, each [B, Q, gates]."""
+        return STEPS[self.kind](from_input, from_state, state, self.norms)
 
     def unroll(
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
@@ -143,19 +135,12 @@ class Recurrence(NamedTuple):
         Returns:
             h of every step [N, H], and the last state, each [B, H].
         """
-        if active_kernels().fused:
-            dtype = gates.dtype
-            if self.norms is not None:
-                gates = self.norms.input(gates)
-            return unroll_layer(
-                self.kind, gates, self.parameters, state, counts, reverse=reverse, dtype=dtype
-            )
         steps = torch.split(gates, list(counts))  # each [n, gates]
         outputs = []
         for gates in reversed(steps) if reverse else steps:
             n = len(gates)
             dropout = None if self.dropout is None else self.dropout[:n]  # [n, H]
-            new = self._replace(dropout=dropout).step(gates, tuple(part[:n] for part in state))
+            new = replace(self, dropout=dropout).step(gates, tuple(part[:n] for part in state))
             outputs.append(new[0])
             state = tuple(torch.cat([part, old[n:]]) for part, old in zip(new, state, strict=True))
         return torch.cat(outputs[::-1] if reverse else outputs), *state
@@ -188,6 +173,9 @@ class Cells(nn.ModuleList):
         for part in self:
             part.add_module("norms", Norms(cell, size) if layer_norm else None)
 
+    recurrence_class = Recurrence
+    linear = staticmethod(F.linear)
+
     @property
     def states_per_layer(self) -> int:
         """Tensors in the state of a layer: 2 for LSTM (h and c), 1 for GRU."""
@@ -203,7 +191,7 @@ class Cells(nn.ModuleList):
         """Return the recurrence of one layer, with its dropout mask, one [B, 1, H] per layer in `dropout`."""
         cell: Any = self[layer]
         mask = dropout[layer] if dropout else None  # [B, 1, H]
-        return Recurrence(self.kind, cell.weight_hh, cell.bias_hh, cell.norms, mask)
+        return self.recurrence_class(self.kind, cell.weight_hh, cell.bias_hh, cell.norms, mask, self.linear)
 
 
 def unroll_padded(recurrence: Recurrence, gates: Tensor, state: CellState) -> tuple[Tensor, CellState]:
@@ -219,7 +207,7 @@ def unroll_padded(recurrence: Recurrence, gates: Tensor, state: CellState) -> tu
     """
     B, T, _ = gates.shape
     if recurrence.dropout is not None:
-        recurrence = recurrence._replace(dropout=recurrence.dropout[:, 0])
+        recurrence = replace(recurrence, dropout=recurrence.dropout[:, 0])
     rows = gates.transpose(0, 1).flatten(0, 1)  # [T B, gates]
     outputs, *last = recurrence.unroll(rows, tuple(part[:, 0] for part in state), [B] * T)
     return outputs.view(T, B, -1).transpose(0, 1), tuple(part[:, None] for part in last)
@@ -264,9 +252,9 @@ class CellStack(nn.Module):
     def project_input(self, x: Tensor) -> Tensor:
         """Compute the first layer's W x + b of all steps: [B, T, E] to [B, T, gates]."""
         first = self.cells[0]
-        return linear(x, first.weight_ih[:, : self.input_size], first.bias_ih)  # type: ignore[index,arg-type]
+        return self.cells.linear(x, first.weight_ih[:, : self.input_size], first.bias_ih)  # type: ignore[index,arg-type]
 
-    def forward(
+    def step(
         self, gates: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, tuple[CellState, ...]]:
         """Compute one step of all layers.
@@ -284,7 +272,7 @@ class CellStack(nn.Module):
         states = [self.cells.recurrence(0, dropout).step(gates, layers[0])]
         for layer, cell in enumerate(list(self.cells)[1:], start=1):
             below = self.dropout(states[-1][0])  # [B, Q, H]
-            gates = linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            gates = self.cells.linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             states.append(self.cells.recurrence(layer, dropout).step(gates, layers[layer]))
         return states[-1][0], tuple(states)
 
@@ -305,10 +293,10 @@ class CellStack(nn.Module):
         gates = self.project_input(x) + self._project_feed(u)  # [B, T, gates]
         outputs, _ = unroll_padded(self.cells.recurrence(0, dropout), gates, layers[0])
         for layer, cell in enumerate(list(self.cells)[1:], start=1):
-            gates = linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
+            gates = self.cells.linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
             outputs, _ = unroll_padded(self.cells.recurrence(layer, dropout), gates, layers[layer])
         return outputs
 
     def _project_feed(self, u: Tensor) -> Tensor:
         """Compute the first layer's product with the feed: [B, Q, U] to [B, Q, gates]."""
-        return linear(u, self.cells[0].weight_ih[:, self.input_size :])  # type: ignore[index]
+        return self.cells.linear(u, self.cells[0].weight_ih[:, self.input_size :])  # type: ignore[index]

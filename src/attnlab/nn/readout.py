@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from attnlab.fast import Linear
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.dropout import Dropout
 from attnlab.settings import Fraction, Size
@@ -86,13 +85,13 @@ class Readout(nn.Module):
         width = sum(sizes[part] for part in parts)
         if width == 0:
             raise ValueError("readout.parts=[context] is empty without attention: add state")
-        self.maxout = None if maxout is None else Linear(width, 2 * maxout)
+        self.maxout = None if maxout is None else nn.Linear(width, 2 * maxout)
         width = width if maxout is None else maxout
         self.resize: nn.Module = nn.Identity()
         if tied is not None and width != input_size:
-            self.resize = Linear(width, input_size, bias=False)
+            self.resize = nn.Linear(width, input_size, bias=False)
             width = input_size
-        self.output = Linear(width, vocabulary_size)
+        self.output = nn.Linear(width, vocabulary_size)
         if tied is not None:
             self.output.weight = tied.weight
 
@@ -151,7 +150,7 @@ class PointerGenerator(nn.Module):
         self.generator = Readout(
             state_size=state_size, context_size=context_size, input_size=input_size, **settings
         )
-        self.switch = Linear(state_size + context_size + input_size, 1)
+        self.switch = nn.Linear(state_size + context_size + input_size, 1)
 
     @property
     def reads_previous_state(self) -> bool:

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.fast import Kernels, dispatch
-from attnlab.fast.unroll import FusedUnroll
 from attnlab.nn.decoders import Decoder, Unroll
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
@@ -82,7 +80,6 @@ class Encoded(NamedTuple):
     memory: Memory
     keys: Tensor  # [B, S, …]: memory projected by the attention
     copy_ids: Tensor | None  # [B, S]: of the batch
-    kernels: Kernels  # kernels of the single steps
 
 
 class Seq2Seq(TranslationModel):
@@ -95,8 +92,6 @@ class Seq2Seq(TranslationModel):
         target_embedding: embedding of the target tokens; may be the same object as `source_embedding`.
         decoder: the decoder, which contains the attention.
         readout: computes the logits.
-        fused: use the hand-written backward passes and oneDNN products of `attnlab.fast` where they
-            apply; False runs plain PyTorch everywhere. Results are equal to 1e-5.
     """
 
     def __init__(
@@ -108,7 +103,6 @@ class Seq2Seq(TranslationModel):
         target_embedding: TokenEmbedding,
         decoder: Decoder,
         readout: Readout | PointerGenerator,
-        fused: bool = True,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
@@ -117,7 +111,6 @@ class Seq2Seq(TranslationModel):
         self.target_embedding = target_embedding
         self.decoder = decoder
         self.readout = readout
-        self.fused = fused
 
     @property
     def parameter_count(self) -> int:
@@ -135,45 +128,43 @@ class Seq2Seq(TranslationModel):
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, Any]:
         """Encode the sources of a batch, embedded as [B, S, E]: see `encode`."""
-        with Kernels(fused=self.fused).active():
-            memory = dispatch.encode(self.encoder, embedded, batch.source_lengths, batch.source_mask)
-            keys = self.decoder.attention.project(memory)  # [B, S, …]
-            state = self.decoder.begin(self.bridge(memory), memory)
-        kernels = Kernels(fused=self.fused, prepack=not torch.is_grad_enabled())
-        return Encoded(memory, keys, batch.copy_ids, kernels), state
+        memory = self.encoder(embedded, batch.source_lengths, batch.source_mask)
+        keys = self.decoder.attention.project(memory)  # [B, S, …]
+        state = self.decoder.begin(self.bridge(memory), memory)
+        return Encoded(memory, keys, batch.copy_ids), state
 
     def step(self, tokens: Tensor, state: Any, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
         """Process one token [B, Q] of each of Q hypotheses per sentence: see `TranslationModel`."""
-        with encoded.kernels.of_step(tokens.numel(), tokens.device.type).active():
-            embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
-            output, state = self.decoder.step(embedded, state, encoded.memory, encoded.keys)
-            decoded = Decoded(self.readout.features(output, embedded, before), output.weights)
-            return self._logits(decoded, encoded.copy_ids), output.weights, state
+        embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
+        inputs = self.decoder.project(embedded)  # [B, Q, …]
+        output, state = self.decoder.step(inputs, state, encoded.memory, encoded.keys)
+        decoded = Decoded(self.readout.features(output, embedded, before), output.weights)
+        return self.logits(decoded, encoded.copy_ids), output.weights, state
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode whole targets with teacher forcing or scheduled sampling: see `TranslationModel`."""
-        with Kernels(fused=self.fused).active():
-            tokens = batch.inputs  # [B, T]
-            dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
-            unroll = dispatch.unroll(self.decoder, state, encoded.memory, encoded.keys, batch.labels)
-            first = self._top(state)  # [B, 1, H]
-            if forced is not None:
-                tokens = self._sample_inputs(tokens, forced, dropout, unroll, first, encoded.copy_ids)
-            embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
-            output = unroll.finish(embedded)
-            before = None if first is None else torch.cat([first, output.states[:, :-1]], dim=1)  # [B, T, H]
-            return Decoded(self.readout.features(output, embedded, before), output.weights)
+        tokens = batch.inputs  # [B, T]
+        dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
+        unroll = self.begin_unroll(encoded, state, batch.labels)
+        first = self._top(state)  # [B, 1, H]
+        if forced is not None:
+            tokens = self._sample_inputs(tokens, forced, dropout, unroll, first, encoded.copy_ids)
+        embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
+        output = unroll.finish(embedded)
+        before = None if first is None else torch.cat([first, output.states[:, :-1]], dim=1)  # [B, T, H]
+        return Decoded(self.readout.features(output, embedded, before), output.weights)
+
+    def begin_unroll(self, encoded: Encoded, state: Any, labels: Tensor) -> Unroll:
+        """Return an unroll of the decoder over targets.
+
+        Args:
+            encoded: encoded sources.
+            state: decoder state before the first token.
+            labels: [B, T], PAD at positions whose outputs are not needed.
+        """
+        return Unroll(self.decoder, state, encoded.memory, encoded.keys)
 
     def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
-        """Compute logits [B, T, V], or [N, V] of the N positions that `where` [B, T] selects."""
-        with Kernels(fused=self.fused).active():
-            return self._logits(decoded, copy_ids, where)
-
-    def _top(self, state: Any) -> Tensor | None:
-        """Return the decoder's top state before a step, [B, Q, H]; None if the readout does not read it."""
-        return state.layers[-1][0] if self.readout.reads_previous_state else None
-
-    def _logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
         features, weights = decoded
         if copy_ids is not None:
             copy_ids = copy_ids[:, None].expand_as(weights)  # [B, T, S]
@@ -182,13 +173,17 @@ class Seq2Seq(TranslationModel):
             copy_ids = None if copy_ids is None else copy_ids[where]  # [N, S]
         return self.readout(features, weights, copy_ids)  # type: ignore[no-any-return]
 
+    def _top(self, state: Any) -> Tensor | None:
+        """Return the decoder's top state before a step, [B, Q, H]; None if the readout does not read it."""
+        return state.layers[-1][0] if self.readout.reads_previous_state else None
+
     @torch.no_grad()
     def _sample_inputs(
         self,
         inputs: Tensor,
         forced: Tensor,
         dropout: Tensor | None,
-        unroll: Unroll | FusedUnroll,
+        unroll: Unroll,
         before: Tensor | None,
         copy_ids: Tensor | None,
     ) -> Tensor:
@@ -210,7 +205,7 @@ class Seq2Seq(TranslationModel):
                 n = len(output.states)  # sentences that have not ended: the first n, or all
                 previous = None if before is None else before[:n]  # [n, 1, H]
                 decoded = Decoded(self.readout.features(output, embedded[:n], previous), output.weights)
-                predicted = self._logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
+                predicted = self.logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
                 best = EOS + predicted[:, 0, EOS:].argmax(dim=-1)  # [n]: neither PAD nor SOS, as in searches
                 tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
             before = None if before is None else output.states

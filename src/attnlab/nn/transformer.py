@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.fast import Linear
 from attnlab.nn.positions import Positions
 
 Cache = tuple[Tensor, Tensor]
@@ -35,8 +34,8 @@ class SelfAttention(nn.Module):
         if size % heads:
             raise ValueError(f"heads={heads} must divide size={size}")
         self.heads = heads
-        self.input = Linear(size, 3 * size)
-        self.output = Linear(size, size)
+        self.input = nn.Linear(size, 3 * size)
+        self.output = nn.Linear(size, size)
         nn.init.xavier_uniform_(self.input.weight)
         nn.init.zeros_(self.input.bias)
         nn.init.zeros_(self.output.bias)
@@ -81,9 +80,9 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, *, size: int, expansion: float) -> None:
         width = round(size * expansion)
-        super().__init__(Linear(size, width), nn.ReLU(), Linear(width, size))
+        super().__init__(nn.Linear(size, width), nn.ReLU(), nn.Linear(width, size))
 
 
 def input_map(input_size: int, size: int) -> nn.Module:
     """Return the map of vectors [..., E] to [..., H]: linear, or none if the sizes are equal."""
-    return nn.Identity() if input_size == size else Linear(input_size, size)
+    return nn.Identity() if input_size == size else nn.Linear(input_size, size)

@@ -15,6 +15,7 @@ from attnlab.config import build
 from attnlab.data import digests
 from attnlab.data.tokenization.vocabularies import references
 from attnlab.errors import UserError
+from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import signatures
@@ -93,6 +94,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
 
     def record_start(trainer: Trainer, _: LightningModule) -> None:
         if trainer.is_global_zero:
+            log.info("%s", describe_speed(network))
             run.write_result(
                 "running", precision=str(config.trainer.precision), data=contents["data"], **initial
             )

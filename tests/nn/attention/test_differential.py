@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive, Differential, Dot, General, MultiHead
 from attnlab.types import Memory
-from networks import randomise
+from networks import attend, randomise
 
 B, Q, S, H, D = 2, 3, 5, 6, 4
 
@@ -17,23 +17,18 @@ def make_memory() -> Memory:
     return Memory(torch.randn(B, S, D), torch.arange(S) < torch.tensor([[S], [2]]))
 
 
-def attend(attention: Differential | MultiHead, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    context, weights, _ = attention(query, memory, attention.project(memory), attention.begin(memory))
-    return context, weights
-
-
 def test_equal_scores_leave_the_share_that_is_not_subtracted() -> None:
     """e = e' = ln 3, 0 and λ = λ₀ = 1/2: α = 3/8, 1/8, c = ½ RMSNorm(9/8, 4/8)."""
     attention = Differential(query_size=2, memory_size=2, score=Dot, initial=0.5)
     nn.init.zeros_(attention.vectors)
     states = torch.tensor([[[3.0, 0.0], [0.0, 4.0]]])
     memory = Memory(states, torch.ones(1, 2, dtype=torch.bool))
-    query = torch.tensor([[torch.tensor(3.0).log() / 3, 0.0]])
+    query = torch.tensor([[[torch.tensor(3.0).log() / 3, 0.0]]])
     context, weights = attend(attention, query, memory)
-    assert weights[0].tolist() == pytest.approx([3 / 8, 1 / 8])
+    assert weights[0, 0].tolist() == pytest.approx([3 / 8, 1 / 8])
     sums = torch.tensor([9 / 8, 4 / 8])
     expected = sums / (sums.square().mean() + 1e-5).sqrt() / 2
-    torch.testing.assert_close(context[0], expected)
+    torch.testing.assert_close(context[0, 0], expected)
 
 
 @torch.no_grad()

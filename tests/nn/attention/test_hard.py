@@ -16,6 +16,7 @@ from attnlab.nn.attention import Additive, Dot, Final, Hard, Monotonic, NoAttent
 from attnlab.nn.attention.hard import one_hot_argmax
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
+from networks import attend
 
 LN3 = math.log(3)
 
@@ -25,10 +26,10 @@ def make(scores: list[float], padding: int = 0, **options: Any) -> tuple[Hard, C
     attention = Hard(query_size=1, memory_size=1, score=Dot, **options)
     states = torch.tensor([*scores, *[99.0] * padding], dtype=torch.float64)[None, :, None].requires_grad_()
     memory = Memory(states, torch.arange(states.size(1))[None] < len(scores))
-    query = torch.ones(1, 1, dtype=torch.float64)
+    query = torch.ones(1, 1, 1, dtype=torch.float64)
 
     def weigh() -> Tensor:
-        return attention(query, memory, attention.project(memory))[1][0]
+        return attend(attention, query, memory)[1][0, 0]
 
     return attention, weigh, states
 
@@ -76,7 +77,7 @@ def test_context_is_the_selected_state() -> None:
     memory = Memory(torch.randn(4, 6, 2), torch.arange(6) < torch.tensor([6, 3, 1, 0])[:, None])
     for mode in (True, False):
         attention.train(mode)
-        context, weights, _ = attention(torch.randn(4, 7, 3), memory, attention.project(memory))
+        context, weights = attend(attention, torch.randn(4, 7, 3), memory)
         for b, q in torch.cartesian_prod(torch.arange(3), torch.arange(7)):
             torch.testing.assert_close(context[b, q], memory.states[b, weights[b, q].argmax()])
         assert not weights[3].any()

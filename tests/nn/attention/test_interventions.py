@@ -43,8 +43,8 @@ class QueryWeights(Attention):
     def score(self, query: Tensor, keys: Tensor, state: None) -> Tensor:
         return query[..., : keys.size(1)]
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> Tensor:
-        return self.score(query, keys, state) * memory.mask[:, None]
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> tuple[Tensor, None]:
+        return self.score(query, keys, state) * memory.mask[:, None], None
 
 
 MASK = torch.tensor([[True, True, True, False], [True, True, False, False], [False] * 4])
@@ -241,16 +241,6 @@ def test_results_are_finite_in_every_dtype(intervention: Intervention, dtype: to
     assert contexts.isfinite().all()
     assert weights.isfinite().all()
     assert not weights[1].any()
-
-
-def test_query_without_q_axis_equals_single_query() -> None:
-    attention = InterventionWrapper(make_attention("Additive", 7, 11), "shuffled")
-    memory = Memory(torch.randn(2, 5, 11), torch.ones(2, 5, dtype=torch.bool))
-    query, keys = torch.randn(2, 7), attention.project(memory)
-    context, weights, _ = attention(query, memory, keys)
-    with_axis = attention(query[:, None], memory, keys, attention.begin(memory))
-    assert torch.equal(context, with_axis[0][:, 0])
-    assert torch.equal(weights, with_axis[1][:, 0])
 
 
 @pytest.mark.parametrize("name", WITHOUT_WEIGHTS)

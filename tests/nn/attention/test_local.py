@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, Final, General, LocalM, LocalP, Shift
 from attnlab.nn.seq2seq import select
 from attnlab.types import Memory
-from networks import randomise, walk
+from networks import attend, randomise, walk
 from tiny_runs import SYNTHETIC, TINY, build_all
 
 LN3 = math.log(3)
@@ -142,7 +142,7 @@ def test_local_p_weights_sum_to_less_than_one() -> None:
 def test_batched_queries_equal_steps() -> None:
     attention = LocalP(query_size=3, memory_size=2, size=5, window=2)
     memory, queries = memory_of([1.0, 2.0], [-3.0, 1.0], [0.5, 0.0]), torch.randn(1, 4, 3)
-    at_once = attention(queries, memory, attention.project(memory))[1]
+    _, at_once = attend(attention, queries, memory)
     torch.testing.assert_close(at_once, walk(attention, queries, memory)[1])
 
 

@@ -119,7 +119,7 @@ def test_initial_step_is_one_position() -> None:
     attention = Mixture(query_size=3, memory_size=2, size=4)
     nn.init.zeros_(attention.shape.weight)
     memory = Memory(torch.randn(1, 4, 2), torch.ones(1, 4, dtype=torch.bool))
-    _, _, means = attention(torch.randn(1, 3), memory, attention.project(memory), attention.begin(memory))
+    _, _, means = attention(torch.randn(1, 1, 3), memory, attention.project(memory), attention.begin(memory))
     assert means.flatten().tolist() == pytest.approx([1.0] * 5)
 
 

@@ -236,14 +236,14 @@ def test_noise_is_added_in_training_only() -> None:
     query = torch.randn(B, 3, H, dtype=torch.float64)
     keys, state = attention.project(memory), attention.begin(memory)
     torch.manual_seed(5)
-    weights = attention.weigh(query, memory, keys, state)
+    weights, _ = attention.weigh(query, memory, keys, state)
     torch.manual_seed(5)
     scores = attention.score(query, keys, state).masked_fill(~memory.mask[:, None], -torch.inf)
     expected = expected_alignment(scores + 0.7 * torch.randn_like(scores), state)
     torch.testing.assert_close(weights, expected)
-    assert not torch.equal(weights, attention.weigh(query, memory, keys, state))
+    assert not torch.equal(weights, attention.weigh(query, memory, keys, state)[0])
     attention.eval()
-    repeats = [attention.weigh(query, memory, keys, state) for _ in range(5)]
+    repeats = [attention.weigh(query, memory, keys, state)[0] for _ in range(5)]
     assert all(torch.equal(repeats[0], other) for other in repeats)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive, Attention, Final, MultiHead, NoAttention, ScaledDot
 from attnlab.types import Memory
-from networks import ATTENTIONS, make_attention, randomise
+from networks import ATTENTIONS, attend, make_attention, randomise
 
 B, Q, S, H, D, A, N = 2, 3, 5, 7, 11, 6, 3
 WITHOUT_SCORE = {"NoAttention", "Final", "MultiHead"}
@@ -16,11 +16,6 @@ WITHOUT_SCORE = {"NoAttention", "Final", "MultiHead"}
 
 def make_memory() -> Memory:
     return Memory(torch.randn(B, S, D), torch.tensor([[True] * S, [True] * 2 + [False] * (S - 2)]))
-
-
-def attend(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    context, weights, _ = attention(query, memory, attention.project(memory), attention.begin(memory))
-    return context, weights
 
 
 def test_scaled_dot_heads_equal_torch_multihead_attention() -> None:
@@ -52,9 +47,9 @@ def test_heads_known_values() -> None:
             part.weight.copy_(torch.eye(2))
         attention.value.weight.mul_(8)
     memory = Memory(torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool))
-    context, weights = attend(attention, torch.ones(1, 1), memory)
-    assert weights.tolist() == [[0.5, 0.5]]
-    assert context.tolist() == [[8, 8]]  # the mean weights would give [4, 4]
+    context, weights = attend(attention, torch.ones(1, 1, 1), memory)
+    assert weights.tolist() == [[[0.5, 0.5]]]
+    assert context.tolist() == [[[8, 8]]]  # the mean weights would give [4, 4]
 
 
 @pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - WITHOUT_SCORE))

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Additive, Attention, Dot, Hard, MultiHead, ScaledDot, Sigmoid, Sink
+from attnlab.nn.attention import Additive, Dot, Hard, MultiHead, ScaledDot, Sigmoid, Sink
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
-from networks import randomise
+from networks import attend, randomise
 
 B, Q, S, H = 2, 3, 5, 6
 
@@ -18,19 +18,14 @@ def make_memory(size: int = H) -> Memory:
     return Memory(torch.randn(B, S, size), torch.arange(S) < torch.tensor([[S], [2]]))
 
 
-def attend(attention: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    context, weights, _ = attention(query, memory, attention.project(memory), attention.begin(memory))
-    return context, weights
-
-
 def test_sigmoid_known_values() -> None:
     """Two positions with scores ln 2 and ln 6: σ(ln 1) = 1/2 and σ(ln 3) = 3/4."""
     attention = Sigmoid(query_size=1, memory_size=1, score=Dot)
     states = torch.tensor([[[2.0], [6.0], [9.0]]]).log()
     memory = Memory(states, torch.tensor([[True, True, False]]))
-    context, weights = attend(attention, torch.ones(1, 1), memory)
-    assert weights[0].tolist() == pytest.approx([1 / 2, 3 / 4, 0])
-    assert context[0].tolist() == pytest.approx([(states[0, 0] / 2 + states[0, 1] * 3 / 4).item()])
+    context, weights = attend(attention, torch.ones(1, 1, 1), memory)
+    assert weights[0, 0].tolist() == pytest.approx([1 / 2, 3 / 4, 0])
+    assert context[0, 0].tolist() == pytest.approx([(states[0, 0] / 2 + states[0, 1] * 3 / 4).item()])
 
 
 def test_sigmoid_sums_to_almost_one_for_scores_of_zero() -> None:
@@ -44,8 +39,8 @@ def test_sink_known_values() -> None:
     attention = Sink(query_size=1, memory_size=1, score=Dot)
     nn.init.constant_(attention.sink, torch.tensor(2.0).log().item())
     memory = Memory(torch.tensor([[[1.0], [5.0], [9.0]]]).log(), torch.tensor([[True, True, False]]))
-    _, weights = attend(attention, torch.ones(1, 1), memory)
-    assert weights[0].tolist() == pytest.approx([1 / 8, 5 / 8, 0])
+    _, weights = attend(attention, torch.ones(1, 1, 1), memory)
+    assert weights[0, 0].tolist() == pytest.approx([1 / 8, 5 / 8, 0])
 
 
 @torch.no_grad()
@@ -68,7 +63,7 @@ def test_sink_equals_torch_attention_with_a_zero_value() -> None:
 def test_sink_takes_part_in_sparse_normalisers() -> None:
     attention = Sink(query_size=1, memory_size=1, score=Dot, normaliser=Entmax(2))
     memory = Memory(torch.tensor([[[-2.0], [-3.0]]]), torch.ones(1, 2, dtype=torch.bool))
-    assert attend(attention, torch.ones(1, 1), memory)[1].tolist() == [[0, 0]]
+    assert attend(attention, torch.ones(1, 1, 1), memory)[1].tolist() == [[[0, 0]]]
 
 
 @pytest.mark.parametrize("kind", [Sigmoid, Sink])

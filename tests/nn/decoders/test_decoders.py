@@ -144,7 +144,7 @@ def test_gnmt_equals_torch_layers_over_whole_targets(cell: str, residual: bool) 
         read = x[..., : decoder.output_size]
         x, _ = theirs(x, first if cell == "lstm" else first[0])
         if layer == 0:
-            contexts, _, _ = decoder.attention(x, encoded.memory, encoded.keys)
+            contexts, _, _ = decoder.attention(x, encoded.memory, encoded.keys, None)
         if residual and layer >= 2:
             x = x + read
         top, x = x, torch.cat([x, contexts], dim=-1)
@@ -197,7 +197,8 @@ def test_teacher_forcing_equals_steps_with_layer_norm_and_dropout(
     embedded = network.target_embedding(batch.inputs)
     forced = network.decoder(embedded, state, encoded.memory, encoded.keys)
     for i in range(embedded.size(1)):
-        output, state = network.decoder.step(embedded[:, i : i + 1], state, encoded.memory, encoded.keys)
+        inputs = network.decoder.project(embedded[:, i : i + 1])
+        output, state = network.decoder.step(inputs, state, encoded.memory, encoded.keys)
         for one, whole in zip(output, forced, strict=True):
             torch.testing.assert_close(one[:, 0], whole[:, i], rtol=0, atol=1e-5)
     network.eval()

@@ -19,7 +19,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
+from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 import onnx
@@ -34,7 +34,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from attnlab.deploy.export.recurrent import OnnxRecurrentEncoder, solve
 from attnlab.errors import UserError
-from attnlab.fast import Kernels
+from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
@@ -77,6 +77,8 @@ def export(network: Seq2Seq) -> Graphs:
     """
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
+    network = deepcopy(network)
+    make_plain(network)
     try:
         with torch.no_grad(), _silent():
             examples = [_example(network, *size) for size in TRACED]
@@ -132,7 +134,7 @@ class _Step(nn.Module):
         """Return log-probabilities [B, 1, V], weights [B, 1, S] and the tensors of the new state."""
         copied = int(_copies(self.network))  # number of inputs before the state
         copy_ids = others[0] if copied else None
-        encoded = Encoded(Memory(memory, mask), keys, copy_ids, Kernels(fused=False))
+        encoded = Encoded(Memory(memory, mask), keys, copy_ids)
         state = _replace_tensors(self.template, others[copied:])
         logits, weights, new = self.network.step(token, state, encoded)
         return logits.float().log_softmax(dim=-1), weights, *_tensors(new).values()

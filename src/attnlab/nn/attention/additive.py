@@ -5,20 +5,28 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.fast import Linear, additive_scores, linear
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.settings import Size
 from attnlab.types import Memory
 
 
-def additive_energy(query: Tensor, keys: Tensor, energy: nn.Linear) -> Tensor:
-    """Return vᵀ tanh(q + k_j), [B, Q, S], for projected queries [B, Q, A] and keys [B, 1 or Q, S, A]."""
-    if keys.size(1) == 1 and (query.size(1) > 1 or not torch.is_grad_enabled()):
-        return additive_scores(query, keys[:, 0], energy.weight[0])  # does not keep [B, Q, S, A] in memory
-    hidden = torch.tanh(query[:, :, None] + keys)  # [B, Q, S, A]
-    return energy(hidden).squeeze(-1)  # type: ignore[no-any-return]  # [B, Q, S]
+class Energy(nn.Linear):
+    """The vector v of additive scores vᵀ tanh(q + k_j).
+
+    Args:
+        size: A.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, 1, bias=False)
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Return scores [B, Q, S] of queries [B, Q, A] and keys [B, S, A] or, one per query, [B, Q, S, A]."""
+        keys = keys[:, None] if keys.dim() == 3 else keys  # [B, 1 or Q, S, A]
+        return F.linear(torch.tanh(query[:, :, None] + keys), self.weight).squeeze(-1)
 
 
 class Additive(Attention):
@@ -42,9 +50,9 @@ class Additive(Attention):
 
     def __init__(self, *, size: Size, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
-        self.query = Linear(self.query_size, size, bias=bias)
-        self.key = Linear(self.memory_size, size, bias=bias)
-        self.energy = nn.Linear(size, 1, bias=False)
+        self.query = nn.Linear(self.query_size, size, bias=bias)
+        self.key = nn.Linear(self.memory_size, size, bias=bias)
+        self.energy = Energy(size)
 
     def project(self, memory: Memory) -> Tensor:
         """Return the keys U h_j, [B, S, A]."""
@@ -52,7 +60,7 @@ class Additive(Attention):
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """Return vᵀ tanh(W s + U h_j), [B, Q, S]."""
-        return additive_energy(self.query(query), keys[:, None], self.energy)
+        return self.energy.score(self.query(query), keys)
 
 
 class Concat(Attention):
@@ -77,14 +85,16 @@ class Concat(Attention):
 
     def __init__(self, *, size: Size, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
-        self.pair = Linear(self.query_size + self.memory_size, size, bias=bias)
-        self.energy = nn.Linear(size, 1, bias=False)
+        self.pair = nn.Linear(self.query_size + self.memory_size, size, bias=bias)
+        self.energy = Energy(size)
+
+    linear = staticmethod(F.linear)
 
     def project(self, memory: Memory) -> Tensor:
         """Return the keys U h_j plus the bias, [B, S, A]."""
-        return linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
+        return self.linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         """Return vᵀ tanh(W [s; h_j]), [B, Q, S]."""
-        projected = linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
-        return additive_energy(projected, keys[:, None], self.energy)
+        projected = self.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
+        return self.energy.score(projected, keys)

@@ -38,9 +38,9 @@ class Attention(nn.Module):
     the module stores nothing.
 
     A new mechanism implements `score`. It may also override `project` (to transform the memory once per
-    sentence), `weigh` (if its weights are not simply normalised scores), `begin` and `advance` (if it has
-    state), `step` (if its next state does not follow from its weights), or `context` (if its context is not
-    the weighted sum of the memory). A constructor with additional arguments takes the shared ones as
+    sentence), `begin` and `advance` (if it has a state that follows from its weights), `weigh` (if its
+    weights are more than normalised scores), or `context` (if its context is not the weighted sum of the
+    memory). A constructor with additional arguments takes the shared ones as
     `**sizes: Unpack[Sizes]` and passes them to `super().__init__`.
 
     Costs in the docstrings of mechanisms are per query and sentence, forward pass only. Operations count a
@@ -78,47 +78,33 @@ class Attention(nn.Module):
         """Return unnormalised scores [B, Q, S] of queries [B, Q, H] against keys [B, S, …]."""
         raise NotImplementedError
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Return the weights [B, Q, S]: normalised scores, 0 at padding."""
-        return self.normaliser(self.score(query, keys, state), memory.mask[:, None])
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the weights [B, Q, S] of the context, 0 at padding, and the next state."""
+        weights = self.normaliser(self.score(query, keys, state), memory.mask[:, None])
+        return weights, self.advance(state, weights)
 
     def advance(self, state: Any, weights: Tensor) -> Any:
         """Return the state after a target position whose weights are [B, Q, S]."""
         return state
 
-    def step(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return the weights [B, Q, S] of the context and the next state."""
-        weights = self.weigh(query, memory, keys, state)  # [B, Q, S]
-        return weights, self.advance(state, weights)
-
     def context(self, weights: Tensor, memory: Memory) -> Tensor:
         """Return the context Σ_j α_j h_j, [B, Q, D], of weights [B, Q, S]."""
         return torch.bmm(weights.to(memory.states.dtype), memory.states)
 
-    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return context [B, Q, D], weights [B, Q, S] and the next state for queries [B, Q, H]."""
-        weights, state = self.step(query, memory, keys, state)  # [B, Q, S]
-        return self.context(weights, memory), weights, state
-
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: Any = None
-    ) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Attend to a memory.
 
         Args:
-            query: [B, Q, H], or [B, H] for one query per sentence.
+            query: [B, Q, H].
             memory: states [B, S, D] and mask [B, S], True at real tokens and False at padding.
             keys: the result of `project(memory)`.
-            state: the result of `begin` or of the previous call; None for the first call.
+            state: the result of `begin(memory)` or of the previous call.
 
         Returns:
-            Context [B, Q, D], weights [B, Q, S] (both without Q if the query has none), and the next state.
+            Context [B, Q, D], weights [B, Q, S] and the next state.
         """
-        state = self.begin(memory) if state is None else state
-        if query.dim() == 3:
-            return self.attend(query, memory, keys, state)
-        context, weights, state = self.attend(query[:, None], memory, keys, state)
-        return context[:, 0], weights[:, 0], state
+        weights, state = self.weigh(query, memory, keys, state)  # [B, Q, S]
+        return self.context(weights, memory), weights, state
 
 
 class ScoreWrapper(Attention):
@@ -136,7 +122,7 @@ class ScoreWrapper(Attention):
         super().__init__(**sizes)
         self.inner = score(query_size=self.query_size, memory_size=self.memory_size)
         inner = type(self.inner)
-        others = ("weigh", "step", "context", "attend", "forward")
+        others = ("weigh", "context", "forward")
         only_scores = all(getattr(inner, name) is getattr(Attention, name) for name in others)
         if self.inner.stateful or inner.score is Attention.score or not only_scores:
             raise ValueError(

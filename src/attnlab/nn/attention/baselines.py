@@ -23,7 +23,7 @@ class NoAttention(Attention):
         """Width of the context vector: 0."""
         return 0
 
-    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return an empty context [B, Q, 0] and zero weights [B, Q, S]."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return query[..., :0], weights, state
@@ -61,7 +61,7 @@ class Final(Attention):
         rows = torch.arange(len(last), device=last.device)
         return memory.states[rows, last][:, None]  # [B, 1, D]
 
-    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return the fixed context [B, Q, D] and zero weights [B, Q, S]."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return keys.expand(-1, query.size(1), -1), weights, state

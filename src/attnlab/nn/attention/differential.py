@@ -59,20 +59,20 @@ class Differential(ScoreWrapper):
         """Return the scores e, [B, Q, S]."""
         return self.inner.score(query, keys.chunk(2, dim=-1)[0], None)
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Return the signed weights α, [B, Q, S]."""
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the signed weights α, [B, Q, S], and the state."""
         mask = memory.mask[:, None]  # [B, 1, S]
         first = self.normaliser(self.score(query, keys, None), mask)  # [B, Q, S]
         second = self.normaliser(self.other.score(query, keys.chunk(2, dim=-1)[1], None), mask)  # [B, Q, S]
         u1, v1, u2, v2 = self.vectors.to(first.dtype)
-        return first - (torch.exp(u1 @ v1) - torch.exp(u2 @ v2) + self.initial) * second
+        return first - (torch.exp(u1 @ v1) - torch.exp(u2 @ v2) + self.initial) * second, state
 
     def context(self, weights: Tensor, memory: Memory) -> Tensor:
         """Return the scaled and normalised weighted sum, [B, Q, D], of signed weights [B, Q, S]."""
         context = super().context(weights, memory)  # [B, Q, D]
         return (1 - self.initial) * F.rms_norm(context, context.shape[-1:], eps=1e-5)
 
-    def attend(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Return context [B, Q, D], the positive weights [B, Q, S] and the state."""
-        context, weights, state = super().attend(query, memory, keys, state)
+        context, weights, state = super().forward(query, memory, keys, state)
         return context, weights.clamp(min=0), state

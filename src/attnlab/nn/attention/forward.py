@@ -44,15 +44,11 @@ class Forward(ScoreWrapper):
         start[..., 0] = 1
         return start
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> Tensor:
-        """Return the weights α_i, [B, Q, S]."""
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights α_i, [B, Q, S], which are also the next state."""
         arriving = state + F.pad(state, (1, -1))  # [B, Q, S]
         reachable = memory.mask[:, None] & (arriving > SMALLEST_WEIGHT)
         paths = arriving * self.normaliser(self.score(query, keys, state), reachable)  # [B, Q, S]
         # y sums to 1 over the reachable positions, so the total is 0 only in a fully masked row.
         total = paths.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(paths.dtype).tiny)
-        return paths / total
-
-    def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """Return α_i as the state, [B, Q, S]."""
-        return weights
+        return paths / total, paths / total

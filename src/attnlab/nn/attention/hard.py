@@ -50,14 +50,14 @@ class Hard(ScoreWrapper):
             raise ValueError(f"attention.temperature must be above 0, not {temperature}")
         self.temperature = temperature
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Return one-hot weights, [B, Q, S]."""
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return one-hot weights, [B, Q, S], and the state."""
         scores, mask = at_least_float32(self.score(query, keys, state)), memory.mask[:, None]
         if not self.training:
-            return one_hot_argmax(scores, mask)
+            return one_hot_argmax(scores, mask), state
         scores = scores - torch.empty_like(scores).exponential_().log()  # -log of Exponential(1) is Gumbel
         soft = self.normaliser(scores / self.temperature, mask)  # [B, Q, S]
-        return one_hot_argmax(scores, mask) + (soft - soft.detach())  # [B, Q, S]
+        return one_hot_argmax(scores, mask) + (soft - soft.detach()), state
 
 
 def one_hot_argmax(scores: Tensor, mask: Tensor) -> Tensor:

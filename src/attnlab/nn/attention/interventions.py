@@ -124,11 +124,11 @@ class InterventionWrapper(Attention):
             carried = torch.full_like(at_least_float32(memory.states[..., 0]), torch.nan)[:, None]
         return InterventionState(self.inner.begin(memory), carried)
 
-    def attend(
+    def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: InterventionState
     ) -> tuple[Tensor, Tensor, InterventionState]:
         """Return context [B, Q, D] and weights [B, Q, S] after the intervention, and the next state."""
-        weights, inner = self.inner.step(query, memory, keys, state.inner)  # [B, Q, S]
+        weights, inner = self.inner.weigh(query, memory, keys, state.inner)  # [B, Q, S]
         weights, carried = self._replace(weights, memory.mask[:, None], state.carried)
         context = self.inner.context(weights, memory)  # [B, Q, D]
         return context, weights.clamp(min=0), InterventionState(inner, carried)

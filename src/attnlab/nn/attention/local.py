@@ -68,14 +68,11 @@ class LocalM(Windowed):
         """Return the counter t = 0, [B, 1, 1]."""
         return torch.zeros_like(memory.mask[:, None, :1], dtype=torch.int64)
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> Tensor:
-        """Return the weights within the window around t, [B, Q, S]."""
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights within the window around t, [B, Q, S], and the counter t + 1, [B, Q, 1]."""
         positions = torch.arange(memory.mask.size(1), device=state.device)  # [S]
-        return self.weigh_window(query, memory, keys, positions - state)
-
-    def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """Return the counter t + 1, [B, Q, 1]."""
-        return (state + 1).expand(-1, weights.size(1), -1)
+        weights = self.weigh_window(query, memory, keys, positions - state)  # [B, Q, S]
+        return weights, (state + 1).expand(-1, query.size(1), -1)
 
 
 class LocalP(Windowed):
@@ -105,11 +102,11 @@ class LocalP(Windowed):
         self.hidden = nn.Linear(self.query_size, size, bias=False)
         self.place = nn.Linear(size, 1, bias=False)
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> Tensor:
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> tuple[Tensor, None]:
         """Return the weights within the predicted window, [B, Q, S]."""
         share = torch.sigmoid(at_least_float32(self.place(torch.tanh(self.hidden(query)))))  # [B, Q, 1]
         centre = memory.mask.sum(dim=1)[:, None, None] * share  # [B, Q, 1]: p
         positions = torch.arange(1, memory.mask.size(1) + 1, device=query.device)  # [S]
         offsets = positions - centre  # [B, Q, S]
         gaussian = torch.exp(-2 * (offsets / self.window).square())  # [B, Q, S]: 1/2σ² = 2/D²
-        return self.weigh_window(query, memory, keys, offsets) * gaussian
+        return self.weigh_window(query, memory, keys, offsets) * gaussian, None

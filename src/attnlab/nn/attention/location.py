@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention.additive import Additive, additive_energy
+from attnlab.nn.attention.additive import Additive
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.settings import Odd, Size
 from attnlab.types import Memory
@@ -41,10 +41,10 @@ class Location(Attention):
         """Return W s, [B, Q, S]; 0 from position `max_length` on, which `weigh` masks."""
         return F.pad(self.positions(query), (0, keys.size(1) - self.max_length))  # negative padding truncates
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> Tensor:
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> tuple[Tensor, None]:
         """Return the weights [B, Q, S], 0 at padding and beyond `max_length`."""
         scored = torch.arange(keys.size(1), device=keys.device) < self.max_length  # [S]
-        return self.normaliser(self.score(query, keys, state), (memory.mask & scored)[:, None])
+        return self.normaliser(self.score(query, keys, state), (memory.mask & scored)[:, None]), None
 
 
 class AdditiveWithHistory(Additive):
@@ -81,7 +81,7 @@ class AdditiveWithHistory(Additive):
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
         """Return vᵀ tanh(W s + U h_j + R f_j), [B, Q, S]."""
         keys = keys[:, None] + self.past(self.features(state))  # [B, Q, S, A]
-        return additive_energy(self.query(query), keys, self.energy)
+        return self.energy.score(self.query(query), keys)
 
 
 class LocationSensitive(AdditiveWithHistory):

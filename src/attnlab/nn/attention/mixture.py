@@ -82,7 +82,7 @@ class Mixture(Attention):
         """Return the probability mass of each position, including padding: [B, Q, S]."""
         return self._masses(query, keys.size(1), state)[0]
 
-    def step(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights [B, Q, S] and the new means [B, Q, K]."""
         masses, means = self._masses(query, memory.mask.size(1), state)
         return masses * memory.mask[:, None], means

@@ -79,17 +79,15 @@ class Monotonic(Additive):
         scale = self.gain / torch.linalg.vector_norm(self.energy.weight)
         return super().score(query, keys, state) * scale + self.offset  # type: ignore[no-any-return]
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Return the head's position, [B, Q, S]: expected in training mode, one-hot in evaluation mode."""
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the head's position, [B, Q, S], which is also the next state."""
         scores = at_least_float32(self.score(query, keys, state))  # [B, Q, S]
         energies = scores.masked_fill(~memory.mask[:, None], -torch.inf)  # [B, Q, S]
-        if not self.training:
-            return hard_alignment(energies, state)
-        return expected_alignment(energies + self.noise * torch.randn_like(energies), state)
-
-    def advance(self, state: Any, weights: Tensor) -> Tensor:
-        """Return the head's position as the state, [B, Q, S]."""
-        return weights
+        if self.training:
+            head = expected_alignment(energies + self.noise * torch.randn_like(energies), state)
+        else:
+            head = hard_alignment(energies, state)
+        return head, head  # [B, Q, S]
 
 
 class MoChA(Monotonic):
@@ -146,9 +144,9 @@ class MoChA(Monotonic):
         """Return the energies of the head, [B, Q, S]."""
         return super().score(query, keys.chunk(2, dim=-1)[0], state)
 
-    def step(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Return the weights β [B, Q, S] and the head's position α [B, Q, S]."""
-        heads = self.weigh(query, memory, keys, state)  # [B, Q, S]
+        heads, _ = super().weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
         return self.distribute(heads, scores, memory.mask[:, None]), heads
 

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from attnlab.fast import Linear
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.settings import Size
 from attnlab.types import Memory
@@ -61,10 +60,10 @@ class MultiHead(Attention):
                 "attention@attention.score=additive"
             )
         self.heads: Sequence[Attention] = nn.ModuleList(modules)  # type: ignore[assignment]
-        self.query = Linear(self.query_size, size, bias=False)
-        self.key = Linear(self.memory_size, size, bias=False)
-        self.value = Linear(self.memory_size, size, bias=False)
-        self.output = Linear(size, self.memory_size, bias=False)
+        self.query = nn.Linear(self.query_size, size, bias=False)
+        self.key = nn.Linear(self.memory_size, size, bias=False)
+        self.value = nn.Linear(self.memory_size, size, bias=False)
+        self.output = nn.Linear(size, self.memory_size, bias=False)
 
     @property
     def stateful(self) -> bool:  # type: ignore[override]
@@ -82,7 +81,7 @@ class MultiHead(Attention):
         """Return the initial state of each head."""
         return tuple(head.begin(memory) for head in self.heads)
 
-    def attend(
+    def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
     ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
         """Return context [B, Q, D], mean weights [B, Q, S] and the states of the heads."""

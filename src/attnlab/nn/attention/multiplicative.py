@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.fast import Linear
 from attnlab.nn.attention.base import Attention, Sizes
 from attnlab.nn.attention.numerics import at_least_float32, inverse_softplus
 from attnlab.settings import Positive
@@ -84,7 +83,7 @@ class General(Attention):
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
-        self.key = Linear(self.memory_size, self.query_size, bias=False)
+        self.key = nn.Linear(self.memory_size, self.query_size, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
         """Return the keys W h_j, [B, S, H]."""
@@ -121,8 +120,8 @@ class Cosine(Attention):
         super().__init__(**sizes)
         if strength <= 0:
             raise ValueError(f"attention.strength must be above 0, not {strength}")
-        self.query = Linear(self.query_size, self.memory_size, bias=False)
-        self.strength = Linear(self.query_size, 1)
+        self.query = nn.Linear(self.query_size, self.memory_size, bias=False)
+        self.strength = nn.Linear(self.query_size, 1)
         nn.init.constant_(self.strength.bias, inverse_softplus(strength))
 
     def project(self, memory: Memory) -> Tensor:

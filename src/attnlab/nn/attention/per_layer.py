@@ -59,7 +59,7 @@ class PerLayer(Attention):
         """Return the initial state of each layer."""
         return tuple(layer.begin(memory) for layer in self.mechanisms)
 
-    def attend(
+    def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
     ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
         """Return mean context [B, Q, D], mean weights [B, Q, S] and the states of the layers."""

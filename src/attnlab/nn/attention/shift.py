@@ -73,8 +73,10 @@ class Shift(ScoreWrapper):
         weights = first * (positions == 0) + last * (positions == end)  # [B, S]
         return ShiftState((weights * memory.mask)[:, None], torch.zeros_like(memory.mask[:, None, :1]))
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: ShiftState) -> Tensor:
-        """Return the weights α_i, [B, Q, S]."""
+    def weigh(
+        self, query: Tensor, memory: Memory, keys: Tensor, state: ShiftState
+    ) -> tuple[Tensor, ShiftState]:
+        """Return the weights α_i, [B, Q, S], and the state that holds them."""
         mask = memory.mask[:, None]  # [B, 1, S]
         content = self.normaliser(self.score(query, keys, state), mask)  # [B, Q, S]: w^c
         keep = torch.sigmoid(-at_least_float32(self.gate(query)))  # [B, Q, 1]: 1 - g
@@ -84,11 +86,8 @@ class Shift(ScoreWrapper):
         moves = at_least_float32(self.moves(query)).softmax(dim=-1)  # [B, Q, 2K + 1]
         weights = torch.where(state.started, shift_weights(weights, moves, memory.mask), weights)  # w̃
         sharpness = 1 + F.softplus(at_least_float32(self.sharpness(query)))  # [B, Q, 1]: γ
-        return SOFTMAX(sharpness * weights.clamp(min=SMALLEST_WEIGHT).log(), mask)
-
-    def advance(self, state: ShiftState, weights: Tensor) -> ShiftState:
-        """Return α_i, [B, Q, S], as the state."""
-        return ShiftState(weights, torch.ones_like(weights[..., :1], dtype=torch.bool))
+        weights = SOFTMAX(sharpness * weights.clamp(min=SMALLEST_WEIGHT).log(), mask)  # [B, Q, S]: α
+        return weights, ShiftState(weights, torch.ones_like(weights[..., :1], dtype=torch.bool))
 
 
 def shift_weights(weights: Tensor, moves: Tensor, mask: Tensor) -> Tensor:

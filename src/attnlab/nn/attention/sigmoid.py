@@ -33,8 +33,8 @@ class Sigmoid(ScoreWrapper):
         ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
     """
 
-    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> Tensor:
-        """Return the weights [B, Q, S], each in [0, 1]."""
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return the weights [B, Q, S], each in [0, 1], and the state."""
         mask = memory.mask[:, None]  # [B, 1, S]
         length = mask.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, 1, 1]
-        return torch.sigmoid(at_least_float32(self.score(query, keys, state)) - length.log()) * mask
+        return torch.sigmoid(at_least_float32(self.score(query, keys, state)) - length.log()) * mask, state

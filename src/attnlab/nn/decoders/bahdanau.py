@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.cells import CellStack, CellState, StackSettings
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, unroll
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
 from attnlab.settings import Size
 from attnlab.types import Memory
 
@@ -54,26 +54,22 @@ class BahdanauDecoder(Decoder):
         """Return the state before the first token, from each layer's initial state [B, 1, H]."""
         return DecoderState(layers, self.attention.begin(memory), self.cells.cells.draw_dropout(layers))
 
+    def project(self, embedded: Tensor) -> Tensor:
+        return self.cells.project_input(embedded)  # [B, T, gates]
+
     def step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+        self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, DecoderState]:
-        """Process one token [B, Q, E] of each of Q hypotheses per sentence; outputs are [B, Q, …]."""
-        return self._update(self.cells.project_input(embedded), state, memory, keys)
-
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
-        """Process a whole target [B, T, E], with one product for all embedded tokens."""
-        if is_constant(self.attention):  # no step depends on the attention of another
-            contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys)  # [B, 1, …]
-            tops = self.cells.unroll(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
-            T = embedded.size(1)
-            return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
-        return unroll(self._update, self.cells.project_input(embedded), state, memory, keys)
-
-    def _update(
-        self, gates: Tensor, state: DecoderState, memory: Memory, keys: Tensor
-    ) -> tuple[DecoderOutput, DecoderState]:
-        """Compute one step from the projected tokens [B, Q, gates]."""
         query = state.layers[-1][0]  # [B, Q, H]
         context, weights, attention = self.attention(query, memory, keys, state.attention)
-        top, layers = self.cells(gates, context, state.layers, state.dropout)  # [B, Q, H]
+        top, layers = self.cells.step(inputs, context, state.layers, state.dropout)  # [B, Q, H]
         return DecoderOutput(top, context, weights), state._replace(layers=layers, attention=attention)
+
+    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
+        if not is_constant(self.attention):
+            return super().forward(embedded, state, memory, keys)
+        # no step depends on the attention of another
+        contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys, None)  # [B, 1, …]
+        tops = self.cells.unroll(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
+        T = embedded.size(1)
+        return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))

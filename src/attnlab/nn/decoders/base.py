@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -34,8 +33,9 @@ class DecoderOutput(NamedTuple):
 class Decoder(nn.Module, ABC):
     """Computes the states of target positions, with attention over the memory.
 
-    A subclass calls `super().__init__` and implements `begin` and `step`; it overrides `forward` if a whole
-    target can be computed faster than step by step, with results equal to 1e-5. To choose it by
+    A subclass calls `super().__init__` and implements `begin` and `step`. It overrides `project` to compute
+    parts of all steps at once, and `forward` if a whole target can be computed faster than step by step, with
+    results equal to 1e-5. To choose it by
     `decoder=NAME`, add `conf/decoder/NAME.yaml` with its `_target_`, `_partial_: true` and `size`;
     `input_size` and `attention` are passed in.
 
@@ -63,12 +63,16 @@ class Decoder(nn.Module, ABC):
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> Any:
         """Return the state before the first token, from the bridge's L states, tensors [B, 1, H]."""
 
+    def project(self, embedded: Tensor) -> Tensor:
+        """Return the inputs of the steps [B, T, …]: everything that depends on the tokens [B, T, E] alone."""
+        return embedded
+
     @abstractmethod
-    def step(self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor) -> tuple[DecoderOutput, Any]:
+    def step(self, inputs: Tensor, state: Any, memory: Memory, keys: Tensor) -> tuple[DecoderOutput, Any]:
         """Process one token of each of Q hypotheses per sentence.
 
         Args:
-            embedded: the token before, [B, Q, E].
+            inputs: the token before, projected by `project`, [B, Q, …].
             state: the result of `begin` or of the previous step, tensors [B, Q, …].
             memory: encoder outputs, states [B, S, D].
             keys: projected memory, `attention.project(memory)`.
@@ -79,19 +83,11 @@ class Decoder(nn.Module, ABC):
 
     def forward(self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Process a whole target [B, T, E] from the state before its first token; outputs are [B, T, …]."""
-        return unroll(self.step, embedded, state, memory, keys)
-
-
-Step = Callable[[Tensor, Any, Memory, Tensor], tuple[DecoderOutput, Any]]
-
-
-def unroll(step: Step, inputs: Tensor, state: Any, memory: Memory, keys: Tensor) -> DecoderOutput:
-    """Apply a step to each position of the inputs [B, T, …], one after the other; outputs are [B, T, …]."""
-    outputs = []
-    for position in torch.split(inputs, 1, dim=1):  # [B, 1, …]
-        output, state = step(position, state, memory, keys)
-        outputs.append(output)
-    return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
+        outputs = []
+        for inputs in torch.split(self.project(embedded), 1, dim=1):  # each [B, 1, …]
+            output, state = self.step(inputs, state, memory, keys)
+            outputs.append(output)
+        return DecoderOutput(*(torch.cat(parts, dim=1) for parts in zip(*outputs, strict=True)))
 
 
 def attend_positions(

@@ -8,7 +8,6 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from attnlab.fast import linear
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import Cells, CellSettings, CellState, StateShape, unroll_padded
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
@@ -72,10 +71,9 @@ class GNMTDecoder(Decoder):
         return DecoderState(layers, self.attention.begin(memory), self.cells.draw_dropout(layers))
 
     def step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+        self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, DecoderState]:
-        """Process one token [B, Q, E] of each of Q hypotheses per sentence; outputs are [B, Q, …]."""
-        return self._process(embedded, state, memory, keys, positions=1)
+        return self._process(inputs, state, memory, keys, positions=1)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
         """Process a whole target [B, T, E], one layer after the other."""
@@ -104,7 +102,7 @@ class GNMTDecoder(Decoder):
     ) -> tuple[Tensor, CellState]:
         """Return a layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
         cell: Any = self.cells[layer]
-        gates = linear(inputs, cell.weight_ih, cell.bias_ih)  # [B, Q, gates]
+        gates = self.cells.linear(inputs, cell.weight_ih, cell.bias_ih)  # [B, Q, gates]
         recurrence = self.cells.recurrence(layer, state.dropout)
         if positions > 1:
             return unroll_padded(recurrence, gates, state.layers[layer])

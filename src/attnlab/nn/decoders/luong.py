@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from attnlab.fast import Linear, tanh
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import CellStack, CellState, StackSettings
-from attnlab.nn.decoders.base import (
-    Decoder,
-    DecoderOutput,
-    DecoderState,
-    attend_positions,
-    unroll,
-)
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
 from attnlab.settings import Size
 from attnlab.types import Memory
 
@@ -51,7 +44,7 @@ class LuongDecoder(Decoder):
         input_feeding: bool = True,
         **cells: Unpack[StackSettings],
     ) -> None:
-        combine = Linear(attention.context_size + size, size, bias=False)
+        combine = nn.Linear(attention.context_size + size, size, bias=False)
         stack = CellStack(
             input_size=input_size,
             feed_size=size if input_feeding else 0,
@@ -61,6 +54,7 @@ class LuongDecoder(Decoder):
         super().__init__(attention=attention, output_size=size, state_shape=stack.state_shape)
         self.input_feeding = input_feeding
         self.combine = combine
+        self.tanh = nn.Tanh()
         self.cells = stack
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
@@ -72,37 +66,30 @@ class LuongDecoder(Decoder):
             self._feed(torch.zeros_like(layers[-1][0])),
         )
 
+    def project(self, embedded: Tensor) -> Tensor:
+        return self.cells.project_input(embedded)  # [B, T, gates]
+
     def step(
-        self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+        self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, DecoderState]:
-        """Process one token [B, Q, E] of each of Q hypotheses per sentence; outputs are [B, Q, …]."""
-        return self._update(self.cells.project_input(embedded), state, memory, keys)
+        assert state.feed is not None
+        top, layers = self.cells.step(inputs, state.feed, state.layers, state.dropout)  # [B, Q, H]
+        contexts, weights, attention = self.attention(top, memory, keys, state.attention)
+        states = self.tanh(self.combine(torch.cat([contexts, top], dim=-1)))  # [B, Q, H]
+        state = state._replace(layers=layers, attention=attention, feed=self._feed(states))
+        return DecoderOutput(states, contexts, weights), state
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
-        """Process a whole target [B, T, E], with one product for all embedded tokens."""
         if self.input_feeding:
-            return unroll(self._update, self.cells.project_input(embedded), state, memory, keys)
+            return super().forward(embedded, state, memory, keys)
         assert state.feed is not None
         tops = self.cells.unroll(embedded, state.feed, state.layers, state.dropout)  # [B, T, H]
         contexts, weights, _ = attend_positions(
             self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
         )
-        return DecoderOutput(self._combine(contexts, tops), contexts, weights)
-
-    def _update(
-        self, gates: Tensor, state: DecoderState, memory: Memory, keys: Tensor
-    ) -> tuple[DecoderOutput, DecoderState]:
-        """Compute one step from the projected tokens [B, Q, gates]."""
-        top, layers = self.cells(gates, state.feed, state.layers, state.dropout)  # [B, Q, H]
-        contexts, weights, attention = self.attention(top, memory, keys, state.attention)
-        output = DecoderOutput(self._combine(contexts, top), contexts, weights)
-        state = state._replace(layers=layers, attention=attention, feed=self._feed(output.states))
-        return output, state
+        states = self.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, T, H]
+        return DecoderOutput(states, contexts, weights)
 
     def _feed(self, states: Tensor) -> Tensor:
         """Return the part of h̃ [B, Q, H] that is fed back: all of it, or none ([B, Q, 0])."""
         return states if self.input_feeding else states[..., :0]
-
-    def _combine(self, contexts: Tensor, tops: Tensor) -> Tensor:
-        """Compute h̃ [B, Q, H] from contexts [B, Q, D] and states [B, Q, H]."""
-        return tanh(self.combine(torch.cat([contexts, tops], dim=-1)))

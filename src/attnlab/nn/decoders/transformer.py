@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.fast import Linear
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.per_layer import PerLayer
 from attnlab.nn.cells import CellState, StateShape
@@ -60,7 +59,9 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(size)
         self.context: nn.Module = nn.ConstantPad1d((0, size), 0.0)  # [..., 0] to zeros [..., H]
         if context_size > 0:
-            self.context = nn.Identity() if context_size == size else Linear(context_size, size, bias=False)
+            self.context = (
+                nn.Identity() if context_size == size else nn.Linear(context_size, size, bias=False)
+            )
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -181,10 +182,9 @@ class TransformerDecoder(Decoder):
         )
 
     def step(
-        self, embedded: Tensor, state: TransformerState, memory: Memory, keys: Tensor
+        self, inputs: Tensor, state: TransformerState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, TransformerState]:
-        """Process one token [B, Q, E] of each of Q hypotheses per sentence; outputs are [B, Q, …]."""
-        return self._process(embedded, state, memory, keys, positions=1)
+        return self._process(inputs, state, memory, keys, positions=1)
 
     def forward(
         self, embedded: Tensor, state: TransformerState, memory: Memory, keys: Tensor

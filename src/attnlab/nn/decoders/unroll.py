@@ -31,7 +31,8 @@ class Unroll:
     @torch.no_grad()
     def step(self, embedded: Tensor) -> DecoderOutput:
         """Process one token [B, 1, E] without gradients; return its output [B, 1, …]."""
-        output, self.current = self.decoder.step(embedded, self.current, self.memory, self.keys)
+        inputs = self.decoder.project(embedded)  # [B, 1, …]
+        output, self.current = self.decoder.step(inputs, self.current, self.memory, self.keys)
         return output
 
     def finish(self, embedded: Tensor) -> DecoderOutput:

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.fast import Linear
 from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder
@@ -49,7 +48,7 @@ class MinGRU(LinearRecurrence):
 
     def __init__(self, *, input_size: int, size: int) -> None:
         super().__init__(input_size=input_size, size=size)
-        self.input = Linear(input_size, 2 * size)
+        self.input = nn.Linear(input_size, 2 * size)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return 1 - z and z g(W_h x + b_h), each [B, S, U]."""
@@ -79,8 +78,8 @@ class RGLRU(LinearRecurrence):
 
     def __init__(self, *, input_size: int, size: int) -> None:
         super().__init__(input_size=input_size, size=size)
-        self.input = Linear(input_size, size)
-        self.gates = Linear(size, 2 * size)
+        self.input = nn.Linear(input_size, size)
+        self.gates = nn.Linear(size, 2 * size)
         slowest = torch.rand(size) * 0.099 + 0.9  # a⁸
         self.decay = nn.Parameter(torch.log(torch.expm1(-slowest.log() / 8)))  # λ, as softplus(λ) = -log a
 

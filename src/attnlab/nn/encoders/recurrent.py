@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnlab.fast import linear, torch_refuses_lstm
 from attnlab.nn.cells import Kind, Norms, Recurrence
 from attnlab.nn.encoders.base import Encoder
 from attnlab.settings import Fraction, Size
@@ -59,10 +58,13 @@ class RecurrentEncoder(Encoder):
         parts = layers * directions
         self.norms = nn.ModuleList(Norms(cell, size) for _ in range(parts)) if layer_norm else None
 
+    recurrence_class = Recurrence
+    linear = staticmethod(F.linear)
+
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         dropout = self.training and self.recurrent_dropout > 0
-        if self.norms is not None or dropout or (self.cell == "lstm" and torch_refuses_lstm(embedded)):
+        if self.norms is not None or dropout or (self.cell == "lstm" and _torch_refuses_lstm(embedded)):
             # torch's network has no layer normalisation, recurrent dropout or, on some CPUs, LSTM in bf16
             return self.run_layers(embedded, lengths, mask)
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
@@ -86,14 +88,15 @@ class RecurrentEncoder(Encoder):
             for direction in range(self.directions):
                 part = layer * self.directions + direction
                 weight, recurrent_weight, bias, recurrent_bias = self.network.all_weights[part]
-                gates = linear(states, weight, bias)  # [N, gates]
+                gates = self.linear(states, weight, bias)  # [N, gates]
                 start = gates.new_zeros(B, self.network.hidden_size)  # [B, units]
-                recurrence = Recurrence(
+                recurrence = self.recurrence_class(
                     self.cell,
                     recurrent_weight,
                     recurrent_bias,
                     None if self.norms is None else self.norms[part],  # type: ignore[arg-type]
                     self._draw_dropout(start),
+                    self.linear,
                 )
                 output, *final = recurrence.unroll(
                     gates, (start,) * (2 if self.cell == "lstm" else 1), counts, reverse=direction == 1
@@ -119,3 +122,14 @@ class RecurrentEncoder(Encoder):
         by_layer = [part.view(self.layers, self.directions, *part.shape[1:]) for part in final]
         hidden, *cell = [part.permute(2, 0, 1, 3).flatten(2) for part in by_layer]  # each [B, L, D]
         return Memory(states=states, mask=mask, hidden=hidden, cell=cell[0] if cell else None)
+
+
+def _torch_refuses_lstm(x: Tensor) -> bool:
+    """Return whether `torch.nn.LSTM` can raise an error for an input [B, S, E]: in bf16, without AVX-512.
+
+    torch 2.13 passes a batch of equal lengths to oneDNN, which has no LSTM in bf16 for such CPUs.
+    """
+    if x.device.type != "cpu":
+        return False
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    return dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported()

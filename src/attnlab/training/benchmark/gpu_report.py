@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from attnlab.config import build
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
+from attnlab.fast import make_plain
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build_training
 from attnlab.training.benchmark import timing
@@ -127,7 +128,8 @@ def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings,
     length = module.translator.max_length
     for path in ("fused", "published loop"):
         network: Any = copy.deepcopy(module.network).eval()
-        network.fused = path != "published loop"
+        if path == "published loop":
+            make_plain(network)
         searches[f"greedy, {path}"] = partial(greedy, network, max_length=length)
         searches[f"beam {BEAM}, {path}"] = partial(beam, network, size=BEAM, max_length=length)
 

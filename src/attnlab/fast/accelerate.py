@@ -1,0 +1,70 @@
+"""Replacement of the parts of a network by fast ones, and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torch import nn
+
+from attnlab.fast import attend, cells, linear, parts
+from attnlab.fast.support import unsupported
+from attnlab.nn.attention import additive
+from attnlab.nn.cells import Cells
+from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.seq2seq import Seq2Seq
+
+FAST: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Linear: linear.Linear,
+    nn.Tanh: cells.Tanh,
+    additive.Concat: parts.Concat,
+    additive.Energy: attend.Energy,
+    Cells: parts.Cells,
+    RecurrentEncoder: parts.RecurrentEncoder,
+    Seq2Seq: parts.Seq2Seq,
+}
+"""Fast class of each plain class. Subclasses of plain classes are not replaced."""
+
+PLAIN = {fast: plain for plain, fast in FAST.items()}
+
+
+def accelerate(network: nn.Module) -> None:
+    """Make a network fast, in place: its parts get the fast subclasses of their classes.
+
+    Parameters, their names and results, to 1e-5, stay the same.
+    """
+    earlier = (part.products for part in network.modules() if type(part) in PLAIN)
+    products = next(earlier, linear.Products())
+    for part in network.modules():
+        if type(part) in FAST:
+            part.__class__ = FAST[type(part)]
+            part.products = products  # type: ignore[assignment]
+
+
+def make_plain(network: nn.Module) -> None:
+    """Undo `accelerate`, in place."""
+    for part in network.modules():
+        if type(part) in PLAIN:
+            part.__class__ = PLAIN[type(part)]
+            del part.products
+
+
+def describe_speed(network: Seq2Seq) -> str:
+    """Return which parts of a network run fast, which ones run plain, and why."""
+    fast: list[str] = []
+    plain: list[str] = []
+    if isinstance(network.encoder, parts.RecurrentEncoder):
+        on_gpu = next(network.parameters()).device.type != "cpu"
+        (plain if on_gpu else fast).append("encoder (torch's is faster on a GPU)" if on_gpu else "encoder")
+    if isinstance(network, parts.Seq2Seq):
+        reason = unsupported(network.decoder)
+        fast.append("decoder loop") if reason is None else plain.append(f"decoder loop ({reason})")
+    counts = Counter(type(part) for part in network.modules())
+    if counts[linear.Linear]:
+        fast.append(f"{counts[linear.Linear]} linear layers")
+    for kind in counts:
+        base = next((base for base in kind.__mro__[1:] if base in FAST), None)
+        if base is not None and kind not in PLAIN:
+            plain.append(f"{kind.__name__} (a subclass of {base.__name__})")
+    if not fast:
+        return "plain: everything"
+    return f"fast: {', '.join(fast)}; plain: {', '.join(plain) or 'nothing else'}"
