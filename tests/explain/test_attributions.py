@@ -110,10 +110,10 @@ def measured(network: Seq2Seq, units: Units) -> list[Tensor]:
 )
 def test_batch_mates_and_padding_change_nothing(attention: str, order: str, cell: str) -> None:
     network = make_network(attention=attention, order=order, cell=cell)
-    batch = random_batch([5, 3, 4], [2, 4, 1])
+    batch = random_batch([3, 5, 2, 4], [2, 4, 1, 3])
     units = units_of(network, with_padding(batch, 2, 1))
     together = measured(network, units)
-    for row in range(3):
+    for row in range(4):
         S, T = int(batch.source_lengths[row]), int(batch.target_text[row].sum())
         alone = Batch(
             source=batch.source[[row], :S],

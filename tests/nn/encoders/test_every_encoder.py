@@ -54,12 +54,12 @@ def encode(encoder: Encoder, embedded: Tensor, lengths: list[int]) -> Memory:
 @every_encoder
 @torch.no_grad()
 def test_padding_and_other_sentences_change_nothing(name: str) -> None:
-    encoder, lengths = make(name), [5, 2, 1]
-    embedded = torch.randn(3, 7, E)  # arbitrary values at padding
+    encoder, lengths = make(name), [2, 5, 1, 3]
+    embedded = torch.randn(4, 7, E)  # arbitrary values at padding
     together = encode(encoder, embedded, lengths)
-    assert together.states.shape == (3, 7, encoder.memory_size)
+    assert together.states.shape == (4, 7, encoder.memory_size)
     assert together.hidden is not None
-    assert together.hidden.shape == (3, encoder.layers, encoder.memory_size)
+    assert together.hidden.shape == (4, encoder.layers, encoder.memory_size)
     for row, length in enumerate(lengths):
         alone = encode(encoder, embedded[row : row + 1, :length], [length])
         assert alone.hidden is not None
