@@ -77,6 +77,21 @@ def test_statistics_of_many_resamples_equal_those_of_each() -> None:
         assert probability_of_improvement(ours, theirs)[index] == probability_of_improvement(our, their)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_aggregates_reject_scores_that_are_not_finite(value: float) -> None:
+    scores, other = np.array([[1.0], [value], [2.0], [3.0]]), np.ones((2, 1))
+    for statistic, groups in (
+        (interquartile_mean, (scores,)),
+        (lambda each: performance_profile(each, np.array([1.5])), (scores,)),
+        (probability_of_improvement, (scores, other)),
+        (probability_of_improvement, (other, scores)),
+    ):
+        with pytest.raises(ValueError, match="finite"):
+            statistic(*groups)
+        with pytest.raises(ValueError, match="finite"):
+            stratified_bootstrap(statistic, *groups)
+
+
 def test_aggregates_of_each_variant() -> None:
     result = study({"dot": [4.0, 2.0, 3.0, 9.0, 1.0], "none": [1.0, 0.0, 2.0]})
     (table,) = aggregates_table(result, compare(result))

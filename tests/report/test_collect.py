@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
+from attnlab.report.study import undefined_scores, unfinished_lines
+from attnlab.report.tables import scores_table
 from run_files import study, write_run
 
 
@@ -70,11 +73,30 @@ def test_failed_run_has_its_error_message(tmp_path: Path) -> None:
     assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [("failed", "CUDA out of memory")]
 
 
-def test_run_without_a_result_is_running(tmp_path: Path) -> None:
-    write_run(tmp_path, status=None)
-    assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [
-        ("running", "result.json does not exist yet")
+def test_run_without_a_result_is_not_started(tmp_path: Path) -> None:
+    for seed in (0, 2):
+        write_run(tmp_path, seed=seed, status=None)
+    write_run(tmp_path, "dot", 1, status="running")
+    study = collect([tmp_path])
+    assert {run.status for run in study.runs} == {"not started", "running"}
+    assert unfinished_lines(study) == [
+        ("additive", "seeds 0, 2", "not started – run the same command again to train it"),
+        ("dot", "seed 1", "running – still running, or killed"),
     ]
+
+
+def test_undefined_scores_are_kept_with_their_reasons(tmp_path: Path) -> None:
+    for variant, seed in (("dot", 0), ("dot", 1), ("none", 0)):
+        run = write_run(tmp_path, variant, seed, scores={"test/chrf": 1.0})
+        if variant == "dot":
+            result = json.loads(run.result.read_text())
+            run.result.write_text(json.dumps(result | {"undefined": {"test/bleu": "no 4-grams"}}))
+    study = collect([tmp_path])
+    assert study.metrics == ["test/chrf"]
+    assert undefined_scores(study) == ["BLEU is undefined for dot: no 4-grams."]
+    assert scores_table(study).notes[-1] == "BLEU is undefined for dot: no 4-grams."
+    alone = replace(study, runs=[run for run in study.runs if run.variant == "dot"])
+    assert undefined_scores(alone) == ["BLEU is undefined: no 4-grams."]
 
 
 @pytest.mark.parametrize(
@@ -211,6 +233,7 @@ def test_interpolated_seed_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_variants_are_ranked_by_the_first_metric() -> None:
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [2.0]}).variants == ["b", "a", "c"]
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [float("nan")]}, "val/loss").variants == ["a", "b", "c"]
+    assert study({"a": [6.0, float("nan")], "b": [5.0]}).variants == ["a", "b"]
 
 
 def test_variants_without_main_metrics_are_in_alphabetical_order(tmp_path: Path) -> None:

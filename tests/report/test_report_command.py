@@ -40,7 +40,8 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
     folder = tmp_path / "out" / "report_files"
     assert (
-        "not finished: [bold]mean[/bold] seed 0, failed: result.json contains no error message" in done.stdout
+        "not included: [bold]mean[/bold] seed 0, failed – result.json contains no error message"
+        in done.stdout
     )
     kinds = [
         f"{name}.{kind}"
@@ -114,13 +115,15 @@ def test_margins_are_in_the_unit_of_the_tables() -> None:
 
 
 def test_study_without_finished_runs_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = write_run(tmp_path, status="running")
-    write_run(tmp_path, seed=1, status="failed")
+    write_run(tmp_path, status="running")
+    written = write_run(tmp_path, seed=1, status="failed")
+    write_run(tmp_path, seed=2, status=None)
     before = sorted(tmp_path.rglob("*"))
     assert run(["report", str(tmp_path)]) == 1
     assert capsys.readouterr() == (
         "",
-        f"attnlab: No run is finished (1 running, 1 failed). {written.directory}: still running, or killed\n",
+        "attnlab: No run is finished (1 running, 1 failed, 1 not started). "
+        f"{written.directory}: result.json contains no error message\n",
     )
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -19,7 +19,15 @@ from scipy import stats
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
-from attnlab.report.resampling import BATCH, PERMUTATIONS, SEED, bootstrap_interval, paired_test
+from attnlab.report.resampling import (
+    BATCH,
+    PERMUTATIONS,
+    SEED,
+    bootstrap_interval,
+    paired_test,
+    ratio_interval,
+    score_interval,
+)
 from commands import clean_environment
 
 COUNTS = {name: counts for name in registry.METRICS if (counts := registry.sentence_counts(name)) is not None}
@@ -149,6 +157,28 @@ def test_identical_outputs_of_more_seeds_do_not_change_the_result(name: str) -> 
     theirs = score.count(worse(references, 0.02, seed=2), references)
     one_seed, three_seeds = paired_test(score, [ours], [theirs]), paired_test(score, [ours] * 3, [theirs] * 3)
     assert three_seeds == pytest.approx(one_seed)
+
+
+def test_counts_that_are_not_finite_are_an_error() -> None:
+    score, counts = COUNTS["exact_match"], np.array([[1.0, 1], [0, 1], [np.nan, 1]])
+    for ours, theirs in ((counts, counts[:2].repeat(2, axis=0)[:3]), (counts[:2], counts[1:])):
+        with pytest.raises(ValueError, match="finite"):
+            paired_test(score, [ours], [theirs])
+    with pytest.raises(ValueError, match="finite"):
+        score_interval(score, [counts])
+    with pytest.raises(ValueError, match="finite"):
+        ratio_interval(*counts.T)
+
+
+def test_interval_of_one_system_contains_its_score() -> None:
+    references = corpus(150)
+    counts = [COUNTS["bleu"].count(worse(references, 0.2, seed=seed), references) for seed in (1, 2)]
+    low, high = score_interval(COUNTS["bleu"], counts)
+    metric = BLEU(force=True)
+    resampled = [result.score for result in _bootstrap_resample(list(counts[0]), metric, 1000)[1]]
+    # Two seeds are one corpus, whose interval is as wide as that of one seed
+    assert high - low == pytest.approx(np.subtract(*np.percentile(resampled, [97.5, 2.5])), rel=0.25)
+    assert low < COUNTS["bleu"].value(np.sum(counts, axis=(0, 1))) < high
 
 
 def test_results_are_reproducible() -> None:

@@ -16,6 +16,8 @@ def test_results_are_read_back(tmp_path: Path) -> None:
     write_run(tmp_path, "dot", 3, scores={"test/bleu": 1 / 3, "val/loss": 2.0})
     write_run(tmp_path, "none", 0, scores={"test/bleu": 0.1})
     write_run(tmp_path, "mean", 1, status="failed")
+    write_run(tmp_path, "=1+1", 2)
+    write_run(tmp_path, "'=1", 2)
     study = collect([tmp_path])
     path = tmp_path / "question" / "results.csv"
     path.parent.mkdir()
@@ -23,6 +25,7 @@ def test_results_are_read_back(tmp_path: Path) -> None:
     read = read_results(path)
     assert read.name == "question"
     assert format_results(read) == path.read_text()
+    assert "\n'=1+1,2" in path.read_text()
     assert [(run.variant, run.seed, run.status, run.scores) for run in read.runs] == [
         (run.variant, run.seed, run.status, run.scores) for run in study.runs
     ]

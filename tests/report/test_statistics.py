@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, inf, log, sqrt
+from math import exp, inf, isnan, log, nan, sqrt
 
 import numpy as np
 import pytest
@@ -57,6 +57,23 @@ def test_interval_of_equal_scores_has_no_width(value: float) -> None:
     for bounds in ((-inf, inf), (0, inf), (0, 100)):
         result = estimate([value] * 3, bounds)
         assert (result.mean, result.low, result.high) == (value, value, value)
+
+
+@pytest.mark.parametrize("values", [[0.1, nan], [nan, 0.1], [nan, nan], [nan], [0.1, inf], [inf, -inf]])
+@pytest.mark.parametrize("bounds", [(-inf, inf), (0, inf), (0, 1)])
+def test_estimate_of_values_that_are_not_finite_is_nan(
+    values: list[float], bounds: tuple[float, float]
+) -> None:
+    result = estimate(values, bounds)
+    assert all(isnan(number) for number in (result.mean, result.low, result.high))  # type: ignore[arg-type]
+    assert isnan(t_test_p_value([0.1, *values]))
+    assert isnan(equivalence_p_value([0.1, *values], 0.5))
+
+
+@pytest.mark.parametrize("p", [nan, -0.1, 1.1])
+def test_holm_rejects_what_is_no_p_value(p: float) -> None:
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        holm([0.01, p])
 
 
 def test_single_score_has_no_interval() -> None:

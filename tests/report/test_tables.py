@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from attnlab.report import tables
+from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
-from attnlab.report.results_file import format_results
+from attnlab.report.results_file import escape_formula, format_csv
 from attnlab.report.study import RunRecord
 from attnlab.report.tables import Cell, Column, Table, escape_latex
-from run_files import study
+from run_files import study, write_run
 
 TEXTS = st.text(
     st.sampled_from("ab1_*`|\\<>[]{}$&#%~^!\"'-+.:/()=é·±あ א\n\t") | st.characters(exclude_categories=["C"])
@@ -76,7 +77,13 @@ def test_latex_escapes_every_special_character(text: str) -> None:
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_csv_round_trip(texts: list[str]) -> None:
     rows = list(csv.reader(io.StringIO(table(*texts).csv(), newline="")))
-    assert rows == [["name", "x_1"], *([text, "1.5"] for text in texts)]
+    assert rows == [["name", "x_1"], *([escape_formula(text), "1.5"] for text in texts)]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+a", "-a", "@a", "\t=a", "'=a"])
+def test_csv_cells_are_no_formulas(text: str) -> None:
+    exported = format_csv([[text, -1.5, "a=b", "'a"]])
+    assert next(csv.reader(io.StringIO(exported, newline=""))) == [f"'{text}", "-1.5", "a=b", "'a"]
 
 
 def test_html_is_escaped_in_markdown() -> None:
@@ -144,21 +151,50 @@ def test_missing_scores_are_counted() -> None:
     assert result.rows[0][2].text.endswith("] (2 of 3)")
 
 
-def test_unfinished_runs_are_noted_below_tables_and_listed_in_the_results() -> None:
+def test_unfinished_runs_are_counted_in_the_files_and_listed_in_the_results(tmp_path: Path) -> None:
     result = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
     failed = replace(result.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})
-    result = replace(result, runs=[*result.runs, failed])
-    for built in tables.build_tables(result, compare(result)):
-        assert "dot seed 2 (failed: CUDA out of memory)" in built.markdown()
-        assert "dot seed 2 (failed: CUDA out of memory)" in built.latex()
-    rows = list(csv.DictReader(io.StringIO(format_results(result))))
-    assert [(row["variant"], row["seed"], row["status"], row["test/bleu"], row["error"]) for row in rows] == [
-        ("dot", "0", "finished", "1.0", ""),
-        ("dot", "1", "finished", "2.0", ""),
-        ("none", "0", "finished", "1.0", ""),
-        ("none", "1", "finished", "0.0", ""),
-        ("dot", "2", "failed", "", "CUDA out of memory"),
+    waiting = [replace(failed, seed=seed, status="not started", error=None) for seed in (3, 4)]
+    result = replace(result, runs=[*result.runs, failed, *waiting])
+    built = tables.build_tables(result, compare(result))
+    tables.write_tables(built, result, tmp_path)
+    for name in ("scores", "costs", "comparisons"):
+        note = "Not included: 3 unfinished runs (1 failed, 2 not started)."
+        assert note in (tmp_path / "tables" / f"{name}.tex").read_text()
+    assert not any(
+        "unfinished" in note for table in built for note in table.notes
+    )  # the page lists them once
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
+    assert [
+        (row["seed"], row["status"], row["test/bleu"], row["error"])
+        for row in rows
+        if row["variant"] == "dot"
+    ] == [
+        ("0", "finished", "1.0", ""),
+        ("1", "finished", "2.0", ""),
+        ("2", "failed", "", "CUDA out of memory"),
+        ("3", "not started", "", ""),
+        ("4", "not started", "", ""),
     ]
+
+
+def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) -> None:
+    for seed, right in ((0, 30), (1, 34)):
+        sentences = [(f"s{n}", "x", "x" if n < right else "y") for n in range(40)]
+        write_run(tmp_path, "dot", seed, scores={"test/exact_match": right / 40}, sentences=sentences)
+    write_run(tmp_path, "none", scores={"test/exact_match": 0.0})  # its outputs were not stored
+    table = tables.scores_table(collect([tmp_path]))
+    assert [column.name for column in table.columns][2:] == [
+        "exact match [%]",
+        "exact match [%] over sentences",
+    ]
+    dot, none = (row[3] for row in table.rows)
+    assert (none.text, none.interval) == ("", None)
+    assert dot.value == pytest.approx(80)  # 64 of 80
+    low, high = dot.interval or (0, 0)
+    assert dot.text == f"[{low:.1f}, {high:.1f}]"
+    # 30 sentences are right twice, 4 once: standard deviation 0.372 per sentence, 0.059 of their mean
+    assert (low, high) == pytest.approx((80 - 1.96 * 5.9, 80 + 1.96 * 5.9), abs=2)
 
 
 def test_comparisons_table() -> None:

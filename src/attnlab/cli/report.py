@@ -27,7 +27,7 @@ from attnlab.report.drawing import write_figures
 from attnlab.report.figures import draw_figures
 from attnlab.report.page import write_page
 from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
-from attnlab.report.study import Study
+from attnlab.report.study import Study, undefined_scores, unfinished_lines
 from attnlab.report.tables import INTERVALS, Table, build_tables, write_tables
 
 
@@ -141,7 +141,7 @@ def _require_finished(study: Study) -> None:
     """Raise `UserError` if no run is finished: there is nothing to compare."""
     if not study.finished:
         counts = Counter(run.status for run in study.unfinished)
-        first = study.unfinished[0]
+        first = min(study.unfinished, key=lambda run: run.status not in ("failed", "broken"))
         raise UserError(
             f"No run is finished ({', '.join(f'{count} {status}' for status, count in counts.items())}). "
             f"{first.directory}: {first.error}"
@@ -209,6 +209,7 @@ def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparis
             print_line(heading, style="bold")
         for comparison in chosen:
             print_line(f"• {comparison.summary}")
-    for run in study.unfinished:
-        line = f"not finished: {run.variant} seed {run.seed}, {run.status}: {run.error} ({run.directory})"
-        print_line(line, style="yellow")
+    for sentence in undefined_scores(study):
+        print_line(sentence, style="yellow")
+    for variant, seeds, reason in unfinished_lines(study):
+        print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")

@@ -1,7 +1,8 @@
 """Aggregates over runs, by the definitions of rliable (Agarwal et al., 2021, arXiv 2108.13264).
 
 The scores of a variant are a matrix [R, M]: R runs (seeds) on M tasks, the test sets of one metric.
-Statistics take matrices [..., R, M], such as all resamples of a bootstrap.
+Statistics take matrices [..., R, M], such as all resamples of a bootstrap. Scores must be finite, since
+comparisons with NaN would count as lower scores.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def interquartile_mean(scores: Scores) -> Scores:
 
     ⌊R · M / 4⌋ scores are left out at each end, so that with three scores it is the mean.
     """
+    _require_finite(scores)
     ranked = np.sort(scores.reshape(*scores.shape[:-2], -1))  # [..., R · M]
     cut = ranked.shape[-1] // 4
     return np.asarray(ranked[..., cut : ranked.shape[-1] - cut].mean(axis=-1))
@@ -46,6 +48,7 @@ def interquartile_mean(scores: Scores) -> Scores:
 
 def performance_profile(scores: Scores, thresholds: Scores) -> Scores:
     """Return the share of the scores [..., R, M] above each threshold [T]; shape [..., T]."""
+    _require_finite(scores)
     above = scores[..., None] > thresholds  # [..., R, M, T]
     return np.asarray(above.mean(axis=(-3, -2)))
 
@@ -57,6 +60,7 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> Scores:
     The shape is [...].
     """
     differences = ours[..., :, None, :] - theirs[..., None, :, :]  # [..., R, R', M]
+    _require_finite(differences)
     return np.asarray(((differences > 0) + 0.5 * (differences == 0)).mean(axis=(-3, -2, -1)))
 
 
@@ -83,6 +87,11 @@ def stratified_bootstrap(statistic: Callable[..., Scores], *groups: Scores) -> t
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(np.concatenate(values), [tail, 1 - tail], axis=0)
     return low, high
+
+
+def _require_finite(scores: Scores) -> None:
+    if not np.isfinite(scores).all():
+        raise ValueError("scores must be finite")
 
 
 def score_matrices(study: Study) -> tuple[list[str], dict[str, Scores]]:

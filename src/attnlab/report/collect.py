@@ -25,6 +25,7 @@ from attnlab.report.study import RunRecord, Study, distinguish_variants, mark_du
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 
 UNFINISHED = {
+    "not started": "run the same command again to train it",
     "running": "still running, or killed",
     "interrupted": "interrupted; run the same command again to resume",
     "failed": "result.json contains no error message",
@@ -140,8 +141,8 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
     if problem is not None:
         raise UserError(f"result.json {problem}")
     result = run.read_result()
-    status = result.get("status", "running")
-    error = "result.json does not exist yet" if not result else result.get("error") or UNFINISHED.get(status)
+    status = result.get("status", "not started")  # a worker writes result.json first
+    error = result.get("error") or UNFINISHED.get(status)
     try:
         series = read_metrics(run.metrics) if run.metrics.is_file() else {}
     except (KeyError, TypeError, ValueError) as damage:
@@ -171,6 +172,7 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
     return replace(
         record,
         scores={name: float(value) for name, value in result["metrics"].items()},
+        undefined={str(name): str(reason) for name, reason in result.get("undefined", {}).items()},
         parameters=result.get("parameters"),
         steps=result.get("steps"),
         seconds=result.get("seconds"),

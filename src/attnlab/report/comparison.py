@@ -31,7 +31,7 @@ import numpy as np
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
-from attnlab.report.resampling import paired_test
+from attnlab.report.resampling import count_sentences, paired_test, sentences_of
 from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
 from attnlab.report.study import SEPARATOR, RunRecord, Study
 
@@ -144,9 +144,7 @@ def compare(
     def counts(metric: str, directory: Path) -> Counts:
         sentence_counts = registry.sentence_counts(metric)
         assert sentence_counts is not None
-        decoded = runs[directory].predictions[registry.split(metric)]
-        hypotheses, references = zip(*((each.hypothesis, each.reference) for each in decoded), strict=True)
-        return sentence_counts.count(hypotheses, references)
+        return count_sentences(sentence_counts, runs[directory].predictions[registry.split(metric)])
 
     groups = study.by_variant()
     over_seeds, over_sentences = [], []
@@ -214,7 +212,7 @@ def _over_sentences(
     if score is None or not pairs:
         return []
     split = registry.split(metric)
-    test_sets = [tuple(_sentences(run, split) for run in pair) for pair in pairs]
+    test_sets = [tuple(sentences_of(run.predictions.get(split, [])) for run in pair) for pair in pairs]
     shared = [ours for ours, theirs in test_sets if ours == theirs and len(ours) > 1]
     if not shared:
         return []
@@ -223,11 +221,6 @@ def _over_sentences(
     ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
     test = paired_test(score, ours, theirs)
     return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]
-
-
-def _sentences(run: RunRecord, split: str) -> list[tuple[str, str]]:
-    """Return the (source, reference) pairs of a split of a run."""
-    return [(prediction.source, prediction.reference) for prediction in run.predictions.get(split, [])]
 
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:

@@ -35,6 +35,7 @@ from attnlab.report.drawing import (
     title_of,
     write_figures,
 )
+from attnlab.report.resampling import count_sentences
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
 
@@ -273,8 +274,7 @@ def _bin_scores(
 
     Bins without a reference of at least `shortest` tokens, as BLEU counts them, are omitted.
     """
-    hypotheses, references = zip(*((each.hypothesis, each.reference) for each in predictions), strict=True)
-    counts = score.count(hypotheses, references)
+    counts = count_sentences(score, predictions)
     bins: dict[float, list[int]] = {}
     for row, prediction in enumerate(predictions):
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)

@@ -14,7 +14,7 @@ from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report.comparison import HEADINGS, Comparison
 from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, to_svg
 from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
-from attnlab.report.study import Study
+from attnlab.report.study import Study, unfinished_lines
 from attnlab.report.tables import Table
 
 FOLDER = Path(__file__).parent
@@ -35,7 +35,7 @@ def write_page(
         path,
         title=study.name,
         lead=_count_runs(study),
-        unfinished=study.unfinished,
+        unfinished=unfinished_lines(study),
         findings=[comparison for comparison in comparisons if comparison.metric in main_metric],
         further=[comparison for comparison in comparisons if comparison.metric not in main_metric],
         tables=tables,

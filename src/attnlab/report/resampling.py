@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.files.predictions import Prediction
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 
 SEED = 12345  # fixed, so that reports are reproducible
@@ -35,6 +36,17 @@ class SentenceTest(NamedTuple):
     p: float
 
 
+def count_sentences(score: SentenceCounts, predictions: Sequence[Prediction]) -> Counts:
+    """Return the counts [N, C] of N ≥ 1 predictions."""
+    hypotheses, references = zip(*((each.hypothesis, each.reference) for each in predictions), strict=True)
+    return score.count(hypotheses, references)
+
+
+def sentences_of(predictions: Sequence[Prediction]) -> list[tuple[str, str]]:
+    """Return the sources and references, which are equal for runs with the same test set."""
+    return [(prediction.source, prediction.reference) for prediction in predictions]
+
+
 def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:
     """Compare the outputs of two systems for the same N ≥ 2 sentences, given as counts [N, C] of each seed.
 
@@ -43,27 +55,55 @@ def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[
     percentile interval of the paired bootstrap (Koehn, 2004); the two-sided p-value is that of approximate
     randomisation (Riezler and Maxwell, 2005), exact if few sentences differ.
     """
-    our, their = np.sum(ours, axis=0), np.sum(theirs, axis=0)  # [N, C]
+    our, their = _sum_over_seeds(ours), _sum_over_seeds(theirs)  # [N, C]
     difference = float(score.value(our.sum(axis=0)) - score.value(their.sum(axis=0)))
     return SentenceTest(
         difference, *bootstrap_interval(score, our, their), randomisation_p_value(score, our, their)
     )
 
 
+def score_interval(score: SentenceCounts, counts: Sequence[Counts]) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of a corpus score of all seeds together, [N, C] for each."""
+    summed = _sum_over_seeds(counts)
+    return _percentiles([score.value(batch @ summed) for batch in _resampled(len(summed))])
+
+
 def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
     """Return the 95 % paired bootstrap interval of ours - theirs; counts [N, C] each."""
-    resamples = _resamples(len(our))
-    batches = [resamples[batch].astype(float) for batch in _batches(len(resamples), len(our))]
-    differences = [score.value(batch @ our) - score.value(batch @ their) for batch in batches]
-    low, high = np.percentile(np.concatenate(differences), [2.5, 97.5])
-    return float(low), float(high)
+    return _percentiles(
+        [score.value(batch @ our) - score.value(batch @ their) for batch in _resampled(len(our))]
+    )
 
 
 def ratio_interval(numerators: Counts, denominators: Counts) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of Σ numerators / Σ denominators over N ≥ 2 sentences, [N] each."""
-    resamples = _resamples(len(numerators)).astype(float)  # [R, N]
-    low, high = np.percentile((resamples @ numerators) / (resamples @ denominators), [2.5, 97.5])
+    return _percentiles(
+        [(batch @ numerators) / (batch @ denominators) for batch in _resampled(len(numerators))]
+    )
+
+
+def _sum_over_seeds(counts: Sequence[Counts]) -> Counts:
+    """Return the summed counts [N, C]."""
+    summed: Counts = np.sum(counts, axis=0)
+    if not np.isfinite(summed).all():
+        raise ValueError("counts must be finite")
+    return summed
+
+
+def _percentiles(resampled: Sequence[Counts]) -> tuple[float, float]:
+    """Return the ends of the 95 % percentile interval of the batches of resampled values."""
+    values = np.concatenate(resampled)
+    if not np.isfinite(values).all():
+        raise ValueError("resampled values must be finite")
+    low, high = np.percentile(values, [2.5, 97.5])
     return float(low), float(high)
+
+
+def _resampled(sentences: int) -> Iterator[NDArray[np.float64]]:
+    """Yield batches [R, N] of how often each of N sentences is in each resample."""
+    resamples = _resamples(sentences)
+    for batch in _batches(len(resamples), sentences):
+        yield resamples[batch].astype(float)
 
 
 @lru_cache(maxsize=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from attnlab.report.study import RunRecord, Study
 
 COSTS = ("parameters", "steps", "seconds", "seconds_per_step", "tokens_per_second", "peak_memory_bytes")
 CODE = ("commit", "versions", "cpu", "directory", "error")
+
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+"""Start of a text that a spreadsheet runs as a formula, or of one that is escaped already."""
 
 
 def format_results(study: Study) -> str:
@@ -31,10 +35,19 @@ def format_results(study: Study) -> str:
 
 
 def format_csv(lines: Iterable[Iterable[object]]) -> str:
-    """Return CSV; None is an empty cell."""
+    """Return CSV, without formulas; None is an empty cell."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
+    csv.writer(text, lineterminator="\n").writerows(map(escape_formula, line) for line in lines)
     return text.getvalue()
+
+
+def escape_formula(cell: object) -> object:
+    """Put a "'" before a text that a spreadsheet would run as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
+
+
+def _unescape_formula(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell[1:]) else cell
 
 
 def read_results(path: Path) -> Study:
@@ -45,7 +58,7 @@ def read_results(path: Path) -> Study:
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            runs = [_parse(row, path.parent.name) for row in csv.DictReader(file)]
+            runs = [_parse(line, path.parent.name) for line in csv.DictReader(file)]
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}. Give a results.csv of attnlab report") from error
     except (KeyError, ValueError) as error:
@@ -62,12 +75,12 @@ def _parse(row: dict[str, str], study: str) -> RunRecord:
         return None if value is None else int(value)
 
     return RunRecord(
-        directory=Path(row["directory"]),
+        directory=Path(_unescape_formula(row["directory"])),
         study=study,
-        variant=row["variant"],
+        variant=_unescape_formula(row["variant"]),
         seed=int(row["seed"]),
         status=row["status"],
-        error=row["error"] or None,
+        error=_unescape_formula(row["error"]) or None,
         scores={name: float(value) for name, value in row.items() if "/" in name and value},
         parameters=count("parameters"),
         steps=count("steps"),

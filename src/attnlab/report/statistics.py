@@ -1,10 +1,13 @@
-"""Confidence intervals of means over seeds, equivalence tests, and the correction of p-values."""
+"""Confidence intervals of means over seeds, equivalence tests, and the correction of p-values.
+
+Values that are not finite give NaN: they are never left out, and never give an interval without width.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log, sqrt
+from math import exp, inf, isfinite, log, nan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +38,14 @@ def estimate(values: Sequence[float], bounds: Bounds = (-inf, inf)) -> Estimate:
     transformed scale g, as g⁻¹(g(x̄) ± g'(x̄) · h): the logit of (x - low) / (high - low) for two bounds, the
     logarithm of x - low for a lower one. It contains the mean, and is not symmetric around it.
     """
-    n, mean = len(values), float(np.mean(values))
+    n, (mean, standard_error) = len(values), _mean_and_error(values)
+    if not isfinite(mean):
+        return Estimate(nan, nan, nan, n)
     if n == 1:
         return Estimate(mean, None, None, 1)
     if min(values) == max(values):  # their computed mean can differ from them
         return Estimate(values[0], values[0], values[0], n)
-    half_width = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * _standard_error(values)
+    half_width = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * standard_error
     low, high = bounds
     if not isfinite(low):
         return Estimate(mean, mean - half_width, mean + half_width, n)
@@ -57,8 +62,8 @@ def estimate(values: Sequence[float], bounds: Bounds = (-inf, inf)) -> Estimate:
 
 def t_test_p_value(differences: Values) -> float:
     """Return the two-sided p-value of Student's paired t test of at least two differences, not all equal."""
-    t = np.mean(differences) / _standard_error(differences)
-    return float(2 * special.stdtr(np.size(differences) - 1, -abs(t)))
+    mean, standard_error = _mean_and_error(differences)
+    return float(2 * special.stdtr(np.size(differences) - 1, -abs(mean / standard_error)))
 
 
 def equivalence_p_value(differences: Values, margin: float) -> float:
@@ -72,12 +77,17 @@ def equivalence_p_value(differences: Values, margin: float) -> float:
         differences: paired differences, at least two that are not all equal.
         margin: largest difference that counts as equivalent, above 0.
     """
-    mean, scale = abs(np.mean(differences)), _standard_error(differences)
-    return float(special.stdtr(np.size(differences) - 1, (mean - margin) / scale))  # at the nearer end
+    mean, standard_error = _mean_and_error(differences)
+    t = (abs(mean) - margin) / standard_error  # at the nearer end
+    return float(special.stdtr(np.size(differences) - 1, t))
 
 
-def _standard_error(values: Values) -> float:
-    return float(np.std(values, ddof=1) / sqrt(np.size(values)))
+def _mean_and_error(values: Values) -> tuple[float, float]:
+    """Return the mean and its standard error s / √n; NaN for values that are not finite."""
+    if not np.isfinite(values).all():
+        return nan, nan
+    n = np.size(values)
+    return float(np.mean(values)), float(np.std(values, ddof=1) / sqrt(n)) if n > 1 else nan
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -85,7 +95,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     With the m values sorted in ascending order and k from 0, the k-th becomes the maximum over j ≤ k of
     (m - j) · p_j, at most 1.
+
+    Raises:
+        ValueError: if a p-value is not in [0, 1].
     """
+    if not all(0 <= p <= 1 for p in p_values):
+        raise ValueError(f"p-values must be in [0, 1], got {list(p_values)}")
     order = np.argsort(p_values)
     steps = np.asarray(p_values)[order] * (len(order) - np.arange(len(order)))
     corrected = np.empty(len(order))

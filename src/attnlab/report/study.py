@@ -12,7 +12,7 @@ from typing import Any
 
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_identity import identity
-from attnlab.metrics.registry import MAIN_METRICS, better, split
+from attnlab.metrics.registry import MAIN_METRICS, better, label, split
 
 SEPARATOR = " · "
 """Separates the name of a variant from the settings that distinguish it."""
@@ -26,10 +26,12 @@ class RunRecord:
     study: str  # `name` in the configuration
     variant: str  # `variant` in the configuration, then the settings of `distinguish_variants`
     seed: int  # -1 if neither the configuration nor the name of the directory gives it
-    status: str  # "finished", "running", "failed", "interrupted", or "broken": unreadable, or a duplicate
+    # "finished", "not started", "running", "failed", "interrupted", or "broken": unreadable, or a duplicate
+    status: str
     error: str | None = None  # why the run is not finished
     config: dict[str, Any] = field(default_factory=dict)  # interpolations are unresolved text
     scores: dict[str, float] = field(default_factory=dict)  # final metrics, such as "test/bleu"
+    undefined: dict[str, str] = field(default_factory=dict)  # why these texts do not define a metric
     parameters: int | None = None  # frozen ones included
     steps: int | None = None
     seconds: float | None = None  # of the training
@@ -76,7 +78,7 @@ class Study:
 
     @property
     def unfinished(self) -> list[RunRecord]:
-        """Runs that are running, failed, interrupted or broken."""
+        """Runs that are not started, running, failed, interrupted or broken."""
         return [run for run in self.runs if not run.finished]
 
     @property
@@ -102,9 +104,11 @@ class Study:
         main = self.metrics[:1]
 
         def rank(variant: str) -> tuple[float, str]:
-            mean = fmean([run.scores.get(metric, nan) for run in groups[variant] for metric in main] or [nan])
-            if not isfinite(mean):
+            scores = [run.score(metric) for run in groups[variant] for metric in main]
+            present = [score for score in scores if score is not None]
+            if not present:
                 return float("inf"), variant
+            mean = fmean(present)
             return (mean if better(main[0]) == "lower" else -mean), variant
 
         groups = group_by_variant(self.finished)
@@ -127,6 +131,32 @@ def group_by_variant(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     for run in runs:
         groups.setdefault(run.variant, []).append(run)
     return groups
+
+
+def unfinished_lines(study: Study) -> list[tuple[str, str, str]]:
+    """Return (variant, seeds, reason) of the unfinished runs: one line for all seeds with the same reason."""
+    seeds: dict[tuple[str, str], list[str]] = {}
+    for run in study.unfinished:
+        reason = f"{run.status} – {run.error}" if run.error else run.status
+        seeds.setdefault((run.variant, reason), []).extend([str(run.seed)] if run.seed >= 0 else [])
+    return [
+        (variant, f"seed{'s' * (len(numbers) > 1)} {', '.join(numbers)}" if numbers else "", reason)
+        for (variant, reason), numbers in seeds.items()
+    ]
+
+
+def undefined_scores(study: Study) -> list[str]:
+    """Return a sentence for each metric that texts of finished runs do not define, with the reason."""
+    variants: dict[tuple[str, str], set[str]] = {}
+    for run in study.finished:
+        for metric, reason in run.undefined.items():
+            variants.setdefault((metric, reason), set()).add(run.variant)
+    everywhere = {*study.variants}
+    return [
+        f"{label(metric)} is undefined{of if names != everywhere else ''}: {reason}."
+        for (metric, reason), names in variants.items()
+        for of in [f" for {', '.join(sorted(names))}"]
+    ]
 
 
 def mark_duplicates(runs: Iterable[RunRecord]) -> list[RunRecord]:

@@ -11,21 +11,30 @@ Files::
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
 
+import numpy as np
+
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
+from attnlab.report.resampling import count_sentences, score_interval, sentences_of
 from attnlab.report.results_file import format_csv, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import RunRecord, Study, undefined_scores
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
     "and on the logarithmic scale for those that are at least 0."
+)
+
+OVER_SENTENCES = (
+    "Over sentences: 95 % interval of the bootstrap over the test sentences, of the outputs of all seeds "
+    "together. It shows how far the score of these networks depends on the choice of sentences."
 )
 
 EQUIVALENCE = "Equivalence: two one-sided paired t tests (TOST) of a difference between -margin and margin."
@@ -158,24 +167,34 @@ def build_tables(study: Study, comparisons: Sequence[Comparison]) -> list[Table]
 
 
 def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
-    """Write `results.csv` and `tables/` into a folder."""
+    """Write `results.csv` and `tables/` into a folder, with a note on the unfinished runs in each table."""
     write_atomically(folder / "results.csv", format_results(study))
-    for table in tables:
+    unfinished = Counter(run.status for run in study.unfinished)
+    counts = ", ".join(f"{count} {status}" for status, count in unfinished.items())
+    note = [f"Not included: {unfinished.total()} unfinished runs ({counts})."] if unfinished else []
+    for each in tables:
+        table = replace(each, notes=[*each.notes, *note])
         for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex())):
             write_atomically(folder / "tables" / f"{table.name}.{suffix}", text)
 
 
 def scores_table(study: Study) -> Table:
-    """Build the table of final scores by variant."""
-    columns = [
-        *(Column("variant", numeric=False), Column("seeds")),
-        *(Column(heading(metric)) for metric in study.metrics),
-    ]
-    rows = [
-        [Cell(variant, variant), count_cell(len(runs)), *(_score(runs, metric) for metric in study.metrics)]
-        for variant, runs in study.by_variant().items()
-    ]
-    return Table("scores", "Final scores", columns, rows, [INTERVALS, *_unfinished_note(study)])
+    """Build the table of final scores by variant, with the interval over sentences where counts exist."""
+    columns = [Column("variant", numeric=False), Column("seeds")]
+    groups = study.by_variant()
+    rows = [[Cell(variant, variant), count_cell(len(runs))] for variant, runs in groups.items()]
+    notes = [INTERVALS]
+    for metric in study.metrics:
+        columns.append(Column(heading(metric)))
+        over_sentences = [_interval_over_sentences(runs, metric) for runs in groups.values()]
+        for row, runs in zip(rows, groups.values(), strict=True):
+            row.append(_score(runs, metric))
+        if any(cell.text for cell in over_sentences):
+            notes = [INTERVALS, OVER_SENTENCES]
+            columns.append(Column(f"{heading(metric)} over sentences"))
+            for row, cell in zip(rows, over_sentences, strict=True):
+                row.append(cell)
+    return Table("scores", "Final scores", columns, rows, [*notes, *undefined_scores(study)])
 
 
 def with_parameters(table: Table, study: Study) -> Table:
@@ -202,11 +221,14 @@ def costs_table(study: Study) -> Table:
         ]
         for variant, runs in study.by_variant().items()
     ]
-    return Table("costs", "Training cost", columns, rows, [INTERVALS, *_unfinished_note(study)])
+    return Table("costs", "Training cost", columns, rows, [INTERVALS])
 
 
 def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
-    """Build the table of all comparisons with their intervals and p-values."""
+    """Build the table of all comparisons; the tests over seeds and over sentences of a pair are adjacent."""
+    pairs: dict[tuple[str, str, str], list[Comparison]] = {}
+    for each in comparisons:
+        pairs.setdefault((each.metric, each.variant, each.reference), []).append(each)
     texts = ("variant", "reference", "metric", "across")
     numbers = ("seeds", "sentences", "difference", "95 % CI low", "95 % CI high", "effect size d_z")
     tests = ("p", "p (Holm)", "margin", "p of equivalence (Holm)")
@@ -228,7 +250,8 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
             _in_unit(comparison.metric, comparison.margin),
             _p_value(comparison.p_equivalence_corrected),
         ]
-        for comparison in comparisons
+        for pair in pairs.values()
+        for comparison in pair
     ]
     size = max((comparison.family_size for comparison in comparisons), default=0)
     equivalence = any(comparison.margin is not None for comparison in comparisons)
@@ -239,7 +262,6 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         "other sentences.",
         *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
         *([EQUIVALENCE] if equivalence else []),
-        *_unfinished_note(study),
     ]
     return Table("comparisons", "All comparisons", columns, rows, notes)
 
@@ -281,6 +303,20 @@ def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
     return _mean(scores, scale=scale, digits=digits, bounds=registry.bounds(metric))
 
 
+def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
+    """Format the bootstrap interval of the runs that have outputs for the test set of the first one."""
+    score, split = registry.sentence_counts(metric), registry.split(metric)
+    decoded = [run.predictions.get(split, []) for run in runs if run.score(metric) is not None]
+    same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
+    if score is None or not same or len(same[0]) < 2:
+        return Cell("")
+    counts = [count_sentences(score, outputs) for outputs in same]
+    value = float(score.value(np.sum(counts, axis=(0, 1))))
+    low, high = score_interval(score, counts)
+    cell = metric_cell(metric, Estimate(value, low, high, len(same)))
+    return replace(cell, text=cell.text.partition(" ")[2] or cell.text)
+
+
 def _mean(
     values: Sequence[float | None], *, digits: int, scale: float = 1, bounds: Bounds = (0, inf)
 ) -> Cell:
@@ -306,9 +342,3 @@ def _number(value: float | None, *, digits: int, scale: float = 1) -> Cell:
 
 def _p_value(p: float | None) -> Cell:
     return Cell("< 0.001", p) if p is not None and p < 0.001 else _number(p, digits=3)
-
-
-def _unfinished_note(study: Study) -> list[str]:
-    """Return a note that lists the unfinished runs; empty if there are none."""
-    runs = [f"{run.variant} seed {run.seed} ({run.status}: {run.error})" for run in study.unfinished]
-    return [f"Unfinished runs, not included: {'; '.join(runs)}."] if runs else []
