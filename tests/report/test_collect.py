@@ -257,6 +257,12 @@ def test_default_metrics_are_of_the_test_split_if_available(tmp_path: Path) -> N
     assert collect([tmp_path]).metrics == ["test/conala_bleu", "test/exact_match"]
 
 
+def test_metric_that_selects_the_checkpoint_comes_first(tmp_path: Path) -> None:
+    scores = {"test/bleu": 1.0, "test/exact_match": 0.0}
+    write_run(tmp_path, scores=scores, checkpoint={"monitor": "val/exact_match"})
+    assert collect([tmp_path]).metrics == ["test/exact_match", "test/bleu"]
+
+
 def test_variants_are_distinguished_by_their_settings(tmp_path: Path) -> None:
     for size in (64, 128):
         for seed in (0, 1):

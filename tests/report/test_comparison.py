@@ -11,7 +11,7 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.report.collect import collect
-from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.comparison import Comparison, by_question, compare, correct
 from attnlab.report.statistics import holm
 from run_files import Sentence, study, write_run
 
@@ -216,6 +216,18 @@ def test_interval_of_a_difference_is_limited_to_possible_differences() -> None:
     assert result.low == pytest.approx(0.7 - T_2 * 0.43589 / sqrt(3), abs=1e-4)
     (loss,) = compare(study({"dot": [9.0, 1.0], "none": [1.0, 1.0]}, "test/loss"))
     assert loss.high == pytest.approx(4 + 12.7062 * 4, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("source", "heading"), [("two words", "Across test sentences"), ("word", "Across test inputs")]
+)
+def test_single_words_are_inputs(tmp_path: Path, source: str, heading: str) -> None:
+    for variant, right in (("dot", "x"), ("none", "y")):
+        sentences = [(f"{source}{n}", "x", right) for n in range(8)]
+        write_run(tmp_path, variant, scores={"test/exact_match": float(right == "x")}, sentences=sentences)
+    questions = by_question(compare(collect([tmp_path])))
+    assert list(questions) == ["Across training runs", heading]
+    assert f"8 {heading.split()[-1]}, 1 seed." in questions[heading][0].summary
 
 
 def test_validation_metrics_are_not_tested_on_test_sentences(tmp_path: Path) -> None:

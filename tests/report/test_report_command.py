@@ -34,9 +34,9 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "61.7 [57.8, 65.4]" in done.stdout
     assert "dot beats none by 10.3 BLEU [8.9, 11.8], p = 0.002 (Holm, 2 tests), 3 seeds." in done.stdout
-    assert "8 sentences, 3 seeds." in done.stdout
+    assert "8 inputs, 3 seeds." in done.stdout
     headings = [line for line in done.stdout.splitlines() if line.startswith("Across ")]
-    assert headings == ["Across training runs", "Across test sentences"]
+    assert headings == ["Across training runs", "Across test inputs"]
     assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
     folder = tmp_path / "out" / "report_files"
     assert (

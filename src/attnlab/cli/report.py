@@ -22,13 +22,13 @@ from attnlab.metrics import registry
 from attnlab.plotting.style import variant_styles
 from attnlab.report.aggregates import aggregates_table
 from attnlab.report.collect import collect
-from attnlab.report.comparison import HEADINGS, Comparison, Task, compare
+from attnlab.report.comparison import Comparison, Task, by_question, compare
 from attnlab.report.drawing import write_figures
 from attnlab.report.figures import draw_figures
 from attnlab.report.page import write_page
 from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
-from attnlab.report.study import Study, undefined_scores, unfinished_lines
-from attnlab.report.tables import INTERVALS, Table, build_tables, write_tables
+from attnlab.report.study import Study, unfinished_lines
+from attnlab.report.tables import Table, build_tables, write_tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -202,14 +202,11 @@ def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparis
         for row in table.rows:
             shown.add_row(*(Text(printable(cell.text)) for cell in row))
         print_table(shown)
-    print_line(INTERVALS, style="dim")
-    for over, heading in HEADINGS.items():
-        chosen = [comparison for comparison in comparisons if comparison.over == over]
-        if chosen:
-            print_line(heading, style="bold")
-        for comparison in chosen:
+    for note in tables[0].notes:
+        print_line(note, style="dim")
+    for question, answers in by_question(comparisons).items():
+        print_line(question, style="bold")
+        for comparison in answers:
             print_line(f"• {comparison.summary}")
-    for sentence in undefined_scores(study):
-        print_line(sentence, style="yellow")
     for variant, seeds, reason in unfinished_lines(study):
         print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")

@@ -44,9 +44,6 @@ Task = tuple[str, tuple[str, str]]
 SIGNIFICANCE_LEVEL = 0.05
 """Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
 
-HEADINGS = {"seeds": "Across training runs", "sentences": "Across test sentences"}
-"""Headings of the comparisons of each question, by `Comparison.over`."""
-
 BASELINE = "none"
 """Default reference that variants are compared with: no attention."""
 
@@ -71,6 +68,7 @@ class Comparison:
     margin: float | None = None  # largest difference that counts as equivalent; None without that test
     p_equivalence: float | None = None  # uncorrected, over seeds
     p_equivalence_corrected: float | None = None  # by Holm over the same family
+    noun: str = "sentences"  # "inputs" if none of them contains white space, such as single words
 
     @property
     def significant(self) -> bool:
@@ -97,7 +95,7 @@ class Comparison:
             return f"{lead} in each of {seeds}: without variance there is no test."
         low, high = (registry.number(self.metric, end) for end in sorted((self.low * sign, self.high * sign)))
         holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
-        basis = seeds if self.sentences is None else f"{self.sentences:,} sentences, {seeds}"
+        basis = seeds if self.sentences is None else f"{self.sentences:,} {self.noun}, {seeds}"
         result = f"[{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
         if self.significant:
             return f"{lead} {result}"
@@ -111,6 +109,15 @@ class Comparison:
             return ""
         shown = "Equivalent" if p < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
         return f" {shown} within ± {registry.amount(self.metric, self.margin)} (TOST, {_format_p(p)})."
+
+
+def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
+    """Group comparisons under the headings of their questions."""
+    groups: dict[str, list[Comparison]] = {}
+    for each in comparisons:
+        heading = "Across training runs" if each.over == "seeds" else f"Across test {each.noun}"
+        groups.setdefault(heading, []).append(each)
+    return groups
 
 
 def compare(
@@ -220,7 +227,9 @@ def _over_sentences(
     same = [pair for pair, sets in zip(pairs, test_sets, strict=True) if sets == (test_set, test_set)]
     ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
     test = paired_test(score, ours, theirs)
-    return [replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), **test._asdict())]
+    noun = "sentences" if any(len(source.split()) > 1 for source, _ in test_set) else "inputs"
+    result = replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), noun=noun)
+    return [replace(result, **test._asdict())]
 
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:

@@ -147,8 +147,8 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
     axes.set_xlabel(f"source length, in {unit}")
     axes.set_ylabel(axis_label(metric))
-    kind = "Validation" if split == "val" else "Test"
-    caption = f"{kind} sentences grouped by source length; mean over seeds, bands from minimum to maximum."
+    inputs = f"{'Validation' if split == 'val' else 'Test'} {'sentences' if unit == 'words' else 'inputs'}"
+    caption = f"{inputs} grouped by source length; mean over seeds, bands from minimum to maximum."
     yield StudyFigure("by-length", f"{title_of(metric)} by source length", caption, figure, dashed=True)
 
 

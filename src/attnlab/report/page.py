@@ -11,7 +11,7 @@ from markupsafe import Markup
 from attnlab.files.writing import write_atomically
 from attnlab.plotting import html as page
 from attnlab.plotting.style import VariantStyle, variant_styles
-from attnlab.report.comparison import HEADINGS, Comparison
+from attnlab.report.comparison import Comparison, by_question
 from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, to_svg
 from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
 from attnlab.report.study import Study, unfinished_lines
@@ -36,8 +36,8 @@ def write_page(
         title=study.name,
         lead=_count_runs(study),
         unfinished=unfinished_lines(study),
-        findings=[comparison for comparison in comparisons if comparison.metric in main_metric],
-        further=[comparison for comparison in comparisons if comparison.metric not in main_metric],
+        findings=by_question(each for each in comparisons if each.metric in main_metric),
+        further=by_question(each for each in comparisons if each.metric not in main_metric),
         tables=tables,
         key=[_describe(variant, style) for variant, style in styles.items()],
         figures=[
@@ -70,7 +70,6 @@ def _write(path: Path, *, title: str, sentences: dict[str, Any], **sections: Any
     values = {
         **empty,
         **sections,
-        "headings": HEADINGS,
         "sentences": sentences if sentences["sentences"] else None,
         "left_out": f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
     }

@@ -85,15 +85,18 @@ class Study:
     def metrics(self) -> list[str]:
         """Metrics to compare by; the first one ranks the variants.
 
-        The selected metrics, or the main metrics of the finished runs, on every test set if there is one.
+        The selected metrics, or the main metrics of the finished runs, on every test set if there is one. The
+        first is the metric that selected the best checkpoints, if it is a main metric.
         """
         if self.selected_metrics:
             return list(self.selected_metrics)
         available = dict.fromkeys(name for run in self.finished for name in run.scores)
         splits = dict.fromkeys(split(name) for name in available)
         tests = [name for name in splits if name != "val"]
+        monitored = {run.config.get("checkpoint", {}).get("monitor") for run in self.finished}
+        ordered = sorted(MAIN_METRICS, key=lambda metric: f"val/{metric}" not in monitored)
         for chosen in (tests, ["val"]):
-            metrics = [f"{name}/{metric}" for name in chosen for metric in MAIN_METRICS]
+            metrics = [f"{name}/{metric}" for name in chosen for metric in ordered]
             if metrics := [metric for metric in metrics if metric in available]:
                 return metrics
         return []
