@@ -157,6 +157,7 @@ class _Warnings:
         self.unknown_label = UNKNOWN
         self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
         self.max_length = translator.max_length
+        self.has_features = model.config.data.get("features_column") is not None
         self.lines: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
 
@@ -175,7 +176,7 @@ class _Warnings:
 
     def check_columns(self, text: str) -> None:
         """Record a line that may have several columns."""
-        if "\t" in text:
+        if "\t" in text and not self.has_features:
             self.lines["a tab: all columns were read as one sentence; cut -f1 gives the first column"] += 1
 
     def print(self) -> None:

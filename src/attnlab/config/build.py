@@ -19,6 +19,7 @@ from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
+from attnlab.data.features import pair_with_features
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.decoding.reranking import (
     AcceptedFirst,
@@ -107,6 +108,8 @@ def build_corpus(config: DictConfig) -> Corpus:
 
 def build_preparation(config: DictConfig) -> Preparation:
     """Build the function that turns a source sentence, and a target if there is one, into a pair."""
+    if config.data.get("features_column") is not None:
+        return pair_with_features
     node = config.data.get("preparation")
     prepare: Preparation = plain_pair if node is None else construct(node)
     return prepare

@@ -17,7 +17,7 @@ from attnlab.data.datasets.pairs import alignment_files, read_evaluation_sets
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
-LAYOUT = ("languages", "header", "source_column", "target_column")
+LAYOUT = ("languages", "header", "source_column", "target_column", "features_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
 
 PAIRS = "attnlab.data.datasets.pairs.load_pairs"

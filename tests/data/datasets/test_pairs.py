@@ -189,7 +189,10 @@ def test_errors_name_the_line_of_the_table(write, content: str | bytes, message:
         ({"path": "a", "target_path": "b"}, "Set data.path=FILE"),
         ({"path": "none.tsv"}, "data.path: none.tsv does not exist"),
         ({"path": "a", "source_column": -1}, "data.source_column=-1"),
-        ({"path": "a", "source_column": 1}, "data.source_column=1 and data.target_column=1"),
+        (
+            {"path": "a", "source_column": 1},
+            "data.target_column=1 must be different",
+        ),
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict, message: str):

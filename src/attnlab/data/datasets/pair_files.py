@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.data.corpus import Alignment, Origin, Pair
+from attnlab.data.features import with_features
 from attnlab.errors import UserError
 from attnlab.files.reading import exists, read_text, split_lines
 
@@ -56,6 +57,7 @@ class Layout:
     header: bool = False
     source_column: int = 0
     target_column: int = 1
+    features_column: int | None = None
 
     def __post_init__(self) -> None:
         languages = self.languages
@@ -68,12 +70,12 @@ class Layout:
             raise UserError(
                 f"data.languages={languages} must be the source and the target language, such as [de,en]"
             )
-        columns = (self.source_column, self.target_column)
-        if not all(type(column) is int and column >= 0 for column in columns) or columns[0] == columns[1]:
-            raise UserError(
-                f"data.source_column={self.source_column} and data.target_column={self.target_column} must "
-                "be two different column numbers, counted from 0"
-            )
+        columns = self.columns
+        valid = all(type(column) is int and column >= 0 for column in columns)
+        if not valid or len({*columns}) < len(columns):
+            names = ("source_column", "target_column", "features_column")
+            given = [f"data.{name}={column}" for name, column in zip(names, columns, strict=False)]
+            raise UserError(f"{' and '.join(given)} must be different column numbers, counted from 0")
 
     def read(
         self, location: Any, *, setting: str, alignments: str | None = None, limit: int | None = None
@@ -110,7 +112,8 @@ class Layout:
     @property
     def columns(self) -> tuple[int, ...]:
         """The columns of a table that are read."""
-        return self.source_column, self.target_column
+        columns = (self.source_column, self.target_column)
+        return columns if self.features_column is None else (*columns, self.features_column)
 
     def _parse_row(self, texts: Texts, location: str) -> Pair:
         """Return the pair of a row of a table."""
@@ -121,7 +124,13 @@ class Layout:
                 f"expected at least {max(self.columns) + 1}. Separate columns by tabs, or set "
                 "data.source_column and data.target_column",
             )
-        return Pair(cells[self.source_column], cells[self.target_column])
+        source = cells[self.source_column]
+        if self.features_column is not None and source.strip():
+            try:
+                source = with_features(source, cells[self.features_column])
+            except UserError as error:
+                raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
+        return Pair(source, cells[self.target_column])
 
     def _parse_json(self, texts: Texts, location: str) -> Pair:
         """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation"."""

@@ -28,6 +28,7 @@ def load_pairs(
     header: bool = False,
     source_column: Count = 0,
     target_column: Count = 1,
+    features_column: Count | None = None,
     limit: Size | None = None,
     max_tokens: Size | None = None,
     max_ratio: Annotated[float, Ge(1)] | None = None,
@@ -56,6 +57,8 @@ def load_pairs(
         header: the first row of a table is a header.
         source_column: column of the source in a table, from 0.
         target_column: column of the target in a table, from 0.
+        features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
+            end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
         max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
             any.
@@ -68,7 +71,11 @@ def load_pairs(
         UserError: if a setting is missing or invalid, or a file cannot be read or parsed.
     """
     layout = Layout(
-        languages=languages, header=header, source_column=source_column, target_column=target_column
+        languages=languages,
+        header=header,
+        source_column=source_column,
+        target_column=target_column,
+        features_column=features_column,
     )
     splits = {"train": path or train or source_path, "val": val, "test": test}
     alignments = alignment_files(alignments_path, splits=splits)

@@ -6,6 +6,7 @@ available. Every function raises `UserError` if there are no texts.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -14,6 +15,7 @@ from typing import Literal
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
+from attnlab.data.features import FEATURE
 from attnlab.data.tokenization.subwords import train_bpe, train_bpe_of_pieces, train_unigram
 from attnlab.data.tokenization.tokenizer import (
     CONTINUATION,
@@ -133,7 +135,7 @@ def characters(
     normalization: Normalization | None = None,
     graphemes: bool = False,
 ) -> Tokenizer:
-    """Train a tokenizer of characters, white space included.
+    """Train a tokenizer of characters, white space included; a feature of a source is one token.
 
     Args:
         texts: training texts.
@@ -143,9 +145,14 @@ def characters(
         normalization: Unicode normalisation form; None for none.
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
     """
-    character = Regex(r"\X" if graphemes else "(?m:.)")  # m: the dot also matches a newline
+    texts = list(texts)
+    character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
+    if any(re.search(FEATURE, text) for text in texts):
+        character = f"{FEATURE}|{character}"
     untrained = _pipeline(
-        pre_tokenizers.Split(character, "isolated"), _normalizer(normalization, lowercase), decoders.Fuse()
+        pre_tokenizers.Split(Regex(character), "isolated"),
+        _normalizer(normalization, lowercase),
+        decoders.Fuse(),
     )
     return _train_words(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
 

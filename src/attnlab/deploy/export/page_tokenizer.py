@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from attnlab.data.features import FEATURE
 from attnlab.data.tokenization.tokenizer import PythonTokenizer, Tokenizer
 from attnlab.data.tokenization.train import CHARACTERS
 from attnlab.deploy.export.graphemes import grapheme_pattern
@@ -80,8 +81,6 @@ def _split(node: dict[str, Any]) -> list[Step]:
             return [step for part in parts for step in _split(part)]
         case {"type": "WhitespaceSplit"}:
             return [["space"]]
-        case {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {"Regex": r"\X"}}:
-            return [["isolate", grapheme_pattern()]]
         case {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {"Regex": pattern}}:
             return [["isolate", _pattern(pattern)]]
         case {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}:
@@ -124,12 +123,12 @@ def _join(node: dict[str, Any] | None) -> str:
 
 def _pattern(pattern: str) -> str:
     """Return a pattern of `tokenization.train` as JavaScript writes it."""
-    known = [*CHARACTERS.values(), "(?m:.)"]
+    known = [*CHARACTERS.values(), FEATURE, "(?m:.)", r"\X"]
     rest, parts = pattern, []
     while rest:
         start = next((start for start in known if f"{rest}|".startswith(f"{start}|")), None)
         if start is None:
             raise _UnknownPartError(f"the pattern {pattern}")
-        parts.append(JAVASCRIPT_PATTERNS.get(start, start))
+        parts.append(grapheme_pattern() if start == r"\X" else JAVASCRIPT_PATTERNS.get(start, start))
         rest = rest[len(start) + 1 :]
     return "|".join(parts)

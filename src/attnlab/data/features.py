@@ -1,0 +1,50 @@
+"""Morphological features of a source, such as `V;IND;PST` or `N;ABL(PL;PSS(2,PL))`.
+
+They follow the source text as symbols of their own: `deve` with `N;ACC` is `deve ⟨N⟩ ⟨ACC⟩`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from attnlab.data.corpus import Pair
+from attnlab.errors import UserError
+
+FEATURE = r" ⟨[^⟨⟩ ]+⟩"
+"""Pattern of a feature in a source, with the space before it."""
+
+
+def split_features(features: str) -> list[str]:
+    """Split features at `;`, `,` and brackets; a bracket is a feature of its own, so that nesting is kept.
+
+    Raises:
+        UserError: if a bracket is not closed or not opened.
+    """
+    split = re.findall(r"[()]|[^;,()]+", "".join(features.split()))
+    depth = 0
+    for feature in split:
+        depth += (feature == "(") - (feature == ")")
+        if depth < 0:
+            break
+    if depth != 0:
+        raise UserError(f"the features {features!r} have a bracket without a counterpart")
+    return split
+
+
+def with_features(source: str, features: str) -> str:
+    """Return the source followed by its features.
+
+    Raises:
+        UserError: as `split_features`.
+    """
+    return " ".join([source, *(f"⟨{feature}⟩" for feature in split_features(features))])
+
+
+def pair_with_features(source: str, target: str = "") -> Pair:
+    """Return the pair of `TEXT<TAB>FEATURES`, or of a source without features: a `Preparation`.
+
+    Raises:
+        UserError: as `split_features`.
+    """
+    text, _, features = source.partition("\t")
+    return Pair(with_features(text, features), target)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.data.corpus import Pair
+from attnlab.data.datasets.pairs import load_pairs
+from attnlab.data.features import pair_with_features, split_features
+from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.tokenization.train import characters, whitespace
+from attnlab.errors import UserError
+
+ROWS = [f"lemma {i}\tN;ABL(PL;PSS({i},PL))\tform {i}" for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("features", "split"),
+    [
+        ("V;IND;1;PL;PST", ["V", "IND", "1", "PL", "PST"]),
+        ("N;ABL(PL;PSS(2,PL))", ["N", "ABL", "(", "PL", "PSS", "(", "2", "PL", ")", ")"]),
+        (" V ; IND ", ["V", "IND"]),
+        ("", []),
+    ],
+)
+def test_features_are_split_at_separators_and_brackets(features: str, split: list[str]) -> None:
+    assert split_features(features) == split
+
+
+@pytest.mark.parametrize("features", ["N;ABL(PL", "N)", "a)(b"])
+def test_brackets_without_a_counterpart_are_rejected(features: str) -> None:
+    with pytest.raises(UserError, match="have a bracket without a counterpart"):
+        split_features(features)
+
+
+def test_tables_with_a_features_column(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "tur.trn"
+    path.write_text("\n".join([*ROWS, "lemma\tN;ABL(PL\tform", "lemma\tform"]))
+    corpus = load_pairs(path=str(path), features_column=1, target_column=2)
+    pairs = sorted(pair for split in corpus.splits.values() for pair in split)
+    expected = "lemma {0} ⟨N⟩ ⟨ABL⟩ ⟨(⟩ ⟨PL⟩ ⟨PSS⟩ ⟨(⟩ ⟨{0}⟩ ⟨PL⟩ ⟨)⟩ ⟨)⟩"
+    assert pairs == [Pair(expected.format(i), f"form {i}") for i in range(10)]
+    assert pair_with_features("lemma 3\tN;ABL(PL;PSS(3,PL))") == Pair(expected.format(3), "")
+    assert [message.partition("tur.trn: ")[2] for message in caplog.messages] == [
+        "left out 1 line (11): a bracket of the features has no counterpart",
+        "left out 1 line (12): 2 columns",
+    ]
+    with pytest.raises(UserError, match=r"data\.features_column=1 must be different"):
+        load_pairs(path=str(path), features_column=1)
+
+
+@pytest.mark.parametrize("graphemes", [False, True])
+def test_a_feature_is_one_token_of_characters(graphemes: bool) -> None:
+    text = pair_with_features("a b\tN;PSS(2)").source
+    tokenizer = characters([text], graphemes=graphemes)
+    tokens = ["a", "␣", "b", " ⟨N⟩", " ⟨PSS⟩", " ⟨(⟩", " ⟨2⟩", " ⟨)⟩"]
+    for copy in (tokenizer, Tokenizer.from_json(tokenizer.to_json())):
+        assert copy.tokens(copy.encode(text)) == tokens
+        assert copy.decode(copy.encode(text)) == text
+    assert whitespace([text]).spell(text) == [token.strip() for token in tokens if token != "␣"]
