@@ -61,7 +61,7 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
 def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: Path) -> None:
     arguments = ["predict", str(trained.directory), "--attention"]
     completed = attnlab(*arguments, "-", folder=tmp_path, stdin="3 4 5\n")
-    output, head, *rows = completed.stdout.splitlines()
+    output, _, head, *rows = completed.stdout.splitlines()
     assert output == "5 4 3"
     assert head.split() == ["3", "4", "5"]
     assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]

@@ -15,7 +15,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from attnlab.plotting.heatmap import plot_heatmap
+from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
+from attnlab.plotting.heatmap import plot_heatmap, plot_prediction
 
 
 def row_labels(figure: Figure) -> Sequence[Text]:
@@ -119,6 +121,48 @@ def test_token_labels(token: str, label: str) -> None:
     text = row_labels(figure)[0]
     assert text.get_text() == label
     assert not text.get_parse_math()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
+    prediction = Prediction(
+        index=0,
+        source="ä $b",
+        reference="x",
+        hypothesis="y " * 60,
+        source_tokens=["ä", "$b"],
+        tokens=["y", "<eos>", "z"],
+        weights=np.array([[0.0, 0.9], [0.3, 0.2], [0.1, 0.4]]),
+        alignment=[[2, 0]],
+    )
+    figure = plot_prediction(prediction, "one", dark=dark)
+    image, (axes,) = pixels(figure), figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("source tokens", "output tokens")
+    below = [
+        text.get_text() for text in axes.texts if text.get_text()[-1:].isalpha() or " " in text.get_text()
+    ]
+    assert below[0] == "source: ä $b"
+    assert below[-1] == "reference: x"
+    assert " ".join(below[1:-1]) == f"output: {'y ' * 60}".strip()  # in lines
+    assert [patch.get_xy() for patch in axes.patches if isinstance(patch, Rectangle)] == [(-0.5, 1.5)]
+    width, height = figure.get_size_inches()
+    content = figure.get_tightbbox()
+    assert content.x0 > 0 <= content.y0
+    assert content.x1 < width
+    assert content.y1 < height
+    assert (image[0, 0, :3].mean() < 0.5) == dark
+
+    def lightness(row: int, column: int) -> float:
+        x, y = axes.transData.transform((column - 0.4, row - 0.4))
+        return float(image[image.shape[0] - round(y), round(x), :3].mean())
+
+    assert (lightness(0, 1) > lightness(0, 0)) == dark  # larger weights contrast with the paper
+
+
+def test_prediction_without_weights_is_an_error() -> None:
+    prediction = Prediction(index=0, source="a", reference="", hypothesis="b")
+    with pytest.raises(UserError, match="has no attention weights to plot"):
+        plot_prediction(prediction)
 
 
 def test_gold_alignment_is_framed() -> None:

@@ -16,7 +16,9 @@ TOKENS = st.lists(
 
 
 def lines(weights: list[list[float]], source: list[str], target: list[str], width: int = 80) -> list[str]:
-    return [line.plain for line in heatmap_lines(np.array(weights), source, target, width=width)]
+    axes, *map_lines = heatmap_lines(np.array(weights), source, target, width=width)
+    assert axes.plain == "rows: output tokens, columns: source tokens"
+    return [line.plain for line in map_lines]
 
 
 def test_shades_increase_with_weights() -> None:

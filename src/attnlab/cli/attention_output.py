@@ -14,7 +14,7 @@ from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction, to_line
 from attnlab.files.writing import check_writable, open_atomically
 from attnlab.plotting.files import save
-from attnlab.plotting.heatmap import plot_heatmap
+from attnlab.plotting.heatmap import plot_prediction
 from attnlab.plotting.terminal import heatmap_lines
 from attnlab.report.explorer import Sentence
 from attnlab.report.page import write_explorer
@@ -103,8 +103,6 @@ def _print(prediction: Prediction) -> None:
 
 def _draw(path: Path, prediction: Prediction) -> None:
     """Draw a figure of one prediction: attention-1.png, or attention-1-2.png for the second hypothesis."""
-    assert prediction.weights is not None
     number = prediction.index + 1
     suffix = f"{number}" if prediction.rank == 1 else f"{number}-{prediction.rank}"
-    figure = plot_heatmap(prediction.weights, prediction.source_tokens, prediction.tokens)
-    save(figure, path.with_name(f"{path.stem}-{suffix}{path.suffix}"))
+    save(plot_prediction(prediction), path.with_name(f"{path.stem}-{suffix}{path.suffix}"))

@@ -63,15 +63,15 @@ class Prediction:
     weights: NDArray[np.floating[Any]] | None = field(default=None, compare=False)
     alignment: list[list[int]] | None = None
 
-    def plot(self, title: str = "") -> InlineFigure:
+    def plot(self, title: str = "", *, dark: bool = False) -> InlineFigure:
         """Plot the weights as a heat map: one row per token, one column per source token.
 
         Raises:
             UserError: if there are no weights.
         """
-        from attnlab.plotting.notebook import plot_prediction
+        from attnlab.plotting.heatmap import plot_prediction
 
-        return plot_prediction(self, title)
+        return plot_prediction(self, title, dark=dark)
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score={self.score:.4f}"

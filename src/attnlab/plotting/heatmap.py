@@ -1,22 +1,27 @@
-"""Heat maps of attention weights.
+"""Heat maps of attention weights: `plot_prediction` for files, notebooks and training.
 
 Figures are built without pyplot and its global state; `attnlab.plotting.files.save` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
+from textwrap import wrap
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
 
+from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
 from attnlab.plotting.files import InlineFigure
 from attnlab.plotting.style import COLOUR_MAP, COLOURS
 from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
@@ -31,8 +36,53 @@ MARGIN = 0.1
 
 # Points
 LABEL_SIZE, VALUE_SIZE, TITLE_SIZE = 9, 7.5, 11
+LINE_PITCH = 13  # distance between lines below the map
 
 MAX_LABEL_LENGTH = 18  # characters
+MIN_LINE, CHARACTER_WIDTH = 40, 0.085  # characters of a line below the map, and inches of one
+
+
+class Theme(NamedTuple):
+    """Colours of the background, the text, the lines and the weights."""
+
+    paper: str
+    ink: str
+    rule: str
+    colour_map: str | Colormap
+    on_strong: str  # text on weights above 0.6
+
+
+LIGHT = Theme("white", "black", "0.7", COLOUR_MAP, "white")
+DARK = Theme(
+    *("#16171a", "#e7e4dc", "0.4"),
+    LinearSegmentedColormap.from_list("attention", ["#16171a", "#2f6ea8", "#a8d4ff"]),
+    "black",
+)
+
+
+def plot_prediction(prediction: Prediction, title: str = "", *, dark: bool = False) -> InlineFigure:
+    """Plot the weights of a prediction, with its texts below and its gold alignment framed.
+
+    Raises:
+        UserError: if there are no weights.
+    """
+    if prediction.weights is None or not prediction.weights.size:
+        raise UserError(f"{prediction!r} has no attention weights to plot")
+    alignment = None
+    if prediction.alignment is not None:
+        alignment = np.zeros(prediction.weights.shape, dtype=bool)  # [T, S]
+        for row, column in prediction.alignment:
+            alignment[row, column] = True
+    texts = {"source": prediction.source, "output": prediction.hypothesis, "reference": prediction.reference}
+    return plot_heatmap(
+        prediction.weights,
+        prediction.source_tokens,
+        prediction.tokens,
+        title=title,
+        alignment=alignment,
+        texts={name: text for name, text in texts.items() if text},
+        dark=dark,
+    )
 
 
 def plot_heatmap(
@@ -42,6 +92,8 @@ def plot_heatmap(
     *,
     title: str = "",
     alignment: ArrayLike | None = None,
+    texts: Mapping[str, str] | None = None,
+    dark: bool = False,
 ) -> InlineFigure:
     """Plot attention weights, one row for each target token and one column for each source token.
 
@@ -52,6 +104,8 @@ def plot_heatmap(
         target: T tokens.
         title: title of the figure.
         alignment: [T, S], True where a gold alignment links two tokens; these cells are framed.
+        texts: printed below the map, by name.
+        dark: light text on a dark background, larger weights brighter.
 
     Raises:
         ValueError: if the shapes disagree, or T or S is 0.
@@ -62,27 +116,49 @@ def plot_heatmap(
     cell_height, cell_width = height / shape[0], width / shape[1]
     rows = [with_whitespace_symbols(token) for token in target]
     columns = [with_whitespace_symbols(token) for token in source]
-    fonts = LabelFonts([title, *rows, *columns])
+    lines = [
+        line
+        for name, text in (texts or {}).items()
+        for line in wrap(f"{name}: {text}", max(MIN_LINE, int((width + 1) / CHARACTER_WIDTH)))
+    ]
+    fonts = LabelFonts([title, *rows, *columns, *lines])
+    theme = DARK if dark else LIGHT
 
-    figure = InlineFigure(figsize=(width, height))
+    figure = InlineFigure(figsize=(width, height), facecolor=theme.paper)
     axes = figure.add_axes((0, 0, 1, 1))
-    image = axes.imshow(values, cmap=COLOUR_MAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    axes.tick_params(which="both", length=0, pad=3, labelsize=LABEL_SIZE)
-    axes.spines[:].set_color("0.7")
+    image = axes.imshow(values, cmap=theme.colour_map, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.tick_params(which="both", length=0, pad=3, labelsize=LABEL_SIZE, labelcolor=theme.ink)
+    axes.spines[:].set_color(theme.rule)
     axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xlabel("source tokens", fontsize=VALUE_SIZE, color=theme.ink)
+    axes.set_ylabel("output tokens", fontsize=VALUE_SIZE, color=theme.ink)
     _set_labels(axes.yaxis, rows, cell_height, fonts)
     _set_labels(axes.xaxis, columns, cell_width, fonts)
     _rotate_wide_labels(axes.get_xticklabels(), figure.dpi * width / len(axes.get_xticks()))
     if min(cell_height, cell_width) >= MIN_RULED_CELL:
-        _draw_cell_borders(axes, shape)
+        _draw_cell_borders(axes, shape, theme)
     if cell_height >= MIN_VALUE_HEIGHT and cell_width >= MIN_VALUE_WIDTH:
-        _print_values(axes, values)
+        _print_values(axes, values, theme)
     else:
-        _add_colour_bar(axes, image, height, width)
+        _add_colour_bar(axes, image, height, width, theme)
     if alignment is not None:
         _frame_cells(axes, _as_matrix("alignment", alignment, shape).astype(bool))
     if title:
-        fonts.apply(axes.set_title(fonts.drawable(title), fontsize=TITLE_SIZE, loc="left", pad=10))
+        shown = fonts.drawable(title)
+        fonts.apply(axes.set_title(shown, fontsize=TITLE_SIZE, loc="left", pad=10, color=theme.ink))
+    for position, line in enumerate(lines, start=1):
+        fonts.apply(
+            axes.annotate(
+                fonts.drawable(line),
+                (0, 0),
+                xycoords="axes fraction",
+                xytext=(0, -position * LINE_PITCH),
+                textcoords="offset points",
+                fontsize=LABEL_SIZE,
+                color=theme.ink,
+            )
+        )
     _grow_to_labels(figure, axes, height, width)
     return figure
 
@@ -113,25 +189,25 @@ def _rotate_wide_labels(labels: Sequence[Text], available: float) -> None:
             label.set(rotation=45, ha="left", va="baseline", rotation_mode="anchor")
 
 
-def _draw_cell_borders(axes: Axes, shape: tuple[int, int]) -> None:
+def _draw_cell_borders(axes: Axes, shape: tuple[int, int], theme: Theme) -> None:
     axes.set_yticks(np.arange(1, shape[0]) - 0.5, minor=True)
     axes.set_xticks(np.arange(1, shape[1]) - 0.5, minor=True)
-    axes.grid(which="minor", color="0.88", linewidth=0.5)
+    axes.grid(which="minor", color=theme.rule, linewidth=0.5, alpha=0.4)
 
 
-def _print_values(axes: Axes, values: NDArray[np.float64]) -> None:
+def _print_values(axes: Axes, values: NDArray[np.float64], theme: Theme) -> None:
     for (row, column), value in np.ndenumerate(values):
         if not value < 0.005:  # omit 0.00, but print NaN
-            colour = "white" if value > 0.6 else "black"
+            colour = theme.on_strong if value > 0.6 else theme.ink
             axes.text(column, row, f"{value:.2f}", size=VALUE_SIZE, color=colour, ha="center", va="center")
 
 
-def _add_colour_bar(axes: Axes, image: AxesImage, height: float, width: float) -> None:
+def _add_colour_bar(axes: Axes, image: AxesImage, height: float, width: float, theme: Theme) -> None:
     length = min(height, 2.0)
     inset = axes.inset_axes((1 + 0.15 / width, 1 - length / height, 0.12 / width, length / height))
     axes.figure.colorbar(image, cax=inset, ticks=[0, 1] if length < 1 else [0, 0.25, 0.5, 0.75, 1])
-    inset.tick_params(length=2, color="0.7", labelsize=VALUE_SIZE)
-    inset.spines[:].set_color("0.7")
+    inset.tick_params(length=2, color=theme.rule, labelsize=VALUE_SIZE, labelcolor=theme.ink)
+    inset.spines[:].set_color(theme.rule)
 
 
 def _frame_cells(axes: Axes, cells: NDArray[np.bool_]) -> None:

@@ -36,6 +36,7 @@ def heatmap_lines(
         target: T tokens.
         width: width of the terminal in cells.
     """
+    yield Text("rows: output tokens, columns: source tokens", style="dim")
     labels = [_label(token) for token in target]
     margin = min(max(map(cell_len, labels)), MAX_LABEL)
     columns = [_label(token) for token in source]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from attnlab.plotting.files import save_png_and_svg
-from attnlab.plotting.heatmap import plot_heatmap
+from attnlab.plotting.heatmap import plot_prediction
 from attnlab.settings import Count, Size
 from attnlab.training.loggers import log_image
 from attnlab.training.module import Seq2SeqModule
@@ -62,21 +60,5 @@ class AttentionFigures(Callback):
             if prediction.index >= self.count or prediction.weights is None or not prediction.weights.any():
                 continue
             name = f"{prediction.index + 1}"
-            figure = plot_heatmap(
-                prediction.weights,
-                prediction.source_tokens,
-                prediction.tokens,
-                alignment=_gold_mask(prediction),
-            )
-            path = save_png_and_svg(figure, self.folder / f"attention-{name}")
+            path = save_png_and_svg(plot_prediction(prediction), self.folder / f"attention-{name}")
             log_image(trainer.loggers, f"attention/{name}", path, step=trainer.global_step)
-
-
-def _gold_mask(prediction: Prediction) -> np.ndarray | None:
-    """Return a mask [T, S], True at gold links; None if there is no gold alignment."""
-    if prediction.alignment is None:
-        return None
-    mask = np.zeros((len(prediction.tokens), len(prediction.source_tokens)), dtype=bool)  # [T, S]
-    for row, column in prediction.alignment:
-        mask[row, column] = True
-    return mask
