@@ -17,7 +17,7 @@ from attnlab.data.batch_sampler import (
     shards_of,
 )
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.examples import Examples, encode, text_limit
+from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -175,14 +175,8 @@ class Seq2SeqData(LightningDataModule):
             self.pairs("train"),
             self.vocabularies,
             source_eos=self.source_eos,
-            limits=(
-                text_limit(
-                    "batching.max_source_length",
-                    settings["max_source_length"],
-                    special_tokens=int(self.source_eos),
-                ),
-                text_limit("batching.max_target_length", settings["max_target_length"], special_tokens=1),
-            ),
+            max_source_length=settings["max_source_length"],
+            max_target_length=settings["max_target_length"],
             seed=self._training_sampler.keywords["seed"],
         )
 

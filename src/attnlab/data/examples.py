@@ -125,8 +125,7 @@ def encode(
         leaves no space for text.
     """
     eos = [EOS] if source_eos else []
-    source_limit = text_limit("batching.max_source_length", max_source_length, special_tokens=len(eos))
-    target_limit = text_limit("batching.max_target_length", max_target_length, special_tokens=1)
+    source_limit, target_limit = text_limits(source_eos, max_source_length, max_target_length)
     sources = vocabularies.source.encode_all([pair.source for pair in pairs])
     targets = vocabularies.target.encode_all([pair.target for pair in pairs])
     for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
@@ -198,10 +197,15 @@ def _copy_ids(
     return copy_ids, copied_targets
 
 
-def text_limit(setting: str, limit: int | None, *, special_tokens: int) -> int | None:
-    """Return the maximum number of text tokens of a sequence, or None for no limit."""
-    if limit is None:
-        return None
-    if limit <= special_tokens:
-        raise UserError(f"{setting}={limit} must be at least {special_tokens + 1}, or null for no limit")
-    return limit - special_tokens
+def text_limits(
+    source_eos: bool, max_source_length: int | None, max_target_length: int | None
+) -> tuple[int | None, int | None]:
+    """Return the maximum numbers of text tokens, without EOS, of sources and targets; None for no limit."""
+    limits = []
+    for side, length, eos in (("source", max_source_length, source_eos), ("target", max_target_length, True)):
+        if length is not None and length <= eos:
+            raise UserError(
+                f"batching.max_{side}_length={length} must be at least {eos + 1}, or null for no limit"
+            )
+        limits.append(None if length is None else length - eos)
+    return limits[0], limits[1]

@@ -53,8 +53,7 @@ def sampled(seed: int = 0, **limits: int | None) -> SampledExamples:
         encode(PAIRS, vocabularies, **settings),
         PAIRS,
         vocabularies,
-        source_eos=True,
-        limits=(None, None if settings["max_target_length"] is None else settings["max_target_length"] - 1),
+        **settings,
         seed=seed,
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import Examples, Sequences
+from attnlab.data.examples import Examples, Sequences, text_limits
 from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, UNKNOWN, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -77,7 +77,8 @@ class SampledExamples(Examples):
         pairs: the same pairs as text.
         vocabularies: tokenizers of both sides; one without dropout gives the same ids in every epoch.
         source_eos: see `encode`.
-        limits: maximum source and target lengths in tokens of text; None for no limit.
+        max_source_length: see `encode`.
+        max_target_length: see `encode`.
         seed: seed of the draws.
     """
 
@@ -88,41 +89,35 @@ class SampledExamples(Examples):
         vocabularies: Vocabularies,
         *,
         source_eos: bool,
-        limits: tuple[int | None, int | None],
+        max_source_length: int | None,
+        max_target_length: int | None,
         seed: int,
     ) -> None:
         super().__init__(**examples.sequences)
         self._pairs = pairs
         self._segmenters = [Segmenter(side) if side.dropout > 0 else None for side in vocabularies]
         self._source_eos = source_eos
-        self._limits = limits
+        self._limits = text_limits(source_eos, max_source_length, max_target_length)
         self._seed = seed
 
     def __getitem__(self, indices: list[int] | tuple[int, list[int]]) -> Batch:
         if isinstance(indices, list):
             return super().__getitem__(indices)
         epoch, positions = indices
-        sides = list(self.sequences.values())
-        rows = [
-            [
-                self._sampled(side, epoch, index)
-                if self._segmenters[side] is not None
-                else sides[side].row(index)
-                for index in positions
-            ]
-            for side in (0, 1)
-        ]
-        order = np.argsort([-len(target) for target in rows[1]], kind="stable").tolist()
+        targets = [self._ids(1, epoch, index) for index in positions]
+        order = np.argsort([-len(target) for target in targets], kind="stable").tolist()
+        positions = [positions[i] for i in order]
         everything = list(range(len(order)))
-        source, source_lengths = Sequences.from_rows([rows[0][i] for i in order]).padded(everything)
-        target, _ = Sequences.from_rows([rows[1][i] for i in order]).padded(everything)
-        return Batch(source, source_lengths, target, torch.tensor([positions[i] for i in order]), None)
+        sources = [self._ids(0, epoch, index) for index in positions]
+        source, source_lengths = Sequences.from_rows(sources).padded(everything)
+        target, _ = Sequences.from_rows([targets[i] for i in order]).padded(everything)
+        return Batch(source, source_lengths, target, torch.tensor(positions), None)
 
-    def _sampled(self, side: int, epoch: int, index: int) -> list[int]:
+    def _ids(self, side: int, epoch: int, index: int) -> list[int]:
         """Return the ids of the source (side 0) or target (side 1) of a pair in an epoch."""
-        segmenter = self._segmenters[side]
-        assert segmenter is not None
-        pair = self._pairs[index]
+        segmenter, pair = self._segmenters[side], self._pairs[index]
+        if segmenter is None:
+            return self.sequences[("sources", "targets")[side]].row(index)
         draws = random.Random(f"{self._seed} {epoch} {side} {index}")
         ids = segmenter.encode((pair.source, pair.target)[side], draws)[: self._limits[side]]
         return [SOS, *ids, EOS] if side == 1 else [*ids, *[EOS] * self._source_eos]
