@@ -265,23 +265,6 @@ def test_line_endings_and_byte_order_mark_do_not_matter(tmp_path: Path, form: st
     assert train_and_val(load_file(str(path))) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "train.json: the file is empty"),
-        (b'[\n{"intent": "a\0"}]', "train.json, line 2: NUL byte. Save"),
-        (b'[\n\n{"intent": "\xe9"}]', r"train.json, line 3: not valid UTF-8 \(byte 0xe9\). Save"),
-        (b'[\n{"intent": "a",', "train.json, line 2: invalid JSON .* may be incomplete"),
-        (b'[\n{"intent": "a\tb"}]', "train.json, line 2: invalid JSON"),
-    ],
-)
-def test_errors_of_damaged_files_name_the_line(tmp_path: Path, content: bytes, message: str):
-    path = tmp_path / "train.json"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        load_file(str(path))
-
-
 HOSTILE = [
     "print 'old'",
     "if x\n\treturn",

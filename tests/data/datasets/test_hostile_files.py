@@ -16,7 +16,7 @@ OBJECTS = "".join(f'{{"source": "source {i}", "target": "target {i}"}}\n' for i 
 LINES = "".join(f"line {i}\n" for i in range(20)).encode()
 LONG = b"x" * 200_000
 
-FORMAT_FREE = [
+TABLES = [
     (b"", "the file is empty"),
     (b" \n\n \r\n", "the file is empty"),
     (b"\xef\xbb\xbf", "no sentence pairs"),
@@ -33,10 +33,6 @@ FORMAT_FREE = [
     (gzip.compress(GOOD, mtime=0)[:-8] + b"\xff" * 8, "the gzip file is truncated or damaged"),
     (gzip.compress(b"", mtime=0), "the file is empty"),
     (gzip.compress(GOOD + b"\xe9\t\n", mtime=0), "line 21: not valid UTF-8"),
-]
-
-TABLES = [
-    *FORMAT_FREE,
     (b"a,b\nc,d\n", "line 1: 1 column, expected at least 2. Separate columns by tabs"),
     (LONG + b"\n", "line 1: 1 column, expected at least 2"),
     (b"a\t\n\tb\nc\td\n", "line 1: the target is empty, add the text or remove the line"),
@@ -47,7 +43,7 @@ TABLES = [
 ]
 
 JSON = [
-    *(row for row in FORMAT_FREE if row[1] != "no sentence pairs" and b"\xef\xbb" not in row[0][:2]),
+    (b"", "the file is empty"),
     (b"[]\n", "line 1: a list in place of a JSON object per line"),
     (b'[\n{"source": "a", "target": "b"}\n]\n', r"line 1: not valid JSON \(Expecting value\)"),
     (b"null\n", "line 1: a NoneType in place of a JSON object"),
@@ -71,7 +67,7 @@ JSON = [
 ]
 
 ALIGNED = [
-    *FORMAT_FREE,
+    (b"", "pairs.en: the file is empty"),
     (LINES[:-8], "pairs.de has 20 lines, but .*pairs.en has 19. The files must have the same number"),
     (LINES + b"more\n", "pairs.de has 20 lines, but .*pairs.en has 21"),
     (LONG, "pairs.de has 20 lines, but .*pairs.en has 1"),
@@ -81,7 +77,7 @@ ALIGNED = [
 
 LINKS = b"0-0 1-1\n" * 20
 ALIGNMENTS = [
-    *FORMAT_FREE,
+    (b"", "links: the file is empty"),
     (LINKS[:-8], "pairs.tsv has 20 lines, but .*links has 19. The files must have the same number"),
     (LINKS + b"0-0\n", "pairs.tsv has 20 lines, but .*links has 21"),
     (LINKS.replace(b"\n", b"\n\n"), "pairs.tsv has 20 lines, but .*links has 40"),
@@ -122,8 +118,7 @@ def test_broken_json_lines(tmp_path: Path, content: bytes, message: str):
 def test_broken_aligned_files(tmp_path: Path, content: bytes, message: str):
     (tmp_path / "pairs.de").write_bytes(LINES)
     (tmp_path / "pairs.en").write_bytes(content)
-    expected = "pairs.de has 20 lines, but" if message == "no sentence pairs" else message
-    check(expected, train=str(tmp_path / "pairs"), languages=["de", "en"])
+    check(message, train=str(tmp_path / "pairs"), languages=["de", "en"])
 
 
 def test_compressing_a_broken_file_does_not_change_its_message(tmp_path: Path):
@@ -138,8 +133,7 @@ def test_compressing_a_broken_file_does_not_change_its_message(tmp_path: Path):
 def test_broken_alignment_files(tmp_path: Path, content: bytes, message: str):
     (tmp_path / "pairs.tsv").write_bytes(GOOD)
     (tmp_path / "links").write_bytes(content)
-    expected = "pairs.tsv has 20 lines, but" if message == "no sentence pairs" else message
-    check(expected, path=str(tmp_path / "pairs.tsv"), alignments_path=str(tmp_path / "links"))
+    check(message, path=str(tmp_path / "pairs.tsv"), alignments_path=str(tmp_path / "links"))
 
 
 @pytest.mark.parametrize(
@@ -147,21 +141,7 @@ def test_broken_alignment_files(tmp_path: Path, content: bytes, message: str):
     [
         *(
             ({name: "good.tsv"}, "is not a valid name of a test set. Use letters, digits")
-            for name in (
-                "",
-                " ",
-                "a b",
-                "a/b",
-                "../a",
-                "..",
-                ".a",
-                "-a",
-                "attention",
-                "ä",
-                "a\n",
-                "a\0",
-                "a:b",
-            )
+            for name in ("", "a/b", "..", "-a", "attention", "ä", "a\n")
         ),
         ({}, r"data.test=\{\}: give a file, or several as"),
         *(

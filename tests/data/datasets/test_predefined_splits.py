@@ -88,12 +88,6 @@ def test_limit_applies_to_training_data_only(corpus):
         ({"train": "train", "languages": ["de", "fr"]}, "data.train: train.fr does not exist"),
         ({"train": "nowhere", "languages": ["de", "en"]}, "data.train: nowhere.de does not exist"),
         ({"train": "train", "val": "gone", "languages": ["de", "en"]}, "data.val: gone.de does not exist"),
-        (
-            {"train": "train", "test": {"a": "gone"}, "languages": ["de", "en"]},
-            "data.test.a: gone.de does no",
-        ),
-        ({"train": "train", "test": {}, "languages": ["de", "en"]}, "give a file, or several as {NAME: FILE"),
-        ({"train": "train", "test": {"a/b": "val"}, "languages": ["de", "en"]}, "'a/b' is not a valid name"),
         ({"train": "train", "languages": ["de"]}, "must be the source and the target language"),
         ({"train": "train", "languages": ["de", "de"]}, "must be the source and the target language"),
         ({"train": "train", "languages": "de"}, "must be the source and the target language"),

@@ -1,40 +1,25 @@
+"""Synthetic tasks, checked by hand and by evaluators without code of the generators."""
+
+import re
 import time
 from collections import Counter
+from itertools import chain
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
-from attnlab.data.datasets.synthetic import generate_task
+from attnlab.data.datasets.synthetic import TASKS, generate_task
 from attnlab.errors import UserError
 
 
 def small(**options):
-    settings = {"train_size": 300, "val_size": 40, "test_size": 50} | options
-    return generate_task(**({"task": "reverse"} | settings))
+    return generate_task(**{"train_size": 300, "val_size": 40, "test_size": 50, **options})
 
 
 def sources(pairs: list[Pair]) -> set[str]:
     return {pair.source for pair in pairs}
-
-
-def solve(task: str, source: str) -> str:
-    """Solve a task one symbol at a time, independently of the generator."""
-    remaining = [int(symbol) for symbol in source.split()]
-    answer = []
-    while remaining:
-        position = {"copy": 0, "reverse": -1, "sort": remaining.index(min(remaining))}[task]
-        answer.append(remaining.pop(position))
-    return " ".join(str(symbol) for symbol in answer)
-
-
-@pytest.mark.parametrize("task", ["copy", "reverse", "sort"])
-def test_target_is_the_solution_of_the_source(task: str):
-    corpus = small(task=task)
-    assert [len(part) for part in (corpus.train, corpus.val, corpus.test)] == [300, 40, 50]
-    for pair in corpus.train + corpus.val + corpus.test:
-        assert pair.target == solve(task, pair.source)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +36,6 @@ def test_alignments_of_an_example(task: str, symbols: str, links: list[set[int]]
     (alignment,) = {pair.alignment for pair in pairs if pair.source == symbols}
     sources_of = [{source for source, target in alignment if target == position} for position in range(4)]
     assert sources_of == links
-
-
-@given(seed=st.integers(0, 100), task=st.sampled_from(["copy", "reverse", "sort"]))
-def test_links_connect_equal_symbols(seed: int, task: str):
-    for pair in small(task=task, symbols=9, train_size=20, val_size=2, test_size=2, seed=seed).train:
-        source, target = pair.source.split(), pair.target.split()
-        assert all(source[i] == target[j] for i, j in pair.alignment)
-        assert {j for _, j in pair.alignment} == {i for i, _ in pair.alignment} == set(range(len(source)))
 
 
 def test_sorting_is_numeric():
@@ -81,22 +58,6 @@ def test_default_sizes_and_speed():
     symbols = Counter(symbol for pair in corpus.train for symbol in pair.source.split())
     assert set(symbols) == {str(number) for number in range(3, 50)}
     assert all(1_380 < count < 1_820 for count in symbols.values())  # mean 75,000 / 47 = 1,596, deviation 40
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    symbols=st.integers(2, 5),
-    longest=st.integers(3, 6),
-    task=st.sampled_from(["copy", "sort"]),
-)
-def test_splits_are_disjoint(seed: int, symbols: int, longest: int, task: str):
-    shape = {f"{name}_lengths": [3, longest] for name in ("train", "val", "test")}
-    sizes = {"train_size": 40, "val_size": 2, "test_size": 2}
-    corpus = generate_task(task=task, symbols=symbols, **shape, **sizes, seed=seed)
-    train, val, test = map(sources, (corpus.train, corpus.val, corpus.test))
-    assert not train & val
-    assert not train & test
-    assert not val & test
 
 
 def test_lengths_of_each_split():
@@ -152,3 +113,104 @@ def test_invalid_settings_are_rejected(options: dict, message: str):
 
 def test_test_split_may_be_empty():
     assert small(test_size=0).test == []
+
+
+@pytest.mark.parametrize(
+    ("task", "source", "target", "positions"),
+    [
+        ("duplicate", "5 3 4", "5 3 4 5 3 4", [0, 1, 2, 0, 1, 2]),
+        ("ngram_copy", "5 3 4 7 3 4 6 ? 3 4", "7 3 4 6", [3, 4, 5, 6]),  # the first occurrence of 3 4
+        ("selective_copy", "_ 5 _ _ 3 _", "5 3", [1, 4]),
+        ("addition", "9 7 0 + 3 5", "1 0 0 5", None),
+        ("dyck", "(1 (2 )2 (3 (1", ")1 )3 )1", [4, 3, 0]),
+        ("modular", "2 + 3 * 4 - 1", "3", None),  # 13 mod 5
+        ("modular", "0 - 1", "4", None),
+        ("stack", "4 6 pop push 5 pop pop pop push 7", "7", [9]),
+        ("stack", "4 6 push 5 pop", "6 4", [1, 0]),
+    ],
+)
+def test_answer_of_an_example(task: str, source: str, target: str, positions: list[int] | None) -> None:
+    answer = TASKS[task].solve(source.split(), 5)
+    assert " ".join(answer.target) == target
+    assert answer.positions == (None if positions is None else [(position,) for position in positions])
+
+
+def solve(task: str, source: str, symbols: int) -> str:
+    """Solve a task by another method than the generator's."""
+    match task:
+        case "copy":
+            return source
+        case "reverse":
+            return " ".join(reversed(source.split()))
+        case "sort":
+            return " ".join(sorted(source.split(), key=int))
+        case "duplicate":
+            return f"{source} {source}"
+        case "ngram_copy":
+            text, _, key = source.partition(" ? ")
+            return f" {text} ".partition(f" {key} ")[2].strip()
+        case "selective_copy":
+            return " ".join(source.replace("_", " ").split())
+        case "addition":
+            return " ".join(str(eval(source.replace(" ", ""))))
+        case "dyck":
+            rest = source
+            while re.search(r"\((\d+) \)\1", rest):
+                rest = " ".join(re.sub(r"\((\d+) \)\1", "", rest).split())
+            return " ".join(reversed(rest.split())).replace("(", ")")
+        case "modular":
+            return str(eval(source) % symbols)
+        case _:  # stack: cancel a symbol and the pop after it, then drop pops of the empty stack
+            rest = source.replace("push ", "")
+            while re.search(r"\d+ pop", rest):
+                rest = " ".join(re.sub(r"\d+ pop", "", rest, count=1).split())
+            return " ".join(reversed(rest.replace("pop", "").split()))
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 1000), task=st.sampled_from([*TASKS]), symbols=st.integers(2, 9))
+def test_targets_links_and_disjoint_splits(seed: int, task: str, symbols: int) -> None:
+    corpus = generate_task(
+        task=task,
+        symbols=symbols,
+        train_lengths=[4, 9],
+        val_lengths=[4, 9],
+        test_lengths=[4, 9],
+        longer_lengths=[10, 15],
+        train_size=12,
+        val_size=4,
+        test_size=4,
+        seed=seed,
+    )
+    for pair in chain(*corpus.splits.values()):
+        assert pair.target == solve(task, pair.source, symbols)
+        check_links(task, pair)
+    names = [{pair.source for pair in pairs} for pairs in corpus.splits.values()]
+    assert list(corpus.splits) == ["train", "val", "test/same", "test/longer"]
+    assert len(set().union(*names)) == sum(map(len, names))
+
+
+def check_links(task: str, pair: Pair) -> None:
+    """Check that each target token is linked to a source token that determines it."""
+    if task in ("addition", "modular"):
+        assert pair.alignment is None
+        return
+    source, target = pair.source.split(), pair.target.split()
+    assert pair.alignment is not None
+    assert sorted({number for _, number in pair.alignment}) == list(range(len(target)))
+    for place, number in pair.alignment:
+        assert source[place].replace("(", ")") == target[number]
+
+
+def test_further_test_set_leaves_the_other_splits_unchanged() -> None:
+    sizes = {"train_size": 50, "val_size": 10, "test_size": 10}
+    plain, longer = (generate_task(task="stack", longer_lengths=extra, **sizes) for extra in (None, [13, 24]))
+    assert plain.splits["test"] == longer.splits["test/same"]
+    assert (plain.train, plain.val) == (longer.train, longer.val)
+
+
+def test_lengths_below_the_shortest_of_the_task_are_rejected() -> None:
+    with pytest.raises(
+        UserError, match=r"data.val_lengths=\[2, 4\]: .* 3 <= shortest .* data.task=ngram_copy"
+    ):
+        generate_task(task="ngram_copy", val_lengths=[2, 4], train_size=5, val_size=5, test_size=5)
