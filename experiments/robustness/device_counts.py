@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 from attnlab.config.compose import compose_run
-from attnlab.files.run_directory import Run, prepare
-from attnlab.jobs.launcher import INTERRUPTED, worker_environment
+from attnlab.files.run_directory import Run, prepare_run
+from attnlab.jobs.worker_process import INTERRUPTED, worker_environment
 
 SETTINGS = (
     "data.symbols=5",
@@ -100,7 +100,7 @@ def train(
             f"paths.output={output / name.replace(' ', '_')}",
         ]
     )
-    run = prepare(config)
+    run = prepare_run(config)
     first = last_step(run)
     began = time.monotonic()
     worker = subprocess.Popen(

@@ -32,8 +32,8 @@ from device_counts import digest
 from kill_runs import all_processes, parent, working_folder
 
 from attnlab.config.compose import compose_run
-from attnlab.files.run_directory import Run, prepare
-from attnlab.jobs.launcher import worker_environment
+from attnlab.files.run_directory import Run, prepare_run
+from attnlab.jobs.worker_process import worker_environment
 
 HERE = Path(__file__).parent
 ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
@@ -200,7 +200,7 @@ class Load:
             settings = run.read_config()
             overrides = [f"attention={settings.variant}", f"seed={settings.seed}"]
             config = compose_run([*SETTINGS, *overrides, f"paths.output={self.work / 'undisturbed'}"])
-            undisturbed = prepare(config)
+            undisturbed = prepare_run(config)
             assert undisturbed.directory.name == run.directory.name
             worker = self.process(
                 [sys.executable, "-m", "attnlab.jobs.worker", str(undisturbed.directory)],

@@ -22,7 +22,7 @@ from tables import print_table
 
 from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.files.run_directory import prepare
+from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build_training
 from attnlab.training.benchmark import timing
@@ -80,7 +80,7 @@ def main() -> None:
             ]
         )
         seed_everything(config.seed, verbose=False)
-        run = prepare(config)
+        run = prepare_run(config)
         corpus = build.build_corpus(config)
         vocabularies = build.build_vocabularies(config, corpus)
         data = build.build_data(config, corpus, vocabularies)

@@ -16,7 +16,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.files.run_directory import Run, prepare
+from attnlab.files.run_directory import Run, prepare_run
 from attnlab.files.run_identity import identify
 from attnlab.files.writing import no_space_left
 from run_files import write_run
@@ -81,22 +81,22 @@ def test_lock_waits_for_a_process_whose_parent_ended(tmp_path: Path) -> None:
 
 def test_force_removes_all_earlier_files(composed: Callable[..., DictConfig]) -> None:
     config = composed()
-    run = prepare(config)
+    run = prepare_run(config)
     result = {"status": "interrupted", "steps": 3}
     run.write_result(**result)
     run.checkpoints.mkdir()
     run.best.write_bytes(b"")
-    assert prepare(config).read_result() == result
+    assert prepare_run(config).read_result() == result
     config.force = True
-    prepare(config)
+    prepare_run(config)
     assert sorted(path.name for path in run.directory.iterdir()) == ["config.yaml", "lock"]
 
 
 def test_interpolations_are_saved_as_their_values(composed: Callable[..., DictConfig]) -> None:
     config = composed()
     config.variant = "seed ${seed}"
-    assert OmegaConf.load(prepare(config).config).variant == f"seed {config.seed}"
-    assert "${" not in prepare(config).config.read_text()
+    assert OmegaConf.load(prepare_run(config).config).variant == f"seed {config.seed}"
+    assert "${" not in prepare_run(config).config.read_text()
 
 
 def test_identity_ignores_the_checkpoint_interval(composed: Callable[..., DictConfig]) -> None:
@@ -132,11 +132,11 @@ def test_damaged_result_is_reported_and_ignored(
     composed: Callable[..., DictConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = composed()
-    run = prepare(config)
+    run = prepare_run(config)
     assert capsys.readouterr().err == ""
     for content, problem in DAMAGED.items():
         run.result.write_text(content)
-        assert prepare(config).read_result() == {}
+        assert prepare_run(config).read_result() == {}
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"attnlab: {run.result} {problem}"), line
         assert line.endswith("; it is ignored, and the run continues")

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attnlab.files.predictions import Prediction, Weights, pack, read_predictions, unpack, write_predictions
+from attnlab.files.predictions import (
+    Prediction,
+    Weights,
+    pack_weights,
+    read_predictions,
+    unpack_weights,
+    write_predictions,
+)
 
 HOSTILE = ["\u2028", "\n", '"', "</script>", "क्षि", ""]
 WEIGHTS = np.array([[0.25, 0.5, 0, 0, 0, 0.25]], dtype=np.float32)
@@ -33,7 +40,7 @@ TEXTS = Prediction(index=7, source="a", reference="", hypothesis="b")
 
 
 def test_packed_weights_take_one_byte_each_row_by_row() -> None:
-    packed = pack(np.array([[0.0, 1.0, 0.5], [0.2, 0.001, 0.003]]))
+    packed = pack_weights(np.array([[0.0, 1.0, 0.5], [0.2, 0.001, 0.003]]))
     assert packed is not None
     # 0.5 · 255 = 127.5, rounded to even; 0.001 · 255 = 0.255; 0.003 · 255 = 0.765
     assert list(base64.b64decode(packed)) == [0, 255, 128, 51, 0, 1]
@@ -41,17 +48,17 @@ def test_packed_weights_take_one_byte_each_row_by_row() -> None:
 
 @given(arrays(float, (3, 5), elements=st.floats(0, 1)))
 def test_unpacked_weights_are_exact_to_half_a_step(weights: np.ndarray) -> None:
-    packed = pack(weights)
+    packed = pack_weights(weights)
     if packed is None:
         assert weights.max() <= 1 / 510
     else:
-        unpacked = unpack(packed, (3, 5))
+        unpacked = unpack_weights(packed, (3, 5))
         assert unpacked == pytest.approx(weights, abs=1 / 510 + 1e-12)
-        assert pack(unpacked) == packed
+        assert pack_weights(unpacked) == packed
 
 
 def test_weights_that_are_all_zero_are_not_stored() -> None:
-    assert pack(np.zeros((2, 3))) is None
+    assert pack_weights(np.zeros((2, 3))) is None
 
 
 @pytest.mark.parametrize("weights", ["pack", "round"])

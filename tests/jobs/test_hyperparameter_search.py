@@ -23,8 +23,8 @@ from attnlab.cli import main
 from attnlab.config.compose import compose_run
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.metrics_file import read_metrics
-from attnlab.files.run_directory import Run, prepare
-from attnlab.jobs import hyperparameter_search
+from attnlab.files.run_directory import Run, prepare_run
+from attnlab.jobs import hyperparameter_search, search_plan
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
 
@@ -49,7 +49,7 @@ def sweep(override: str) -> tuple[str, Override]:
 @pytest.mark.parametrize("override", DRAWN)
 def test_sweep_gives_the_expected_distribution(override: str) -> None:
     trial = optuna.create_study().ask()
-    value = hyperparameter_search.suggest(trial, *sweep(override))
+    value = search_plan.suggest_value(trial, *sweep(override))
     (distribution,) = trial.distributions.values()
     assert distribution == DRAWN[override]
     assert value in trial.params.values()
@@ -60,7 +60,7 @@ def test_sweep_gives_the_expected_distribution(override: str) -> None:
 )
 def test_sweep_that_cannot_be_searched_is_named(override: str) -> None:
     with pytest.raises(UserError, match=re.escape(override)):
-        hyperparameter_search.suggest(optuna.create_study().ask(), *sweep(override))
+        search_plan.suggest_value(optuna.create_study().ask(), *sweep(override))
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
         "embedding.dropout=0.0,0.5",
         "seed=3",
     ]
-    plan = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}"])
+    plan = search_plan.make_plan([*overrides, f"paths.output={tmp_path}"])
     assert plan.overrides == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
     assert list(plan.space) == ["attention", "embedding.dropout"]
     assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"
@@ -81,26 +81,26 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
         "optimizer.lr=1e-05",
         "attention=dot",
     ]
-    longer = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}", "tune.trials=9"])
-    other = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}", "optimizer.lr=0.1,0.2"])
+    longer = search_plan.make_plan([*overrides, f"paths.output={tmp_path}", "tune.trials=9"])
+    other = search_plan.make_plan([*overrides, f"paths.output={tmp_path}", "optimizer.lr=0.1,0.2"])
     assert longer.identity == plan.identity != other.identity
 
 
 def test_command_without_a_sweep_searches_the_default_space(tmp_path: Path) -> None:
-    plan = hyperparameter_search.make_plan(["data.task=sort", f"paths.output={tmp_path}"])
+    plan = search_plan.make_plan(["data.task=sort", f"paths.output={tmp_path}"])
     assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size"]
     assert plan.summary == (
         "searching with 20 trials (tune.trials): optimizer.lr=tag(log, interval(1e-4, 1e-1)), "
         "embedding.dropout=interval(0.0, 0.5), batching.batch_size=32,64,128 "
         "(tune.space; a sweep such as attention=none,dot replaces it)"
     )
-    given = hyperparameter_search.make_plan(["seed=1,2", "tune.trials=3", f"paths.output={tmp_path}"])
+    given = search_plan.make_plan(["seed=1,2", "tune.trials=3", f"paths.output={tmp_path}"])
     assert given.summary == "searching with 3 trials (tune.trials): seed=1,2"
 
 
 def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
     overrides = ["attention=local_m,local_p", "attention.window=2,4", f"paths.output={tmp_path}"]
-    plan = hyperparameter_search.make_plan(overrides)  # the default attention has no window
+    plan = search_plan.make_plan(overrides)  # the default attention has no window
     assert list(plan.space) == ["attention", "attention.window"]
 
 
@@ -127,15 +127,6 @@ def test_usage_errors_are_one_line(
     assert len(error.splitlines()) == 1
 
 
-def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.csv"
-    assert hyperparameter_search.read_series(path, "val/loss") == []
-    path.write_text(
-        "epoch,step,metric,value\r\n0,9,val/loss,2.5\r\n0,9,val/bleu,7.0\r\n1,19,val/loss,1.5\r\n2,29,val/loss,1"
-    )
-    assert hyperparameter_search.read_series(path, "val/loss") == [2.5, 1.5]
-
-
 WORKER = """
 import sys, time
 with open(sys.argv[1], "w") as file:
@@ -151,9 +142,9 @@ def test_worker_is_stopped_by_the_pruner(tmp_path: Path) -> None:
     pruner = optuna.pruners.ThresholdPruner(upper=2.5)
     trial = optuna.create_study(pruner=pruner).ask()
     run = Run(tmp_path)
-    watch = hyperparameter_search.Watch(trial, run, "val/loss", interval=0.05)
+    watch = hyperparameter_search.TrialPruning(trial, run, "val/loss", interval=0.05)
     with subprocess.Popen([sys.executable, "-c", WORKER, str(run.metrics)]) as worker:
-        assert watch(worker) == -signal.SIGTERM
+        assert watch.wait(worker) == -signal.SIGTERM
     assert watch.pruned
     assert trial.study.trials[0].intermediate_values == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
     assert watch.reported == 4
@@ -170,7 +161,7 @@ def test_trial_killed_before_the_pruner_was_asked_is_pruned_at_the_same_step(tmp
         file.write("epoch,step,metric,value\n")
         file.writelines(f"{epoch},{epoch},val/loss,{epoch}.0\n" for epoch in range(9))
     resumed = optuna.load_study(study_name=study.study_name, storage=storage, pruner=study.pruner)
-    watch = hyperparameter_search.Watch(optuna.Trial(resumed, trial._trial_id), run, "val/loss")
+    watch = hyperparameter_search.TrialPruning(optuna.Trial(resumed, trial._trial_id), run, "val/loss")
     assert watch.should_prune()
     assert watch.reported == 4
     assert list(resumed.trials[0].intermediate_values) == [0, 1, 2, 3]
@@ -181,11 +172,11 @@ def test_trial_killed_before_the_pruner_was_asked_is_pruned_at_the_same_step(tmp
 def test_run_that_finished_before_it_was_read_is_pruned_all_the_same(upper: float, tmp_path: Path) -> None:
     """Pruning depends on the values of a trial only, not on the time at which they are read."""
     settings = ["tune.trials=1", f"paths.output={tmp_path}", "attention=dot,none"]
-    plan = hyperparameter_search.make_plan(settings)
+    plan = search_plan.make_plan(settings)
     study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(upper=upper))
     trial = study.ask()
-    attention = hyperparameter_search.suggest(trial, "attention", plan.space["attention"])
-    run = prepare(compose_run(plan.trial_overrides({"attention": attention})))
+    attention = search_plan.suggest_value(trial, "attention", plan.space["attention"])
+    run = prepare_run(compose_run(plan.trial_overrides({"attention": attention})))
     run.metrics.write_text(
         "epoch,step,metric,value\n0,9,val/loss,2.0\n1,19,val/loss,3.0\n2,29,val/loss,1.0\n"
     )
@@ -219,21 +210,19 @@ def test_ctrl_c_while_a_trial_is_pruned_ends_the_search(
     def start(run: Run, **_: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-SEc", PRUNED, str(run.metrics)], start_new_session=True)
 
-    monkeypatch.setattr(hyperparameter_search.launcher, "start", start)
-    plan = hyperparameter_search.make_plan(["attention=dot,none", f"paths.output={tmp_path}"])
+    monkeypatch.setattr(hyperparameter_search.worker_process, "start_worker", start)
+    plan = search_plan.make_plan(["attention=dot,none", f"paths.output={tmp_path}"])
     study = optuna.create_study(pruner=Interrupting(upper=2.5))
     assert hyperparameter_search.run_trial(study.ask(), plan) == INTERRUPTED
     assert [trial.state for trial in study.trials] == [TrialState.PRUNED]
 
 
-def search_formula(
-    plan: hyperparameter_search.Plan, *, stop_after: int | None = None
-) -> list[dict[str, Any]]:
+def search_formula(plan: search_plan.SearchPlan, *, stop_after: int | None = None) -> list[dict[str, Any]]:
     """Search with a formula instead of trainings; interrupt it in the trial `stop_after`."""
     study = hyperparameter_search.open_study(plan)
     for trial in hyperparameter_search.remaining_trials(study, plan):
         parameters = {
-            key: hyperparameter_search.suggest(trial, key, override) for key, override in plan.space.items()
+            key: search_plan.suggest_value(trial, key, override) for key, override in plan.space.items()
         }
         if trial.number == stop_after:
             break
@@ -249,10 +238,10 @@ def test_resumed_search_suggests_the_same_parameters(tmp_path: Path) -> None:
         "tune.trials=6",
         "+tune.sampler.n_startup_trials=2",
     ]
-    whole = search_formula(hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}/whole"]))
+    whole = search_formula(search_plan.make_plan([*overrides, f"paths.output={tmp_path}/whole"]))
     assert len(whole) == 6
     assert len({tuple(parameters.values()) for parameters in whole}) == 6
-    plan = hyperparameter_search.make_plan([*overrides, f"paths.output={tmp_path}/killed"])
+    plan = search_plan.make_plan([*overrides, f"paths.output={tmp_path}/killed"])
     for stop in (0, 3, 3, 5):
         assert search_formula(plan, stop_after=stop) == whole[: stop + 1]
     assert search_formula(plan) == whole
@@ -260,11 +249,11 @@ def test_resumed_search_suggests_the_same_parameters(tmp_path: Path) -> None:
     assert {trial.state for trial in hyperparameter_search.open_study(plan).trials} == {TrialState.COMPLETE}
 
 
-def search_in_parallel(plan: hyperparameter_search.Plan, folder: Path) -> None:
+def search_in_parallel(plan: search_plan.SearchPlan, folder: Path) -> None:
     """Search with a formula; the first process to reach trial 3 hangs until it is killed."""
     study = hyperparameter_search.open_study(plan)
     for trial in hyperparameter_search.remaining_trials(study, plan):
-        value = hyperparameter_search.suggest(trial, "optimizer.lr", plan.space["optimizer.lr"])
+        value = search_plan.suggest_value(trial, "optimizer.lr", plan.space["optimizer.lr"])
         (folder / f"{trial.number}-{os.getpid()}").touch()
         time.sleep(0.05)
         if trial.number == 3 and len(list(folder.glob("3-*"))) == 1:
@@ -276,7 +265,7 @@ def search_in_parallel(plan: hyperparameter_search.Plan, folder: Path) -> None:
 @pytest.mark.slow
 def test_two_processes_share_a_search_and_one_takes_over_the_trial_of_the_other(tmp_path: Path) -> None:
     settings = ["optimizer.lr=interval(0.0,1.0)", "tune.trials=8", f"paths.output={tmp_path}/outputs"]
-    plan = hyperparameter_search.make_plan(settings)
+    plan = search_plan.make_plan(settings)
     folder = tmp_path / "calls"
     folder.mkdir()
     context = multiprocessing.get_context("fork")

@@ -14,9 +14,9 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from attnlab.files.run_directory import prepare
+from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.preflight import find_error
-from attnlab.jobs.scheduler import find_errors
+from attnlab.jobs.scheduler import find_build_errors
 from attnlab.jobs.supervision import Process, start_supervised
 from forked import ForkedProcess
 
@@ -61,7 +61,7 @@ def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.O
 
 @pytest.mark.slow
 def test_preflight_command_prints_errors_by_directory(composed: Composed) -> None:
-    good, bad = prepare(composed()), prepare(composed("attention=dot", "decoder.size=9"))
+    good, bad = prepare_run(composed()), prepare_run(composed("attention=dot", "decoder.size=9"))
     command = [sys.executable, "-m", "attnlab.jobs.preflight", str(good.directory), str(bad.directory)]
     with ForkedProcess(command, stdout=subprocess.PIPE, text=True) as process:
         (reason,) = json.loads(process.communicate()[0]).items()
@@ -87,6 +87,6 @@ def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
         return check
 
     monkeypatch.setattr("attnlab.jobs.scheduler.start_supervised", start)
-    good, bad = prepare(composed()), prepare(composed("attention=dot", "decoder.size=9"))
-    errors = find_errors([good, bad], stopped=lambda: False)
+    good, bad = prepare_run(composed()), prepare_run(composed("attention=dot", "decoder.size=9"))
+    errors = find_build_errors([good, bad], stopped=lambda: False)
     assert list(errors) == [str(bad.directory)]

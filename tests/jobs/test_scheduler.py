@@ -18,11 +18,11 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
-from attnlab.jobs import launcher
-from attnlab.jobs.cluster import ClusterScheduler
+from attnlab.jobs import worker_process
 from attnlab.jobs.scheduler import Scheduler
+from attnlab.jobs.slot_scheduler import SlotScheduler
 from attnlab.jobs.slots import Slots
-from attnlab.jobs.sweep import state
+from attnlab.jobs.status import state
 
 WORKER = """
 import fcntl, json, os, signal, sys, time
@@ -55,12 +55,12 @@ sys.exit(outcome != "finish")
 
 @pytest.fixture(autouse=True)
 def _small_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(run: Run, environment: dict[str, str], **_: Any) -> launcher.Worker:
+    def start(run: Run, environment: dict[str, str], **_: Any) -> worker_process.Worker:
         command = [sys.executable, "-S", "-E", "-c", WORKER, str(run.directory)]
         return subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
 
-    monkeypatch.setattr(launcher, "start", start)
-    monkeypatch.setattr("attnlab.jobs.scheduler.find_errors", lambda *_: {})
+    monkeypatch.setattr(worker_process, "start_worker", start)
+    monkeypatch.setattr("attnlab.jobs.scheduler.find_build_errors", lambda *_: {})
 
 
 def job(
@@ -83,8 +83,10 @@ def tries(run: Run) -> int:
 
 def dispatch(
     runs: list[Run], devices: str = "ab", *, retries: int = 0, fail_fast: bool = False, **timeouts: float
-) -> Scheduler:
-    scheduler = Scheduler(Slots(list(devices), gpus=True), retries=retries, fail_fast=fail_fast, **timeouts)
+) -> SlotScheduler:
+    scheduler = SlotScheduler(
+        Slots(list(devices), gpus=True), retries=retries, fail_fast=fail_fast, **timeouts
+    )
     scheduler.train(runs)
     return scheduler
 
@@ -120,14 +122,14 @@ def test_failed_job_is_recorded_and_others_continue(tmp_path: Path) -> None:
 def test_worker_that_cannot_be_started_frees_its_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, start = [job(tmp_path, "a"), job(tmp_path, "b")], launcher.start
+    runs, start = [job(tmp_path, "a"), job(tmp_path, "b")], worker_process.start_worker
 
-    def refuse(run: Run, environment: dict[str, str], *, to_log: bool) -> launcher.Worker:
+    def refuse(run: Run, environment: dict[str, str], *, to_log: bool) -> worker_process.Worker:
         if run is runs[0]:
             raise BlockingIOError("Resource temporarily unavailable")
         return start(run, environment, to_log=to_log)
 
-    monkeypatch.setattr(launcher, "start", refuse)
+    monkeypatch.setattr(worker_process, "start_worker", refuse)
     dispatch(runs, devices="a")
     assert [state(run) for run in runs] == ["failed", "finished"]
 
@@ -135,7 +137,7 @@ def test_worker_that_cannot_be_started_frees_its_devices(
 def test_run_whose_job_ends_before_its_worker_starts_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Lost(ClusterScheduler):
+    class Lost(Scheduler):
         """A cluster whose jobs end at once."""
 
         def submit(self, runs: Sequence[Run]) -> None:
@@ -147,7 +149,6 @@ def test_run_whose_job_ends_before_its_worker_starts_has_failed(
         def cancel(self) -> None:
             raise AssertionError
 
-    monkeypatch.setattr("attnlab.jobs.cluster.find_errors", lambda *_: {})
     run = job(tmp_path, "a")
     Lost().train([run])
     assert run.read_result() == {"status": "failed", "error": "the node has no Python"}
@@ -209,7 +210,7 @@ def test_job_that_ends_without_finishing_is_failed_and_retried(tmp_path: Path) -
 
 
 def test_job_without_progress_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlab.jobs.scheduler.STOP_TIMEOUT", 0.3)
+    monkeypatch.setattr("attnlab.jobs.slot_scheduler.STOP_TIMEOUT", 0.3)
     monkeypatch.setattr("attnlab.jobs.progress.READ_INTERVAL", 0.0)
     runs = [
         job(tmp_path, "a", seconds=30, hangs=True),
@@ -227,7 +228,7 @@ def test_job_without_progress_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("value", [-1, 1.5, "often", True])
 def test_invalid_retries_are_named(value: Any) -> None:
     with pytest.raises(UserError, match=rf"hydra\.launcher\.retries={value}: must be a whole number ≥ 0"):
-        Scheduler(Slots(["0"], gpus=False), retries=value, fail_fast=False)
+        SlotScheduler(Slots(["0"], gpus=False), retries=value, fail_fast=False)
 
 
 @pytest.mark.parametrize("value", [0, -1, "an hour"])
@@ -239,7 +240,7 @@ def test_invalid_timeouts_are_named(value: Any) -> None:
 
 
 def test_one_interruption_ends_hung_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlab.jobs.scheduler.STOP_TIMEOUT", 0.3)
+    monkeypatch.setattr("attnlab.jobs.slot_scheduler.STOP_TIMEOUT", 0.3)
     run = job(tmp_path, "a", seconds=30, hangs=True)
 
     def interrupt() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.errors import InUseError
-from attnlab.files.lock import lock
+from attnlab.files.lock import lock_directory
 from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, attnlab, clean_environment
 from daemons import free_ports
@@ -65,8 +65,8 @@ def test_prepare_is_for_one_run(tmp_path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from attnlab.files.lock import lock
-with lock(Path(sys.argv[1])):
+from attnlab.files.lock import lock_directory
+with lock_directory(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()
 """
@@ -85,10 +85,10 @@ def test_processes_with_different_mounts_cannot_own_one_run(tmp_path: Path) -> N
         if holder.stdout.readline() != "locked\n":
             pytest.skip("this machine allows no mounts")
         assert not (other / "lock").exists()  # visible in the other process only
-        with pytest.raises(InUseError, match=rf"in use by process {holder.pid} "), lock(run):
+        with pytest.raises(InUseError, match=rf"in use by process {holder.pid} "), lock_directory(run):
             pass
         holder.stdin.close()
-    with lock(run):
+    with lock_directory(run):
         pass
 
 
@@ -99,7 +99,7 @@ def test_file_system_without_locks_is_reported(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
-    with lock(tmp_path):
+    with lock_directory(tmp_path):
         pass
     assert re.fullmatch(
         r"attnlab: \S+ cannot be locked \(No locks available\): a second process that trains this run would "

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.jobs.launcher import INTERRUPTED
-from attnlab.jobs.sweep import state
+from attnlab.jobs.status import state
+from attnlab.jobs.worker_process import INTERRUPTED
 from commands import attnlab
 from daemons import processes, wait_for
 from slurm_cluster import missing_programs, slurm, slurm_cluster

@@ -21,7 +21,7 @@ from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import InterruptedRunError, UserError
-from attnlab.files.run_directory import Run, prepare
+from attnlab.files.run_directory import Run, prepare_run
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import checkpoints, recipe
 from attnlab.training.callbacks import LastCheckpoint
@@ -275,7 +275,7 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
             "callbacks.attention_figures.count=0",
         )
         config.paths.output = str(tmp_path / name)
-        runs.append((prepare(config), config))
+        runs.append((prepare_run(config), config))
     (whole, config), (interrupted, other) = runs
     recipe.train(config, whole)
 

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig
 
 from attnlab.errors import UserError
-from attnlab.files.run_directory import prepare
+from attnlab.files.run_directory import prepare_run
 from attnlab.training import build_training
 from attnlab.training.loggers import TolerantMLFlowLogger, log_image
 
@@ -27,7 +27,7 @@ def test_mlflow_run_has_the_curves_the_settings_and_the_pictures_of_all_attempts
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = composed("logger=mlflow", "seed=3")
-    run = prepare(config)
+    run = prepare_run(config)
     picture = tmp_path / "heat.png"
     picture.write_bytes(b"picture")
     for step, status in ((4, "failed"), (9, "success")):  # interrupted, then resumed
@@ -66,7 +66,7 @@ def test_mlflow_store_that_cannot_be_opened_does_not_stop_the_training(
     (tmp_path / "file").touch()
     uri = f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}"
     config = composed("logger=mlflow", f"logger.mlflow.tracking_uri={uri}")
-    assert build_training.build_loggers(config, prepare(config)) == []
+    assert build_training.build_loggers(config, prepare_run(config)) == []
     assert "MLflow could not be started; continuing without MLflow" in caplog.text
 
 
@@ -76,4 +76,4 @@ def test_missing_mlflow_is_one_line(
     monkeypatch.setitem(__import__("sys").modules, "mlflow.tracking", None)
     config = composed("logger=mlflow")
     with pytest.raises(UserError, match=r"pip install 'attnlab\[mlflow\]'"):
-        build_training.build_loggers(config, prepare(config))
+        build_training.build_loggers(config, prepare_run(config))

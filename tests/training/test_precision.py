@@ -10,7 +10,7 @@ from lightning.fabric.accelerators.mps import MPSAccelerator
 
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
-from attnlab.files.run_directory import prepare
+from attnlab.files.run_directory import prepare_run
 from attnlab.training import build_training, recipe
 from attnlab.training.precision import bf16_slowdown, resolve_precision, warn_of_slow_precision
 from tiny_runs import SYNTHETIC, TINY
@@ -54,7 +54,7 @@ def test_run_records_its_precision_and_refuses_another(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = compose_run([*TINY, *SYNTHETIC, "logger=none", "trainer.max_epochs=1", "trainer.precision=auto"])
-    run = prepare(config)
+    run = prepare_run(config)
     first = build_training.choose_precision(config)
     recipe.train(config, run)
     assert run.read_result()["precision"] == first

@@ -21,7 +21,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from attnlab.files.run_directory import Run, prepare
+from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import checkpoints
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
@@ -75,7 +75,7 @@ def make_run(composed: Callable[..., DictConfig], tmp_path: Path) -> Callable[..
     def make(folder: str, *words: str) -> Run:
         config = composed(*TINY_REVERSE, *COMMON, *words)
         config.paths.output = str(tmp_path / folder)
-        return prepare(config)
+        return prepare_run(config)
 
     return make
 

@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.files.run_directory import prepare
+from attnlab.files.run_directory import prepare_run
 from attnlab.training import build_training
 from attnlab.training.loggers import log_image, log_table
 from daemons import daemon, free_ports, wait_for
@@ -57,7 +57,7 @@ def test_mlflow_server_has_one_run_of_all_attempts(
     with daemon(command, tmp_path, {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}):
         wait_for(lambda: read(f"{server}/health"))
         config = composed("logger=mlflow", f"logger.mlflow.tracking_uri={server}")
-        run = prepare(config)
+        run = prepare_run(config)
         identities = set()
         for step, status in ATTEMPTS:
             (logger,) = build_training.build_loggers(config, run)
@@ -83,7 +83,7 @@ def test_tensorboard_shows_one_run_of_all_attempts(
     composed: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
     config = composed("logger=tensorboard")
-    run = prepare(config)
+    run = prepare_run(config)
     for step, status in ATTEMPTS:
         (logger,) = build_training.build_loggers(config, run)
         logger.log_metrics({"val/loss": 1 / step}, step=step)

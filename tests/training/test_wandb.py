@@ -16,7 +16,7 @@ import pytest
 from omegaconf import DictConfig
 
 from attnlab.files.metrics_file import read_metrics
-from attnlab.files.run_directory import Run, prepare
+from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline
@@ -29,7 +29,7 @@ def test_missing_package_is_a_warning(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)  # import wandb then raises ImportError
     config = composed()
-    assert wandb_logger(run=prepare(config), config=config, project="attnlab", **SETTINGS) is None
+    assert wandb_logger(run=prepare_run(config), config=config, project="attnlab", **SETTINGS) is None
     assert "could not be started; continuing without Weights & Biases" in caplog.text
 
 
@@ -37,7 +37,7 @@ def test_refused_settings_are_a_warning(
     composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = composed()
-    assert wandb_logger(run=prepare(config), config=config, project="a/b", **SETTINGS) is None
+    assert wandb_logger(run=prepare_run(config), config=config, project="a/b", **SETTINGS) is None
     assert "could not be started; continuing without Weights & Biases" in caplog.text
     assert "a/b" in caplog.text
 
@@ -46,7 +46,7 @@ def test_errors_after_the_run_was_closed_are_logged_once(
     composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = composed()
-    run = prepare(config)
+    run = prepare_run(config)
     logger = wandb_logger(run=run, config=config, project="attnlab", **SETTINGS)
     assert logger is not None
     logger.log_metrics({"val/loss": 2.0}, step=1)

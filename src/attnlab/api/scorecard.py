@@ -16,7 +16,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
 from attnlab.explain import alignment, scorecard
 from attnlab.explain.scorecard import MEASURES, Model, Score
-from attnlab.files.run_directory import locate
+from attnlab.files.run_directory import locate_run
 from attnlab.files.writing import write_json
 from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
@@ -76,7 +76,7 @@ def explain(
         gold = [gold_of_split[i] for i in chosen]
     reverse = None
     if settings.reverse is not None:
-        other, other_vocabularies, other_network = restore_networks([locate(settings.reverse)[1]], trust)
+        other, other_vocabularies, other_network = restore_networks([locate_run(settings.reverse)[1]], trust)
         _check_network(other_network)
         assert isinstance(other_network, Seq2Seq)  # checked
         reverse = _model(other, other_network, other_vocabularies)

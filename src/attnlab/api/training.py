@@ -15,9 +15,10 @@ from rich.console import Console
 from attnlab.config.compose import compose_run, explain
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import Run
-from attnlab.jobs import launcher
-from attnlab.jobs.launcher import Worker
-from attnlab.jobs.sweep import Jobs, state
+from attnlab.jobs import worker_process
+from attnlab.jobs.status import state
+from attnlab.jobs.train_task import TrainTask
+from attnlab.jobs.worker_process import Worker
 
 POLL_INTERVAL = 0.1
 """Seconds between two looks at the files of the worker."""
@@ -39,7 +40,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     if isinstance(overrides, str):
         raise UserError(f"overrides={overrides!r}: give a list of settings, such as ['seed=1']")
     try:
-        run = (jobs := Jobs()).prepare(compose_run(list(overrides)))
+        run = (task := TrainTask()).prepare_run(compose_run(list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(explain(error)) from error
     if state(run) == "finished":
@@ -47,12 +48,14 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     if progress:
         print(f"run directory  {run.directory}", flush=True)
     os.environ["ATTNLAB_COMMAND"] = f"attnlab.train({list(overrides)!r})"
-    code, _ = launcher.train(run, wait=Progress(run).wait if progress else Worker.wait, to_log=True)
-    if code == launcher.INTERRUPTED:
+    code, _ = worker_process.train_in_worker(
+        run, wait=Progress(run).wait if progress else Worker.wait, to_log=True
+    )
+    if code == worker_process.INTERRUPTED:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
-    if code == launcher.REFUSED:
+    if code == worker_process.REFUSED:
         refused = UsageError(run.read_result()["error"])
-        jobs.discard(run)
+        task.discard_run(run)
         raise refused
     if code != 0:
         raise UserError(f"{run.directory} failed: {run.read_result().get('error')}")

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from attnlab.errors import UsageError
-from attnlab.files.predictions import Prediction, to_line
+from attnlab.files.predictions import Prediction, to_json_line
 from attnlab.files.writing import check_writable, open_atomically
 from attnlab.plotting.files import save
 from attnlab.plotting.heatmap import plot_prediction
@@ -69,7 +69,7 @@ def _numbers(path: Path) -> Iterator[Write]:
         def write(prediction: Prediction) -> None:
             if not files:
                 files.append(stack.enter_context(open_atomically(path)))
-            files[0].write(to_line(prediction, weights="round").encode())
+            files[0].write(to_json_line(prediction, weights="round").encode())
 
         yield write
 

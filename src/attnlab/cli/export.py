@@ -9,9 +9,9 @@ from pathlib import Path
 
 from attnlab.cli import arguments
 from attnlab.errors import UsageError, UserError
-from attnlab.files.run_directory import locate
+from attnlab.files.run_directory import locate_run
 from attnlab.files.writing import check_writable
-from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.jobs.worker_process import import_from_current_folder
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
@@ -57,7 +57,7 @@ def main(options: argparse.Namespace) -> int:
         folder.check(options.onnx)
     if options.trust:
         import_from_current_folder()
-    run, checkpoint = locate(options.run)
+    run, checkpoint = locate_run(options.run)
     config, vocabularies, network = restore_network(checkpoint, options.trust)
     if config.data.get("preparation") is not None:
         raise UserError(

@@ -24,7 +24,7 @@ from types import ModuleType
 from attnlab import __version__
 from attnlab.cli.arguments import Parser
 from attnlab.errors import INTERRUPTED, UsageError, UserError
-from attnlab.files.printable import printable
+from attnlab.files.terminal import escape_control_characters
 from attnlab.jobs import interruption
 from attnlab.training.environment import tokenize_in_one_thread
 
@@ -49,7 +49,7 @@ UNEXPECTED = "unexpected error; --traceback shows where"
 def main() -> None:
     """Run the command line and exit with its exit code."""
     code = run(sys.argv[1:])
-    interruption.ignore()
+    interruption.ignore_signals()
     sys.exit(_flush(code))
 
 
@@ -141,7 +141,7 @@ def _explain(error: Exception) -> str:
         message = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         message = f"{type(error).__name__}: {error} ({UNEXPECTED})"
-    return printable(" ".join(message.splitlines()))
+    return escape_control_characters(" ".join(message.splitlines()))
 
 
 def _flush(code: int) -> int:

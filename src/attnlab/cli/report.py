@@ -15,9 +15,8 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from attnlab.errors import UsageError, UserError
-from attnlab.files.printable import printable
+from attnlab.files.terminal import escape_control_characters, print_line, print_table
 from attnlab.files.writing import check_writable
-from attnlab.jobs.terminal import print_line, print_table
 from attnlab.metrics import registry
 from attnlab.plotting.style import variant_styles
 from attnlab.report.aggregates import aggregates_table
@@ -194,13 +193,15 @@ def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
 def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparison]) -> None:
     """Print the main tables, the comparisons and the unfinished runs."""
     for table in tables[:2]:
-        shown = TerminalTable(title=Text(printable(f"{study.name} · {table.title}")))
+        shown = TerminalTable(title=Text(escape_control_characters(f"{study.name} · {table.title}")))
         for column in table.columns:
             shown.add_column(
-                Text(printable(column.name)), justify="right" if column.numeric else "left", overflow="fold"
+                Text(escape_control_characters(column.name)),
+                justify="right" if column.numeric else "left",
+                overflow="fold",
             )
         for row in table.rows:
-            shown.add_row(*(Text(printable(cell.text)) for cell in row))
+            shown.add_row(*(Text(escape_control_characters(cell.text)) for cell in row))
         print_table(shown)
     for note in tables[0].notes:
         print_line(note, style="dim")

@@ -25,8 +25,8 @@ from attnlab.config.compose import accept, explain
 from attnlab.config.options import CONF, check_overrides
 from attnlab.config.sweep_overrides import check_sweeps
 from attnlab.errors import UsageError
-from attnlab.jobs.launcher import INTERRUPTED
-from attnlab.jobs.sweep import Jobs
+from attnlab.jobs.train_task import TrainTask
+from attnlab.jobs.worker_process import INTERRUPTED
 
 PREPARE = "--prepare"
 """Option that creates the run directory and prints it, without training."""
@@ -35,8 +35,8 @@ PREPARE = "--prepare"
 def main(parsed: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
     arguments = [word for word in parsed.arguments if word != PREPARE]
-    jobs = Jobs(prepare_only=PREPARE in parsed.arguments)
-    if jobs.prepare_only and {"-m", "--multirun"} & {*arguments}:
+    task = TrainTask(prepare_only=PREPARE in parsed.arguments)
+    if task.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     # Hydra would print several lines and exit; with this variable it raises its errors instead.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -54,7 +54,7 @@ def main(parsed: argparse.Namespace) -> int:
         sys.argv[1:] = [word for word in arguments if word not in options.overrides]
         sys.argv += accept(options.overrides)
         with _unused_sweep_folder_removed(arguments):
-            hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(jobs)()
+            hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(task)()
     except (HydraException, OmegaConfBaseException) as error:
         if os.environ.get("ATTNLAB_TRACEBACK"):
             raise
@@ -78,11 +78,11 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"attnlab: the launcher failed: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     finally:
-        if jobs.sweeping and any(run.directory.is_dir() for run in jobs.runs.values()):
-            jobs.print_table(Console(soft_wrap=True))
-    if jobs.refused is not None:
-        raise jobs.refused
-    return 0 if jobs.prepare_only else jobs.exit_code()
+        if task.sweeping and any(run.directory.is_dir() for run in task.runs.values()):
+            task.print_table(Console(soft_wrap=True))
+    if task.refused is not None:
+        raise task.refused
+    return 0 if task.prepare_only else task.exit_code()
 
 
 def _check_options(arguments: list[str]) -> argparse.Namespace:

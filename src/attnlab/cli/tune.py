@@ -16,12 +16,12 @@ from rich.table import Table
 
 from attnlab.config.compose import explain
 from attnlab.errors import UserError
-from attnlab.jobs.launcher import INTERRUPTED
+from attnlab.jobs.worker_process import INTERRUPTED
 
 if TYPE_CHECKING:
     from optuna import Study
 
-    from attnlab.jobs.hyperparameter_search import Plan
+    from attnlab.jobs.search_plan import SearchPlan
 
 HELP = """attnlab tune [OVERRIDE ...]: search hyper-parameters; each trial is an ordinary training run
 
@@ -51,7 +51,8 @@ def main(options: argparse.Namespace) -> int:
     try:
         import optuna
 
-        from attnlab.jobs.hyperparameter_search import make_plan, open_study, remaining_trials, run_trial
+        from attnlab.jobs.hyperparameter_search import open_study, remaining_trials, run_trial
+        from attnlab.jobs.search_plan import make_plan
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
@@ -74,7 +75,7 @@ def main(options: argparse.Namespace) -> int:
     return _conclude(study, plan)
 
 
-def _conclude(study: Study, plan: Plan) -> int:
+def _conclude(study: Study, plan: SearchPlan) -> int:
     """Print the best trials and the command that trains the best one; returns the exit code."""
     from optuna.study import StudyDirection
     from optuna.trial import TrialState

@@ -23,7 +23,7 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.files.run_directory import locate
+from attnlab.files.run_directory import locate_run
 
 logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
 
@@ -141,7 +141,7 @@ def _resolve(target: str, source: Path | str) -> Any:
 
 def _training_folder(source: Path | str) -> str:
     """Return where a custom class probably is, and the option that imports it from there."""
-    run = locate(str(source))[0] if Path(source).is_file() else None
+    run = locate_run(str(source))[0] if Path(source).is_file() else None
     folder = run.read_result().get("folder") if run else None
     if not isinstance(folder, str):
         return "Add --import-from with the folder of the module"

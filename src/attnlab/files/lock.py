@@ -1,4 +1,4 @@
-"""The lock of a run directory: at most one process works on a run."""
+"""Locks between processes, also of several machines: of a run directory, and of single files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOPPING_TIMEOUT = 2 * ORPHAN_TIMEOUT
 
 
 @contextmanager
-def lock(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory; the operating system releases it when the process ends.
 
     It is a POSIX lock, which NFS passes on to its server: it also excludes processes of other machines.
@@ -54,6 +54,26 @@ def lock(directory: Path) -> Iterator[None]:
             file.truncate(0)
             os.write(file.fileno(), f"{socket.gethostname()} {os.getpid()} {os.getppid()}\n".encode())
         yield
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Hold the lock of a file inside the block; wait until no other process holds it."""
+    with path.open("a") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def try_lock_file(path: Path) -> Iterator[bool]:
+    """Try to hold the lock of a file inside the block; yields False if another process holds it."""
+    with path.open("a") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
 
 
 def _in_use(directory: Path, host: str = "another machine", pid: str = "?", *_: str) -> str:

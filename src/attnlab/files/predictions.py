@@ -97,7 +97,7 @@ def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights:
 
     With `weights="omit"` only the texts are written, without tokens, score and alignment.
     """
-    write_atomically(path, "".join(to_line(prediction, weights) for prediction in predictions))
+    write_atomically(path, "".join(to_json_line(prediction, weights) for prediction in predictions))
 
 
 def read_predictions(path: Path) -> list[Prediction]:
@@ -108,12 +108,12 @@ def read_predictions(path: Path) -> list[Prediction]:
     return [_from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
-def to_line(prediction: Prediction, weights: Weights) -> str:
+def to_json_line(prediction: Prediction, weights: Weights) -> str:
     """Return one line of a predictions file, newline included."""
     return json.dumps(_to_json(prediction, weights), ensure_ascii=False) + "\n"
 
 
-def pack(weights: NDArray[np.floating[Any]] | None) -> str | None:
+def pack_weights(weights: NDArray[np.floating[Any]] | None) -> str | None:
     """Encode weights [T, S], each 0 to 1, as base64 with one byte per weight; None if all round to 0."""
     if weights is None:
         return None
@@ -123,8 +123,8 @@ def pack(weights: NDArray[np.floating[Any]] | None) -> str | None:
     return base64.b64encode(steps.astype(np.uint8).tobytes()).decode("ascii")
 
 
-def unpack(packed: str, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Decode the weights [T, S] of `pack`, exact to 1/510."""
+def unpack_weights(packed: str, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Decode the weights [T, S] of `pack_weights`, exact to 1/510."""
     return np.frombuffer(base64.b64decode(packed), dtype=np.uint8).reshape(shape) / PACKED_STEPS
 
 
@@ -146,7 +146,7 @@ def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
         "score": prediction.score,
         "source_tokens": prediction.source_tokens,
         "tokens": prediction.tokens,
-        "weights": pack(prediction.weights) if weights == "pack" else rounded,
+        "weights": pack_weights(prediction.weights) if weights == "pack" else rounded,
         "alignment": prediction.alignment,
     }
 
@@ -154,7 +154,7 @@ def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
 def _from_json(record: Mapping[str, Any]) -> Prediction:
     weights = record.get("weights")
     if isinstance(weights, str):
-        weights = unpack(weights, (len(record["tokens"]), len(record["source_tokens"])))
+        weights = unpack_weights(weights, (len(record["tokens"]), len(record["source_tokens"])))
     elif weights is not None:
         weights = np.array(weights)
     return Prediction(**{**record, "weights": weights})

@@ -33,7 +33,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.errors import UserError
-from attnlab.files.lock import lock
+from attnlab.files.lock import lock_directory
 from attnlab.files.run_identity import identify
 from attnlab.files.writing import TEMPORARY, no_space_left, write_atomically, write_json
 
@@ -213,7 +213,7 @@ class Run:
         Raises:
             InUseError: if another process holds it.
         """
-        return lock(self.directory)
+        return lock_directory(self.directory)
 
     def remove_temporary_files(self) -> None:
         """Remove partially written files of a killed process."""
@@ -250,7 +250,7 @@ def run_of(config: DictConfig) -> Run:
     return Run(Path(config.paths.output).expanduser().absolute() / str(config.name) / name)
 
 
-def prepare(config: DictConfig) -> Run:
+def prepare_run(config: DictConfig) -> Run:
     """Create the run directory of a configuration and write its config.yaml.
 
     `force=true` removes the results of an earlier run of the same configuration.
@@ -275,7 +275,7 @@ def prepare(config: DictConfig) -> Run:
     return run
 
 
-def locate(path: str) -> tuple[Run, Path]:
+def locate_run(path: str) -> tuple[Run, Path]:
     """Return the run and the checkpoint of a command's RUN argument.
 
     Args:

@@ -1,9 +1,8 @@
-"""Reading and atomically writing files."""
+"""Writing files atomically."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -48,26 +47,6 @@ def open_atomically(path: Path) -> Iterator[BufferedRandom]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file inside the block; wait until no other process holds it."""
-    with path.open("a") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def tried(path: Path) -> Iterator[bool]:
-    """Try to hold the lock of a file inside the block; yields False if another process holds it."""
-    with path.open("a") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

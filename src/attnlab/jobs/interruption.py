@@ -23,12 +23,23 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 @contextmanager
+def handle_signals(handler: Handler, numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[None]:
+    """Handle these signals by this function inside the block."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
 def exit_at_once() -> Iterator[None]:
     """End the process at a stop signal inside the block, which imports modules and writes no files.
 
     An exception in the middle of an import can be lost, or be replaced by another one, in a compiled module.
     """
-    with _handling(_exit):
+    with handle_signals(_exit):
         yield
 
 
@@ -63,7 +74,7 @@ def interruptible(
     report_dropped = sys.unraisablehook
     sys.unraisablehook = send_again
     try:
-        with _handling(interrupt, *numbers, signal.SIGALRM):
+        with handle_signals(interrupt, (*numbers, signal.SIGALRM)):
             yield
     except BaseException:
         if happened:
@@ -74,20 +85,10 @@ def interruptible(
         sys.unraisablehook = report_dropped
 
 
-def ignore() -> None:
+def ignore_signals() -> None:
     """Ignore stop signals from now on: the command has ended, and Python finalises its modules."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-
-
-@contextmanager
-def _handling(handler: Handler, *numbers: int) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in numbers or SIGNALS}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

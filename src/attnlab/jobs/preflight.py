@@ -22,8 +22,8 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
-from attnlab.jobs.launcher import import_from_current_folder
 from attnlab.jobs.supervision import end_with_parent
+from attnlab.jobs.worker_process import import_from_current_folder
 
 BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer")
 """Groups that are built. For all other groups only the names of the arguments are checked."""

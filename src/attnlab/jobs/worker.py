@@ -20,18 +20,18 @@ from rich.table import Table
 
 from attnlab.errors import STOP_SIGNALS, InterruptedRunError, InUseError, UserError
 from attnlab.files.run_directory import Run
+from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import no_space_left
 from attnlab.jobs.interruption import interruptible
-from attnlab.jobs.launcher import (
+from attnlab.jobs.logs import log_to_files, quieten_lightning
+from attnlab.jobs.supervision import end_with_parent
+from attnlab.jobs.worker_process import (
     IN_USE,
     INTERRUPTED,
     REFUSED,
     import_from_current_folder,
     is_step_of_several_tasks,
 )
-from attnlab.jobs.logs import log_to_files, quieten_lightning
-from attnlab.jobs.supervision import end_with_parent
-from attnlab.jobs.terminal import print_line, print_table
 from attnlab.metrics import registry
 from attnlab.training.environment import environment, tokenize_in_one_thread
 

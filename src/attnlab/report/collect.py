@@ -17,8 +17,8 @@ from statistics import median
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import Prediction, predictions_file, read_predictions
-from attnlab.files.printable import printable
 from attnlab.files.run_directory import Run
+from attnlab.files.terminal import escape_control_characters
 from attnlab.metrics.registry import split as metric_split
 from attnlab.report.study import RunRecord, Study, distinguish_variants, mark_duplicates
 
@@ -132,8 +132,8 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
         raise UserError(f"config.yaml has seed={config['seed']}, which is not a whole number")
     record = replace(
         record,
-        study=printable(str(config["name"])),
-        variant=printable(str(config["variant"])),
+        study=escape_control_characters(str(config["name"])),
+        variant=escape_control_characters(str(config["variant"])),
         seed=int(config["seed"]),
         config={str(key): value for key, value in config.items()},
     )

@@ -14,7 +14,7 @@ from typing import Any
 from sacrebleu.metrics.chrf import CHRF
 
 from attnlab.errors import UserError
-from attnlab.files.predictions import Prediction, pack
+from attnlab.files.predictions import Prediction, pack_weights
 from attnlab.files.run_directory import Run
 from attnlab.report.collect import load_predictions
 from attnlab.report.study import RunRecord, Study
@@ -142,7 +142,7 @@ def _output_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]
     data: dict[str, Any] = {
         "text": output.hypothesis,
         "tokens": output.tokens,
-        "weights": pack(output.weights),
+        "weights": pack_weights(output.weights),
         "score": _round(score_of(output)),
         "exact": bool(output.reference) and output.hypothesis.split() == output.reference.split(),
     }

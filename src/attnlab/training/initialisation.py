@@ -23,7 +23,7 @@ from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.data.word_vectors import read_word_vectors
 from attnlab.errors import UserError
-from attnlab.files.run_directory import Run, locate
+from attnlab.files.run_directory import Run, locate_run
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
@@ -121,7 +121,7 @@ def read_source(location: str) -> Source:
         UserError: if there is no checkpoint, or it is damaged or was not written by attnlab.
     """
     try:
-        path = locate(location)[1]
+        path = locate_run(location)[1]
         checkpoint = checkpoints.load(path)
         _, vocabularies = checkpoints.restore(checkpoint, path)
         weights = network_weights(checkpoint)

@@ -16,7 +16,7 @@ from attnlab.config.build import build_network, copies_source
 from attnlab.config.trust import check
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
-from attnlab.files.run_directory import locate
+from attnlab.files.run_directory import locate_run
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training import checkpoints
@@ -116,7 +116,7 @@ def restore_teacher(config: DictConfig, vocabularies: Vocabularies) -> Translati
     if not locations:
         return None
     try:
-        taught, theirs, teacher = restore_networks([locate(location)[1] for location in locations])
+        taught, theirs, teacher = restore_networks([locate_run(location)[1] for location in locations])
     except UserError as error:
         raise UserError(f"distillation.teachers: {error}") from error
     if [side.to_json() for side in theirs] != [side.to_json() for side in vocabularies]:

@@ -1,4 +1,4 @@
-"""Hydra's basic sweeper, which also tells the jobs of the sweep to attnlab.
+"""Hydra's basic sweeper, which also checks and records the jobs of the sweep before they start.
 
 Hydra imports this module at every start, so it imports attnlab only when a sweep starts.
 """
@@ -34,9 +34,10 @@ class GridSweeper(BasicSweeper):
         self.overrides_of = overrides
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Store the list of jobs; called by Hydra."""
+        """Store what checks the jobs; called by Hydra."""
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
-        self.jobs = task_function
+        self.loader = hydra_context.config_loader
+        self.task: Any = task_function  # attnlab.jobs.train_task.TrainTask
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; called by Hydra. A key of the command line replaces that key of `params`."""
@@ -50,13 +51,7 @@ class GridSweeper(BasicSweeper):
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose the jobs of a batch, which finds errors in them, and record their runs."""
-        from attnlab.jobs.sweep import Jobs
-
-        assert isinstance(self.jobs, Jobs)
-        assert self.hydra_context is not None
-        assert self.config is not None
-        loader = self.hydra_context.config_loader
-        self.jobs.expect([self.jobs.compose(loader, self.config, job) for job in batch])
+        self.task.expect_runs([self.task.compose_job(self.loader, self.config, job) for job in batch])
 
 
 def expand(job: Sequence[str], overrides: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:

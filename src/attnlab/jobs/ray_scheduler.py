@@ -9,10 +9,11 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.files.run_directory import Run
-from attnlab.jobs.cluster import ClusterScheduler, Task
+from attnlab.jobs.cluster_task import ClusterTask
+from attnlab.jobs.scheduler import Scheduler
 
 
-class RayScheduler(ClusterScheduler):
+class RayScheduler(Scheduler):
     """Submits each run as a Ray task. Ray starts the tasks of a node that fails on another one.
 
     Args:
@@ -31,7 +32,7 @@ class RayScheduler(ClusterScheduler):
         if not ray.is_initialized():  # by the batch of runs before
             ray.init(**self.init)
         train = ray.remote(**self.remote)(_train)
-        self.runs = {train.remote(Task(run.directory)): run for run in runs}
+        self.runs = {train.remote(ClusterTask(run.directory)): run for run in runs}
 
     def collect(self) -> dict[Run, int | str]:
         """Return the runs whose tasks have ended."""
@@ -46,7 +47,7 @@ class RayScheduler(ClusterScheduler):
             ray.cancel(task)
 
 
-def _train(task: Task) -> int:
+def _train(task: ClusterTask) -> int:
     return task()
 
 

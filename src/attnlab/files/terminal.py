@@ -1,22 +1,42 @@
-"""Lines and tables on standard output, which may be a terminal, a pipe or a file."""
+"""Text for standard output, which may be a terminal, a pipe or a file."""
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING
-
-from attnlab.files.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+DIRECTIONS = {*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))}
+"""Characters that change the direction of the text after them."""
+
 UNLIMITED = 10_000
+"""Width, in characters, of tables that are not cut."""
+
+
+def escape_control_characters(text: str) -> str:
+    r"""Escape control characters (`\x1b`), which a terminal would execute, and characters of direction."""
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in ("Cc", "Cs") or character in DIRECTIONS
+        else character
+        for character in text
+    )
 
 
 def print_line(text: str, style: str | None = None) -> None:
     """Print one line without wrapping it, with control characters escaped."""
     from rich.console import Console
 
-    Console().print(printable(text), style=style, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    Console().print(
+        escape_control_characters(text),
+        style=style,
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def print_table(table: Table) -> None:

@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.errors import INTERRUPTED as INTERRUPTED
 from attnlab.errors import InUseError
 from attnlab.files.run_directory import Run
+from attnlab.jobs.interruption import handle_signals
 from attnlab.jobs.supervision import Process, kill, start_supervised
 
 IN_USE = 69
@@ -43,11 +44,11 @@ Worker = Process
 Wait = Callable[[Worker], int]
 
 
-class Ending(NamedTuple):
+class Exit(NamedTuple):
     """End of a worker process.
 
     Attributes:
-        code: result of `settle`.
+        code: result of `record_exit`.
         stopped: True if a stop signal arrived first.
     """
 
@@ -55,7 +56,7 @@ class Ending(NamedTuple):
     stopped: bool
 
 
-def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> Ending:
+def train_in_worker(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> Exit:
     """Train a run in a worker process and forward signals to it.
 
     The worker is killed if it has not stopped `STOP_TIMEOUT` seconds after the first signal, and at a second
@@ -64,10 +65,10 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
     Args:
         run: a run whose config.yaml exists.
         wait: waits until the worker ends; may terminate it.
-        to_log: see `start`.
+        to_log: see `start_worker`.
     """
     stopping = False
-    with start(run, to_log=to_log) as worker:
+    with start_worker(run, to_log=to_log) as worker:
         kill_later = threading.Timer(STOP_TIMEOUT, kill, [worker])
 
         def forward(number: int, _: Any) -> None:
@@ -80,7 +81,7 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
                 kill_later.start()
 
         try:
-            with handle_stop_signals(forward):
+            with handle_signals(forward):
                 wait(worker)
         except BaseException:  # submitit ends this process so shortly before the time limit of its job
             worker.terminate()
@@ -91,25 +92,14 @@ def train(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False)
             kill_later.cancel()
             kill(worker)
     if int(os.environ.get("SLURM_PROCID", "0")) > 0 and is_step_of_several_tasks():
-        return Ending(worker.returncode, stopping)  # the first task records the result
-    code = settle(run, worker.returncode, stopping=stopping)
+        return Exit(worker.returncode, stopping)  # the first task records the result
+    code = record_exit(run, worker.returncode, stopping=stopping)
     if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
         print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)
-    return Ending(code, stopping)
+    return Exit(code, stopping)
 
 
-@contextmanager
-def handle_stop_signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Handle SIGINT and SIGTERM by this function inside the block."""
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
-
-
-def start(run: Run, environment: Mapping[str, str] | None = None, *, to_log: bool = False) -> Worker:
+def start_worker(run: Run, environment: Mapping[str, str] | None = None, *, to_log: bool = False) -> Worker:
     """Start `python -m attnlab.jobs.worker` on a run directory.
 
     Args:
@@ -159,7 +149,7 @@ def import_from_current_folder() -> None:
         sys.path.append(folder)
 
 
-def settle(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
+def record_exit(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
     """Update result.json if the worker ended before it could do so; returns the exit code of the run.
 
     Args:
@@ -174,7 +164,7 @@ def settle(run: Run, code: int, *, stopping: bool, reason: str | None = None) ->
     """
     try:
         with run.lock():
-            return _settle(run, code, stopping=stopping, reason=reason)
+            return _record_exit(run, code, stopping=stopping, reason=reason)
     except InUseError:
         return IN_USE
     except OSError as error:
@@ -182,7 +172,7 @@ def settle(run: Run, code: int, *, stopping: bool, reason: str | None = None) ->
         return 1
 
 
-def _settle(run: Run, code: int, *, stopping: bool, reason: str | None) -> int:
+def _record_exit(run: Run, code: int, *, stopping: bool, reason: str | None) -> int:
     status = run.read_result().get("status")
     if status == "finished":
         return 0

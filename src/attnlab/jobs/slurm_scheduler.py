@@ -13,7 +13,8 @@ from submitit.helpers import DelayedSubmission
 
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.run_directory import Run
-from attnlab.jobs.cluster import ClusterScheduler, Task
+from attnlab.jobs.cluster_task import ClusterTask
+from attnlab.jobs.scheduler import Scheduler
 
 QUEUE_INTERVAL = 5.0
 """Seconds between two calls of squeue."""
@@ -33,7 +34,7 @@ OF_ALL_EXECUTORS = (
 """Parameters whose names in submitit have no prefix `slurm_`."""
 
 
-class SlurmTask(Task):
+class SlurmTask(ClusterTask):
     """Function of a Slurm job. Slurm queues the job again before its time limit, or when its node fails."""
 
     def checkpoint(self) -> DelayedSubmission:
@@ -41,7 +42,7 @@ class SlurmTask(Task):
         return DelayedSubmission(self)
 
 
-class SlurmScheduler(ClusterScheduler):
+class SlurmScheduler(Scheduler):
     """Submits the runs as a job array, and asks `squeue` which jobs have ended.
 
     submitit itself would ask `sacct`, which needs Slurm's accounting database.
@@ -116,7 +117,7 @@ class SlurmScheduler(ClusterScheduler):
             self.absent[run] = 0 if job.job_id in queued else self.absent.get(run, 0) + 1
         for reason in sorted({*queued.values()} - USUAL_REASONS - self.reasons):
             self.reasons.add(reason)
-            self.messages.append(f"Slurm lets jobs wait: {reason}; squeue shows which ones")
+            self.progress.print(f"Slurm lets jobs wait: {reason}; squeue shows which ones")
 
     def _arrays(self) -> list[str]:
         """Return the ids of the job arrays."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from attnlab.files.run_directory import Run
-from attnlab.jobs import launcher, worker
+from attnlab.jobs import worker, worker_process
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_settle_records_the_end_of_a_worker(
     run = Run(tmp_path)
     values = {"failed": {"error": error}, "finished": {"metrics": {"val/loss": 1.0}}}.get(status, {})
     run.write_result(status, **values)  # type: ignore[arg-type]
-    assert launcher.settle(run, code, stopping=stopping) == exit_code
+    assert worker_process.record_exit(run, code, stopping=stopping) == exit_code
     expected = {0: "finished", 1: "failed", 75: "interrupted"}[exit_code]
     assert run.read_result()["status"] == expected
     assert (run.read_result().get("error") or "").startswith(error or "")
@@ -48,23 +48,23 @@ def test_settle_records_the_end_of_a_worker(
 
 def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    environment = launcher.worker_environment()
+    environment = worker_process.worker_environment()
     assert "LOCAL_RANK" not in environment
 
 
 def test_reason_of_the_launcher_is_recorded(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.write_result("interrupted")
-    assert launcher.settle(run, 75, stopping=False, reason="no progress") == 1
+    assert worker_process.record_exit(run, 75, stopping=False, reason="no progress") == 1
     assert run.read_result() == {"status": "failed", "error": "no progress"}
     run.write_result("finished", metrics={"val/loss": 1.0})
-    assert launcher.settle(run, -9, stopping=False, reason="no progress") == 0
+    assert worker_process.record_exit(run, -9, stopping=False, reason="no progress") == 0
 
 
 def test_run_that_another_process_uses_keeps_its_status(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.write_result("interrupted")
-    assert launcher.settle(run, launcher.IN_USE, stopping=False) == launcher.IN_USE
+    assert worker_process.record_exit(run, worker_process.IN_USE, stopping=False) == worker_process.IN_USE
     assert run.read_result() == {"status": "interrupted"}
 
 
@@ -83,7 +83,7 @@ def test_hung_worker_is_killed_after_an_interruption(
 ) -> None:
     """At the first SIGINT after a time, at the second one at once."""
 
-    def start(run: Run, **_: Any) -> launcher.Worker:
+    def start(run: Run, **_: Any) -> worker_process.Worker:
         return subprocess.Popen([sys.executable, "-SEc", HUNG, str(tmp_path)], start_new_session=True)
 
     def interrupt() -> None:
@@ -93,14 +93,14 @@ def test_hung_worker_is_killed_after_an_interruption(
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.1)
 
-    monkeypatch.setattr(launcher, "start", start)
-    monkeypatch.setattr(launcher, "STOP_TIMEOUT", 0.3 if times == 1 else 60)
+    monkeypatch.setattr(worker_process, "start_worker", start)
+    monkeypatch.setattr(worker_process, "STOP_TIMEOUT", 0.3 if times == 1 else 60)
     handler = signal.getsignal(signal.SIGINT)  # without one of train, the signal would end pytest
     run = Run(tmp_path)
     run.write_result("running")
     threading.Thread(target=interrupt).start()
     started = time.monotonic()
-    assert launcher.train(run) == (launcher.INTERRUPTED, True)
+    assert worker_process.train_in_worker(run) == (worker_process.INTERRUPTED, True)
     assert time.monotonic() - started < 10
     assert run.read_result() == {"status": "interrupted"}
 

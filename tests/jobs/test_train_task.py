@@ -12,10 +12,11 @@ from rich.console import Console
 from attnlab.files.digests import file_digest
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
-from attnlab.jobs.sweep import Jobs, _print_finished
+from attnlab.jobs.status import print_finished
+from attnlab.jobs.train_task import TrainTask
 
 
-def job(jobs: Jobs, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
+def job(jobs: TrainTask, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
     run = Run(folder / name)
     write_atomically(run.config, f"checkpoint: {{monitor: {monitor}}}")
     if result:
@@ -24,7 +25,7 @@ def job(jobs: Jobs, folder: Path, name: str, monitor: str = "val/loss", **result
     return run
 
 
-def printed_lines(jobs: Jobs, width: int = 160) -> list[str]:
+def printed_lines(jobs: TrainTask, width: int = 160) -> list[str]:
     console = Console(file=StringIO(), width=width, soft_wrap=True)
     jobs.print_table(console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -33,7 +34,7 @@ def printed_lines(jobs: Jobs, width: int = 160) -> list[str]:
 
 def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    jobs = Jobs()
+    jobs = TrainTask()
     study = tmp_path / "outputs" / "a study"
     metrics = {"val/loss": 0.25, "val/bleu": 31.0}
     job(jobs, study, "none-seed0", status="failed", error="no such file: [x].tsv")
@@ -78,7 +79,7 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_exit_code_is_that_of_the_worst_job(statuses: list[str | None], code: int, tmp_path: Path) -> None:
-    jobs = Jobs()
+    jobs = TrainTask()
     for number, status in enumerate(statuses):
         metrics = {"metrics": {"val/loss": 1.0}} if status == "finished" else {}
         job(jobs, tmp_path, str(number), **({"status": status, **metrics} if status else {}))
@@ -98,14 +99,14 @@ def test_finished_run_names_the_data_files_that_changed(
     Path("train.en").write_text("a house")
     Path("removed").write_text("")
     digests = {name: file_digest(Path(name)) for name in ("train.de", "train.en", "removed")}
-    jobs = Jobs()
+    jobs = TrainTask()
     metrics = {"val/loss": 0.25}
     run = job(jobs, tmp_path, "dot", status="finished", metrics=metrics, data={"files": digests})
     Path("removed").unlink()
-    _print_finished(run)
+    print_finished(run)
     assert "changed" not in capsys.readouterr().out
     Path("train.en").write_text("a home!")
-    _print_finished(run)
+    print_finished(run)
     expected = (
         "train.en changed since this run was started: force=true trains it again, and name=NAME trains "
         "another run on the changed data"
@@ -113,5 +114,5 @@ def test_finished_run_names_the_data_files_that_changed(
     assert expected in capsys.readouterr().out.splitlines()
     assert sum(expected in line for line in printed_lines(jobs)) == 1
     run.write_result("finished", data={"files": {"train.en": file_digest(Path("train.en"))}})
-    _print_finished(run)
+    print_finished(run)
     assert "changed" not in capsys.readouterr().out
