@@ -26,6 +26,7 @@ from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.jobs import hyperparameter_search, search_plan
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from daemons import wait_for
 from forked import ForkedProcess
 
 DRAWN = {
@@ -351,13 +352,6 @@ def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
     assert str(runs[0.01].directory) in again.stdout
     predicted = attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")
     assert predicted.returncode == 0, predicted.stderr
-
-
-def wait_for(condition: Any, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ import pytest
 
 from attnlab.cli import main
 from attnlab.errors import INTERRUPTED, UsageError
-from attnlab.jobs import interruption
 from commands import ATTNLAB, clean_environment
 
 
@@ -26,58 +25,43 @@ def command(monkeypatch: pytest.MonkeyPatch, function: object) -> None:
     monkeypatch.setitem(sys.modules, "attnlab.cli.report", module)
 
 
-def assert_interrupted(capsys: pytest.CaptureFixture[str]) -> None:
+class Finalised:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def replace(_: object) -> None:
+    """A library replaces the exception."""
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise SystemExit(1) from None
+
+
+def drop(_: object) -> None:
+    """Python drops an exception inside a finaliser: the signal is sent again."""
+    Finalised()
+    time.sleep(10)
+
+
+def swallow(_: object) -> None:
+    """A library handles the exception: the signal is sent again."""
+    with suppress(BaseException):
+        signal.raise_signal(signal.SIGINT)
+    time.sleep(10)
+
+
+INTERRUPTED_BY = [lambda _: signal.raise_signal(signal.SIGINT), lambda _: signal.raise_signal(signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("function", [*INTERRUPTED_BY, replace, drop, swallow])
+def test_signal_is_one_line(
+    function: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(monkeypatch, function)
     assert main.run(["report", "."]) == INTERRUPTED
     assert capsys.readouterr() == ("", "attnlab: interrupted\n")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.parametrize("number", interruption.SIGNALS)
-def test_signal_is_one_line(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command(monkeypatch, lambda _: signal.raise_signal(number))
-    assert_interrupted(capsys)
-
-
-def test_library_that_replaces_the_exception(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def replace(_: object) -> None:
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            raise SystemExit(1) from None
-
-    command(monkeypatch, replace)
-    assert_interrupted(capsys)
-
-
-def test_signal_inside_a_finaliser_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Finalised:
-        def __del__(self) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-    def drop(_: object) -> None:
-        Finalised()
-        time.sleep(10)
-
-    command(monkeypatch, drop)
-    assert_interrupted(capsys)
-
-
-def test_signal_whose_exception_is_swallowed_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def swallow(_: object) -> None:
-        with suppress(BaseException):
-            signal.raise_signal(signal.SIGINT)
-        time.sleep(10)
-
-    command(monkeypatch, swallow)
-    assert_interrupted(capsys)
 
 
 def test_usage_errors_and_failures_have_different_exit_codes(

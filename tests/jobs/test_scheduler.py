@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.slot_scheduler import SlotScheduler
 from attnlab.jobs.slots import Slots
 from attnlab.jobs.status import state
+from daemons import wait_for
 
 WORKER = """
 import fcntl, json, os, signal, sys, time
@@ -79,6 +80,18 @@ def job(
 
 def tries(run: Run) -> int:
     return len(list(run.directory.glob("try-*")))
+
+
+def interrupt_when(condition: Callable[[], object], times: int = 1) -> None:
+    """Send SIGINT to this process once the condition is true."""
+
+    def interrupt() -> None:
+        wait_for(condition)
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+
+    threading.Thread(target=interrupt).start()
 
 
 def dispatch(
@@ -181,18 +194,8 @@ def test_fail_fast_stops_all_jobs(tmp_path: Path) -> None:
 def test_signal_stops_all_jobs_and_raises(times: int, tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", seconds=30), job(tmp_path, "b", seconds=30), job(tmp_path, "c")]
 
-    def interrupt() -> None:
-        while not (tries(runs[0]) and tries(runs[1])):
-            time.sleep(0.05)
-        time.sleep(0.2)
-        for _ in range(times):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.05)
-
-    before = signal.getsignal(
-        signal.SIGINT
-    )  # SIGINT is ignored if the tests run in the background of a shell
-    threading.Thread(target=interrupt).start()
+    before = signal.getsignal(signal.SIGINT)  # ignored if the tests run in the background of a shell
+    interrupt_when(lambda: tries(runs[0]) and tries(runs[1]), times)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         dispatch(runs)
@@ -225,30 +228,22 @@ def test_job_without_progress_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     assert runs[2].read_result()["error"] == "stopped after 0.025 minutes (hydra.launcher.timeout)"
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, "often", True])
-def test_invalid_retries_are_named(value: Any) -> None:
-    with pytest.raises(UserError, match=rf"hydra\.launcher\.retries={value}: must be a whole number ≥ 0"):
-        SlotScheduler(Slots(["0"], gpus=False), retries=value, fail_fast=False)
-
-
-@pytest.mark.parametrize("value", [0, -1, "an hour"])
-def test_invalid_timeouts_are_named(value: Any) -> None:
-    with pytest.raises(
-        UserError, match=rf"hydra\.launcher\.timeout={value}: must be a number of minutes > 0"
-    ):
-        dispatch([], timeout=value)
+@pytest.mark.parametrize(
+    ("setting", "value", "allowed"),
+    [
+        *(("retries", value, "a whole number ≥ 0") for value in (-1, 1.5, "often", True)),
+        *(("timeout", value, "a number of minutes > 0") for value in (0, -1, "an hour")),
+    ],
+)
+def test_invalid_settings_are_named(setting: str, value: Any, allowed: str) -> None:
+    with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: must be {allowed}"):
+        dispatch([], **{setting: value})
 
 
 def test_one_interruption_ends_hung_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.jobs.slot_scheduler.STOP_TIMEOUT", 0.3)
     run = job(tmp_path, "a", seconds=30, hangs=True)
-
-    def interrupt() -> None:
-        while not tries(run):
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
+    interrupt_when(lambda: tries(run))
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         dispatch([run])
@@ -273,8 +268,7 @@ def test_run_in_use_is_tried_again_at_the_end(tmp_path: Path) -> None:
             holder.stdout.readline()
 
         def release() -> None:
-            while not tries(runs[2]):
-                time.sleep(0.05)
+            wait_for(lambda: tries(runs[2]))
             first.communicate(b"\n")
 
         threading.Thread(target=release).start()

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
+from daemons import wait_for
 from forked import ForkedProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
@@ -62,13 +62,6 @@ def processes_in(folder: Path) -> list[int]:
             if (path / "cwd").resolve() == folder.resolve():
                 pids.append(int(path.name))
     return pids
-
-
-def wait_until(true: Callable[[], object], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def start(folder: Path, *overrides: str) -> subprocess.Popen[bytes]:
@@ -175,13 +168,13 @@ def test_killed_or_interrupted_sweep_leaves_no_process(tmp_path: Path) -> None:
         return any("parameters" in path.read_text() for path in tmp_path.glob("outputs/*/hangs*/train.log"))
 
     launcher = start(tmp_path, *overrides)
-    wait_until(lambda: hanging() and any(run.last.is_file() for run in runs_in(tmp_path)))
+    wait_for(lambda: hanging() and any(run.last.is_file() for run in runs_in(tmp_path)))
     launcher.kill()
     launcher.wait()
-    wait_until(lambda: not processes_in(tmp_path), 15)
+    wait_for(lambda: not processes_in(tmp_path), 15)
 
     launcher = start(tmp_path, *overrides)
-    wait_until(lambda: len(resumed(tmp_path)) == 1)
+    wait_for(lambda: len(resumed(tmp_path)) == 1)
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(30) == 75
     assert processes_in(tmp_path) == []
@@ -224,7 +217,7 @@ def test_study_killed_twice_gives_the_same_results(tmp_path: Path) -> None:
         moment = validations(killed) + draw.randint(1, 2)
         launcher = start(killed, *overrides)
         # a fast sweep ends before so many validations
-        wait_until(
+        wait_for(
             partial(lambda n, sweep: validations(killed) >= n or sweep.poll() is not None, moment, launcher)
         )
         time.sleep(draw.random() / 2)
@@ -232,7 +225,7 @@ def test_study_killed_twice_gives_the_same_results(tmp_path: Path) -> None:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         launcher.wait()
-        wait_until(lambda: not processes_in(killed), 15)
+        wait_for(lambda: not processes_in(killed), 15)
         completed = {run.result: run for run in runs_in(killed) if run.read_result()["status"] == "finished"}
         finished |= {path: path.stat().st_mtime_ns for path in completed if path not in finished}
     assert start(killed, *overrides).wait(300) == 0

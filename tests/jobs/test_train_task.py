@@ -39,15 +39,8 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     metrics = {"val/loss": 0.25, "val/bleu": 31.0}
     job(jobs, study, "none-seed0", status="failed", error="no such file: [x].tsv")
     finished = job(jobs, study, "dot-seed0", status="finished", metrics=metrics, seconds=3725.2)
-    job(
-        jobs,
-        tmp_path / "outputs" / "another",
-        "dot-seed1",
-        "val/bleu",
-        status="finished",
-        metrics=metrics,
-        seconds=61.6,
-    )
+    another = tmp_path / "outputs" / "another"
+    job(jobs, another, "dot-seed1", "val/bleu", status="finished", metrics=metrics, seconds=61.6)
     job(jobs, study, "dot-seed2", status="running")
     job(jobs, study, "[3]-seed3", status="interrupted")
     (finished.directory / "wandb" / "offline-run-1").mkdir(parents=True)

@@ -32,6 +32,7 @@ from attnlab.jobs import worker, worker_process
         (-15, True, "running", 75, None),
         (1, True, "running", 75, None),
         (1, True, "failed", 1, "another error"),
+        (worker_process.IN_USE, False, "interrupted", worker_process.IN_USE, None),
     ],
 )
 def test_settle_records_the_end_of_a_worker(
@@ -41,31 +42,23 @@ def test_settle_records_the_end_of_a_worker(
     values = {"failed": {"error": error}, "finished": {"metrics": {"val/loss": 1.0}}}.get(status, {})
     run.write_result(status, **values)  # type: ignore[arg-type]
     assert worker_process.record_exit(run, code, stopping=stopping) == exit_code
-    expected = {0: "finished", 1: "failed", 75: "interrupted"}[exit_code]
+    expected = {0: "finished", 1: "failed"}.get(exit_code, "interrupted")
     assert run.read_result()["status"] == expected
     assert (run.read_result().get("error") or "").startswith(error or "")
 
 
 def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
-    environment = worker_process.worker_environment()
-    assert "LOCAL_RANK" not in environment
+    assert "LOCAL_RANK" not in worker_process.worker_environment()
 
 
-def test_reason_of_the_launcher_is_recorded(tmp_path: Path) -> None:
+def test_reason_of_the_scheduler_is_recorded_unless_the_run_finished(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.write_result("interrupted")
     assert worker_process.record_exit(run, 75, stopping=False, reason="no progress") == 1
     assert run.read_result() == {"status": "failed", "error": "no progress"}
     run.write_result("finished", metrics={"val/loss": 1.0})
     assert worker_process.record_exit(run, -9, stopping=False, reason="no progress") == 0
-
-
-def test_run_that_another_process_uses_keeps_its_status(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.write_result("interrupted")
-    assert worker_process.record_exit(run, worker_process.IN_USE, stopping=False) == worker_process.IN_USE
-    assert run.read_result() == {"status": "interrupted"}
 
 
 HUNG = """

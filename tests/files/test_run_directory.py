@@ -157,12 +157,6 @@ def test_deleted_outputs_of_a_finished_run_are_listed(tmp_path: Path) -> None:
     assert named.missing_outputs() == ["checkpoints/best.ckpt", "predictions/test-same.jsonl"]
 
 
-def test_checkpoints_are_in_one_folder(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    names = ["best.ckpt", "last.ckpt", "previous.ckpt", "average.ckpt"]
-    assert [run.best, run.last, run.previous, run.average] == [tmp_path / "checkpoints" / n for n in names]
-
-
 def test_identity_is_that_of_resolved_settings() -> None:
     one, two = DictConfig({"size": 8, "width": "${size}"}), DictConfig({"size": 8, "width": 8})
     assert identify(one) == identify(two) != identify(DictConfig({"size": 8, "width": 16}))
