@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,7 +16,6 @@ from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.preflight import find_error
 from attnlab.jobs.scheduler import find_build_errors
 from attnlab.jobs.supervision import Process, start_supervised
-from forked import ForkedProcess
 
 Composed = Callable[..., DictConfig]
 
@@ -60,17 +57,6 @@ def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.O
 
 
 @pytest.mark.slow
-def test_preflight_command_prints_errors_by_directory(composed: Composed) -> None:
-    good, bad = prepare_run(composed()), prepare_run(composed("attention=dot", "decoder.size=9"))
-    command = [sys.executable, "-m", "attnlab.jobs.preflight", str(good.directory), str(bad.directory)]
-    with ForkedProcess(command, stdout=subprocess.PIPE, text=True) as process:
-        (reason,) = json.loads(process.communicate()[0]).items()
-    assert process.returncode == 0
-    assert reason[0] == str(bad.directory)
-    assert "query of size 9" in reason[1]
-
-
-@pytest.mark.slow
 def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,5 +74,6 @@ def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
 
     monkeypatch.setattr("attnlab.jobs.scheduler.start_supervised", start)
     good, bad = prepare_run(composed()), prepare_run(composed("attention=dot", "decoder.size=9"))
-    errors = find_build_errors([good, bad], stopped=lambda: False)
-    assert list(errors) == [str(bad.directory)]
+    ((directory, reason),) = find_build_errors([good, bad], stopped=lambda: False).items()
+    assert directory == str(bad.directory)
+    assert "query of size 9" in reason
