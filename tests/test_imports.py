@@ -95,7 +95,7 @@ WITHOUT_TORCH = (
     "attnlab.report.workspace",
     "attnlab.files.run_directory",
     "attnlab.jobs.hyperparameter_search",
-    "attnlab.jobs.scheduler",
+    "attnlab.jobs.slot_scheduler",
     "hydra_plugins.attnlab_launchers",
 )
 """Modules that start quickly."""

@@ -20,7 +20,7 @@ from attnlab.config.options import CONF, suggest
 from attnlab.config.sections import SECTIONS, Section
 from attnlab.config.signatures import UNKNOWN, signature
 from attnlab.errors import UsageError, UserError
-from attnlab.files.run_directory import prepare
+from attnlab.files.run_directory import prepare_run
 from attnlab.files.run_identity import identify
 from attnlab.training import build_training
 from attnlab.training.loggers import MetricsFile, finish_wandb
@@ -139,7 +139,7 @@ CALLBACKS = "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99"
 @pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning:mlflow")
 def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, *option.split())
-    run = prepare(config)
+    run = prepare_run(config)
     loggers = build_training.build_loggers(config, run)
     callbacks = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     names = {type(part).__name__ for part in (*loggers, *callbacks)}
@@ -157,7 +157,7 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
 
 def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, "+callbacks.early_stopping=null", "callbacks.attention_figures=null")
-    run = prepare(config)
+    run = prepare_run(config)
     built = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     assert None not in built
     assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
@@ -330,7 +330,7 @@ def test_identity_ignores_logger_and_force_but_not_the_seed(composed: Composed) 
 
 
 def test_overrides_of_a_finished_run_apply_to_a_copy(composed: Composed) -> None:
-    config = prepare(composed()).read_config()
+    config = prepare_run(composed()).read_config()
     changed = apply_overrides(config, ["search.beam_size=5", "data.test_lengths=[13,24]"])
     assert (changed.search.beam_size, list(changed.data.test_lengths)) == (5, [13, 24])
     assert config.search.beam_size == 1
@@ -339,7 +339,7 @@ def test_overrides_of_a_finished_run_apply_to_a_copy(composed: Composed) -> None
 
 
 def test_settings_that_the_run_did_not_name_can_be_given(composed: Composed) -> None:
-    config = prepare(composed()).read_config()
+    config = prepare_run(composed()).read_config()
     assert apply_overrides(config, ["search.grammar=python"]).search.grammar == "python"
     with pytest.raises(UserError, match=r"(?i)did you mean 'search.grammar'\?"):
         apply_overrides(config, ["search.gramar=python"])

@@ -18,7 +18,7 @@ from attnlab.config.checks import check_settings
 from attnlab.config.compose import check_composed, compose_run, explain
 from attnlab.config.options import CONF
 from attnlab.errors import UsageError
-from attnlab.jobs.sweep import Jobs
+from attnlab.jobs.train_task import TrainTask
 from commands import TINY_REVERSE, attnlab
 
 LONG = "x" * 300
@@ -336,7 +336,7 @@ def refusal(options: str, override: str) -> str:
 
     def submit() -> None:
         check_composed(config)
-        Jobs().prepare(config)
+        TrainTask().prepare(config)
 
     with pytest.raises(UsageError) as refused:
         submit()

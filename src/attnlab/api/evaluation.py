@@ -25,7 +25,7 @@ from attnlab.explain.scorecard import Score
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
-from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.metrics import registry
 from attnlab.metrics.text import LengthScores, score_by_length
 from attnlab.nn.attention.base import Attention

@@ -25,8 +25,8 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.explain.attributions import METHODS, Method, relevance_map
 from attnlab.files.predictions import Prediction
-from attnlab.files.run_directory import Run, locate
-from attnlab.jobs.launcher import import_from_current_folder
+from attnlab.files.run_directory import Run, locate_run
+from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.positions import max_positions
@@ -89,7 +89,7 @@ def locate_all(runs: RunPath | Sequence[RunPath]) -> list[tuple[Run, Path]]:
     members = [runs] if isinstance(runs, (str, Path, Run)) else list(runs)
     if not members:
         raise UserError("No run to load: give a run directory or a checkpoint file")
-    return [locate(str(member.directory if isinstance(member, Run) else member)) for member in members]
+    return [locate_run(str(member.directory if isinstance(member, Run) else member)) for member in members]
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from attnlab.cli import arguments
 from attnlab.errors import UsageError, UserError
+from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import check_writable, write_json
-from attnlab.jobs.terminal import print_line, print_table
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -69,8 +69,8 @@ def main(options: argparse.Namespace) -> int:
     from lightning import seed_everything
 
     from attnlab.config import build
-    from attnlab.jobs.launcher import import_from_current_folder
     from attnlab.jobs.logs import quieten_lightning
+    from attnlab.jobs.worker_process import import_from_current_folder
     from attnlab.training import build_training
     from attnlab.training.benchmark import timing
     from attnlab.training.environment import environment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Column, Table
 
 from attnlab.cli import arguments
-from attnlab.jobs.terminal import print_line, print_table
+from attnlab.files.terminal import print_line, print_table
 from attnlab.metrics import registry
 
 if TYPE_CHECKING:

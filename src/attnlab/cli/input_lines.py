@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from attnlab.errors import UserError
-from attnlab.files.printable import printable
+from attnlab.files.terminal import escape_control_characters
 
 PROMPT = "> "
 MAX_REASON = 300
@@ -90,7 +90,7 @@ def process(
         try:
             parsed[line.number] = read(line.decode())
         except UserError as error:
-            reason = printable(str(error))
+            reason = escape_control_characters(str(error))
             if len(reason) > MAX_REASON:
                 reason = f"{reason[: MAX_REASON - 1]}…"
             problems[line.number] = f"line {line.number} of standard input: {reason}"

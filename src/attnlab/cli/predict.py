@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.cli import arguments, input_lines
 from attnlab.errors import UsageError, UserError
-from attnlab.files.printable import printable
+from attnlab.files.terminal import escape_control_characters
 
 if TYPE_CHECKING:
     from attnlab.api.model import Model
@@ -186,7 +186,9 @@ class _Warnings:
         if self.unknown:
             total = self.unknown.total()
             del self.unknown[self.unknown_label]  # the label of an unknown subword
-            examples = ", ".join(repr(printable(token)) for token, _ in self.unknown.most_common(EXAMPLES))
+            examples = ", ".join(
+                repr(escape_control_characters(token)) for token, _ in self.unknown.most_common(EXAMPLES)
+            )
             tokens = f"{total} token{'s' * (total != 1)}{f', such as {examples},' * bool(examples)}"
             print(f"attnlab: {tokens} outside the vocabulary: read as {self.unknown_label}", file=sys.stderr)
         self.lines.clear()

@@ -22,7 +22,7 @@ from attnlab.deploy.serving.limits import BodyLimit, Limits
 from attnlab.deploy.serving.models import Map, Options, ServedModel, Source
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.files.printable import printable
+from attnlab.files.terminal import escape_control_characters
 from attnlab.nn.attention.interventions import Intervention
 from attnlab.plotting import html as page
 
@@ -171,7 +171,7 @@ def create_app(
         # The input is not repeated: JSON cannot encode NaN, nor UTF-8 a lone surrogate
         reasons = [(".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors()]
         detail = "; ".join(": ".join(filter(None, reason)) for reason in reasons)
-        return JSONResponse({"detail": printable(detail)}, 400)
+        return JSONResponse({"detail": escape_control_characters(detail)}, 400)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def index() -> HTMLResponse:
