@@ -336,7 +336,7 @@ def refusal(options: str, override: str) -> str:
 
     def submit() -> None:
         check_composed(config)
-        TrainTask().prepare(config)
+        TrainTask().prepare_run(config)
 
     with pytest.raises(UsageError) as refused:
         submit()
