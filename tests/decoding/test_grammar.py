@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,8 @@ from attnlab.data.examples import encode
 from attnlab.data.tokenization.python_code import cut, join, parse
 from attnlab.data.tokenization.train import python
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.grammar import can_be_continued
+from attnlab.decoding.constraints import Constraints, log_probabilities
+from attnlab.decoding.grammar import PythonGrammar, can_be_continued
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction
@@ -108,6 +110,18 @@ def test_outputs_that_end_before_the_limit_are_valid() -> None:
         ended = [one for of_sentence in predictions for one in of_sentence if len(one.tokens) <= 6]
         assert ended
         assert all(parse(one.hypothesis) is not None for one in ended)
+
+
+def test_hypothesis_ends_without_a_continuation_only_if_no_other_has_one() -> None:
+    x, opening, closing = (PYTHON.id_of(token) for token in ("x", "(", ")"))
+    constraints = Constraints(grammar=PythonGrammar(decode=lambda row, ids: PYTHON.decode(ids), count=1))
+    logits = torch.zeros(1, 2, PYTHON.size)
+    logits[..., EOS] = 5.0
+    log_p, sums = log_probabilities(logits, None, must_end=False), torch.tensor([[0.0, -9.0]])
+    for histories, ends in (([[x], [opening]], [True, False]), ([[closing], [closing]], [True, True])):
+        allowed = constraints(log_p, sums, torch.tensor([0]), 1, lambda rows=histories: torch.tensor([rows]))
+        assert allowed[0, :, EOS].isfinite().tolist() == ends
+        assert allowed[..., EOS + 1 :].isneginf().all()
 
 
 @pytest.mark.parametrize("options", [{"temperature": 1.0}, {"num_beam_groups": 2}])
