@@ -62,7 +62,7 @@ def write_checkpoint(folder: Path, *overrides: str) -> Path:
     randomise(network)
     checkpoint = {
         "state_dict": {f"network.{name}": value for name, value in network.state_dict().items()},
-        "attnlab": checkpoints.describe(config, vocabularies, "run", corpus),
+        "attnlab": checkpoints.checkpoint_contents(config, vocabularies, "run", corpus),
     }
     path = folder / "network.ckpt"
     checkpoints.AtomicCheckpointIO().save_checkpoint(checkpoint, path)

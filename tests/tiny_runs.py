@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch
 
@@ -38,7 +38,7 @@ def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
     data = build.build_data(config, corpus, vocabularies)
     data.setup("fit")
     network = build.build_network(config, vocabularies)
-    return build_training.build_module(config, network, vocabularies, corpus), data
+    return components.build_module(config, network, vocabularies, corpus), data
 
 
 def training_loss(module: Seq2SeqModule, batch: Batch, data: Seq2SeqData | None = None) -> torch.Tensor:

@@ -31,13 +31,16 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.scoring import score
 from attnlab.files.predictions import Prediction
-from attnlab.metrics import conala
-from attnlab.metrics.sentence_counts import CONALA_BLEU, CONALA_EXACT_MATCH, CORPUS_BLEU
+from attnlab.metrics.text import bleu as sacrebleu
+from attnlab.metrics.text import conala
+from attnlab.metrics.texts import WORDS
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("reranker.csv")
+BLEU, EXACT_MATCH = conala.bleu_counts(), conala.match_counts()
+SMOOTHED_BLEU = sacrebleu.counts(WORDS)
 SIZE = 20
 LENGTH = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)
 QUOTED = (0.0, 1.0, 3.0, 10.0)
@@ -78,7 +81,7 @@ class Candidates:
 
     def most_similar(self) -> int:
         """Return the number of an exact match, or else of the hypothesis with the highest smoothed BLEU."""
-        similarity = CORPUS_BLEU.value(self.counts)  # 0 for texts of less than four tokens
+        similarity = SMOOTHED_BLEU.value(self.counts)  # 0 for texts of less than four tokens
         return int(np.lexsort((similarity, self.exact))[-1])
 
 
@@ -150,14 +153,14 @@ def candidates(
         predictions,
         np.where(valid, log_p, log_p - INVALID),
         np.array([lengths, quoted, of_source]).T,
-        CONALA_BLEU.count(texts, references),
-        CONALA_EXACT_MATCH.count(texts, references)[:, 0],
+        BLEU.count(texts, references),
+        EXACT_MATCH.count(texts, references)[:, 0],
     )
 
 
 def bleu(sentences: Sequence[Candidates], weights: tuple[float, ...]) -> float:
     """Return the official BLEU of the best hypothesis of each sentence."""
-    return float(CONALA_BLEU.value(sum(one.counts[one.best(weights)] for one in sentences)))
+    return float(BLEU.value(sum(one.counts[one.best(weights)] for one in sentences)))
 
 
 def scores(splits: dict[str, list[Candidates]], choice: Choice) -> dict[str, float]:

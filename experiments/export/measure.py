@@ -28,7 +28,7 @@ from attnlab.deploy.export import folder, graphs
 from attnlab.deploy.export.translate import Translator
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import locate_run
-from attnlab.training.restore import restore_network
+from attnlab.training.models import load_network
 from browser import browser
 
 ROUNDS = 3
@@ -46,7 +46,7 @@ class Program(NamedTuple):
 def main(path: str, count: int) -> None:
     torch.set_num_threads(1)
     run, checkpoint = locate_run(path)
-    config, vocabularies, network = restore_network(checkpoint)
+    config, vocabularies, network = load_network(checkpoint)
     predictions = read_predictions(run.predictions / "test.jsonl")[:count]
     sources = [prediction.source for prediction in predictions]
     references = [prediction.reference for prediction in predictions]

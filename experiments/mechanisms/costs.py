@@ -14,7 +14,7 @@ from statistics import fmean
 
 from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 
@@ -50,9 +50,7 @@ def measure(lengths: str, length: int | None) -> list[tuple[object, ...]]:
         corpus, vocabularies = timing.random_corpus(length, length, 50, BATCHES, base)
     batches = timing.take_batches(base, corpus, vocabularies, BATCHES, settings.device)
     modules = {
-        name: build_training.build_module(
-            config, build.build_network(config, vocabularies), vocabularies, corpus
-        )
+        name: components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
         for name, config in configs.items()
     }
     steps = {

@@ -228,11 +228,11 @@ def disturb(case: Case, draw: random.Random) -> str:
 
 def outputs_of(run: Path) -> dict[str, str]:
     """Return a digest of everything that must not depend on disturbances, by file."""
-    from attnlab.training.checkpoints import load
+    from attnlab.training.checkpoints import read_checkpoint
 
     content: dict[str, Any] = {}
     for name in ("best.ckpt", "last.ckpt"):
-        checkpoint = load(run / "checkpoints" / name)
+        checkpoint = read_checkpoint(run / "checkpoints" / name)
         content[name] = [checkpoint[key] for key in ("state_dict", "optimizer_states", "lr_schedulers")]
     lines = (run / "metrics.csv").read_text().splitlines()
     content["metrics.csv"] = [line for line in lines if ",throughput/" not in line]

@@ -24,7 +24,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark.timing import time_interleaved
 from attnlab.training.callbacks.epoch_digests import digest
 from attnlab.training.module import Seq2SeqModule
@@ -47,8 +47,9 @@ def training_step(module: Seq2SeqModule, shards: int | None) -> Callable[[Batch]
             seed_generators(0, 0, 0)
             module.losses(batch).total.backward()  # type: ignore[no-untyped-call]
         else:
-            losses, gradients = Shards(shards, seed=0).gradients(module.losses, batch, parameters, number=0)
-            for parameter, gradient in zip(parameters, gradients, strict=True):
+            virtual = Shards(shards, seed=0)
+            losses = virtual.differentiate(module.losses, batch, parameters, number=0)
+            for parameter, gradient in zip(parameters, virtual.gradients, strict=True):
                 parameter.grad = gradient.div_(losses.tokens)
         clip_grad_norm_(parameters, 1.0)
         optimizer.step()
@@ -76,9 +77,7 @@ def main() -> None:
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     data = build.build_data(config, corpus, vocabularies)
-    module = build_training.build_module(
-        config, build.build_network(config, vocabularies), vocabularies, corpus
-    )
+    module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     data.setup("fit")
     batches = [batch for batch, _ in zip(data.train_dataloader(), range(options.batches), strict=False)]
 

@@ -29,7 +29,7 @@ from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS, STYLE_SHEET
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import EOS, Batch
@@ -78,7 +78,7 @@ def random_module(
     settings = timing.Settings.of(config)
     (batch,) = timing.take_batches(config, corpus, vocabularies, 1, settings.device)
     network = build.build_network(config, vocabularies)
-    return build_training.build_module(config, network, vocabularies, corpus), batch, settings
+    return components.build_module(config, network, vocabularies, corpus), batch, settings
 
 
 def measure_training(sizes: dict[str, int], options: argparse.Namespace) -> list[dict[str, object]]:

@@ -24,7 +24,7 @@ from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from attnlab.types import Batch
@@ -85,18 +85,18 @@ def main() -> None:
         vocabularies = build.build_vocabularies(config, corpus)
         data = build.build_data(config, corpus, vocabularies)
         data.setup("fit")
-        module = build_training.build_module(
+        module = components.build_module(
             config, build.build_network(config, vocabularies), vocabularies, corpus
         )
         bare = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
         timer = AlternatingTimer(data.examples("train"), bare)
         metrics = MetricsFile(run.metrics)
-        loggers = [metrics, *build_training.build_loggers(config, run)]
+        loggers = [metrics, *components.build_loggers(config, run)]
         callbacks = [
-            *build_training.build_callbacks(config, run, vocabularies, metrics, terminal=False),
+            *components.build_callbacks(config, run, vocabularies, metrics, terminal=False),
             timer,
         ]
-        trainer = build_training.build_trainer(config, run, loggers, callbacks)
+        trainer = components.build_trainer(config, run, loggers, callbacks)
         trainer.fit(module, datamodule=data)
         finish_wandb(0)
 

@@ -20,7 +20,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.types import EOS, Batch
 
@@ -41,7 +41,7 @@ def main(folder: str, *overrides: str) -> None:
     vocabularies = Vocabularies(symbols(["3"], count=source - 3), symbols(["3"], count=target - 3))
     corpus = Corpus(train=[Pair("3", "3")], val=[Pair("3", "3")], test=[])
     network = build.build_network(config, vocabularies)
-    module = build_training.build_module(config, network, vocabularies, corpus)
+    module = components.build_module(config, network, vocabularies, corpus)
     full = timing.Settings.of(config)
     settings = {"fp32": full, "bf16": replace(full, precision="bf16-mixed")}
     steps = {

@@ -20,7 +20,7 @@ from tables import print_table
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     data.setup("fit")
     loader = data.train_dataloader()
     network = build.build_network(config, vocabularies)
-    module = build_training.build_module(config, network, vocabularies, corpus)
+    module = components.build_module(config, network, vocabularies, corpus)
     step = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
 
     load_times, train_times = [], []

@@ -26,7 +26,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.types import PAD, Batch
@@ -154,9 +154,7 @@ def main() -> None:
         timing.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
         for chosen in (config, at_random)
     )
-    module = build_training.build_module(
-        config, build.build_network(config, vocabularies), vocabularies, corpus
-    )
+    module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     original = published_step(options.system, vocabularies.target.size, settings)
     full = timing.training_step(module, timing.fast_loss, settings)
     half = timing.training_step(module, timing.fast_loss, mixed)

@@ -21,7 +21,7 @@ from tables import print_table
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 
 VARIANTS = {
@@ -62,7 +62,7 @@ def main() -> None:
         ]
         config = compose_run([*shared, *settings, f"fused={fused}"])
         network = build.build_network(config, vocabularies)
-        module = build_training.build_module(config, network, vocabularies, corpus)
+        module = components.build_module(config, network, vocabularies, corpus)
         step = timing.training_step(module, timing.fast_loss, timing.Settings.of(config))
         works[f"{name}, {'fused' if fused else 'plain'}"] = step
 

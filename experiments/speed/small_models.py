@@ -34,7 +34,7 @@ from torch.profiler import ProfilerActivity, profile
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.module import Seq2SeqModule
@@ -183,9 +183,7 @@ def main() -> None:
         timing.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
         for chosen in (config, at_random)
     )
-    module = build_training.build_module(
-        config, build.build_network(config, vocabularies), vocabularies, corpus
-    )
+    module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     fused = timing.training_step(module, timing.fast_loss, settings)
     pairs = [Batch(*(None if part is None else part[:2] for part in batch)) for batch in ours]
     programs = {

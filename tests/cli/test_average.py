@@ -9,7 +9,7 @@ import torch
 
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
-from attnlab.training.averaging import average
+from attnlab.training.checkpoints import average_checkpoints
 from commands import attnlab
 
 
@@ -50,7 +50,7 @@ def test_checkpoints_of_different_networks_are_not_averaged(tmp_path: Path) -> N
     for size, path in enumerate(paths, start=2):
         torch.save({"state_dict": {"weight": torch.ones(size)}, "attnlab": {}}, path)
     with pytest.raises(UserError, match="their parameters differ"):
-        average(paths)
+        average_checkpoints(paths)
     torch.save({"state_dict": {}}, paths[0])
     with pytest.raises(UserError, match="was not written by attnlab"):
-        average(paths)
+        average_checkpoints(paths)

@@ -119,7 +119,7 @@ def test_offline_wandb_run_equals_metrics_csv(trained: Run) -> None:
 
 def test_checkpoint_loads_with_weights_only(trained: Run) -> None:
     checkpoint = torch.load(trained.best, weights_only=True)
-    config, vocabularies = checkpoints.restore(checkpoint, trained.best)
+    config, vocabularies = checkpoints.read_contents(checkpoint, trained.best)
     assert config.data.task == "reverse"
     assert vocabularies.source.encode("3 7") == [3, 7]
     assert checkpoint["attnlab"]["wandb_id"] == trained.hash
@@ -436,7 +436,7 @@ def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Pat
     (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
     run = Run(directory)
     assert run.read_result()["status"] == "interrupted"
-    stopped_at = checkpoints.load(run.last)["global_step"]
+    stopped_at = checkpoints.read_checkpoint(run.last)["global_step"]
     assert 0 < stopped_at < 8 * 25
 
     completed = attnlab("train", *arguments, folder=tmp_path)

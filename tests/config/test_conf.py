@@ -22,7 +22,7 @@ from attnlab.config.signatures import UNKNOWN, signature
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import prepare_run
 from attnlab.files.run_identity import identify
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
@@ -140,8 +140,8 @@ CALLBACKS = "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99"
 def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, *option.split())
     run = prepare_run(config)
-    loggers = build_training.build_loggers(config, run)
-    callbacks = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
+    loggers = components.build_loggers(config, run)
+    callbacks = components.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     names = {type(part).__name__ for part in (*loggers, *callbacks)}
     finish_wandb(0)
     expected = {
@@ -158,7 +158,7 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
 def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, "+callbacks.early_stopping=null", "callbacks.attention_figures=null")
     run = prepare_run(config)
-    built = build_training.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
+    built = components.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     assert None not in built
     assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
 

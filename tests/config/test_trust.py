@@ -75,7 +75,7 @@ def test_building_blocks_of_torch_and_lightning_are_allowed(target: str) -> None
         "attnlab.nn.attention.additive.torch.load",
         "attnlab.nn.attention.Additive.register_forward_hook",
         "attnlab.files.writing.write_atomically",
-        "attnlab.training.checkpoints.load",
+        "attnlab.training.checkpoints.read_checkpoint",
         "attnlab.training.loggers.os.replace",
         "attnlab.training.module.Seq2SeqModule.load_from_checkpoint",
         "hydra.utils.get_method",

@@ -9,10 +9,8 @@ from commands import TINY_REVERSE, attnlab
 
 MODULE = """
 from attnlab.data import Corpus, Pair
-from attnlab.metrics.registry import METRICS, MetricInfo
+from attnlab.metrics.registry import text_metric
 
-BRACKETED = MetricInfo(label="bracketed", kind="text", format="share", function="weekdays:bracketed")
-METRICS["bracketed"] = BRACKETED
 DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 
@@ -24,8 +22,9 @@ def load(*, repeats):
     return Corpus(train=pairs * repeats, val=pairs, test=pairs[:3], metrics=("bracketed",))
 
 
-def bracketed(predictions):
-    return sum(prediction.hypothesis[0] == "[" for prediction in predictions) / len(predictions)
+@text_metric(label="bracketed", format="share")
+def bracketed(texts):
+    return texts.share(lambda hypothesis, reference: hypothesis[0] == "[")
 """
 OPTION = "_target_: weekdays.load\nrepeats: 10\n"
 

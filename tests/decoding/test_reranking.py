@@ -10,8 +10,9 @@ import pytest
 
 from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk, PreferredFirst
 from attnlab.files.predictions import Prediction
-from attnlab.metrics import conala, text
-from attnlab.metrics.conala import is_valid_python
+from attnlab.metrics.text import conala
+from attnlab.metrics.text.chrf import similarity
+from attnlab.metrics.text.conala import is_valid_python
 
 UNIFORM = np.array([[0.5, 0.5], [0.5, 0.5]])  # both source tokens have a total weight of 1
 UNEVEN = np.array([[1.0, 0.0], [0.75, 0.25]])  # the second source token has a total weight of 0.25
@@ -73,9 +74,9 @@ def test_minimum_bayes_risk_matches_a_manual_calculation() -> None:
 
 def test_similarity_prefers_the_text_between_the_others() -> None:
     found = [prediction(code, 0) for code in ("x = f(a, b)", "x = f(a, c)", "y = f(a, c)")]
-    assert texts(MinimumBayesRisk(text.similarity)(found))[0] == "x = f(a, c)"
-    assert text.similarity("x = 1", "x = 1") == pytest.approx(100)
-    assert text.similarity("x = 1", "x = 2") < 100
+    assert texts(MinimumBayesRisk(similarity)(found))[0] == "x = f(a, c)"
+    assert similarity("x = 1", "x = 1") == pytest.approx(100)
+    assert similarity("x = 1", "x = 2") < 100
 
 
 def test_hypotheses_that_repeat_more_quotations_come_first() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.metrics import conala
+from attnlab.metrics.text import conala
 
 CODE = st.lists(st.sampled_from(["x", "y", "fooBar", "(", ")", " ", "'a'", ".", "= 1"]), max_size=12).map(
     "".join

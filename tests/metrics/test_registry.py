@@ -9,35 +9,24 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.attention import measure
-from attnlab.metrics.registry import DEFAULT_METRICS, MAIN_METRICS, METRICS, MetricInfo
-from attnlab.metrics.text import score
+from attnlab.metrics.registry import METRICS, text_metric
+from attnlab.metrics.scoring import score
+from attnlab.metrics.texts import Texts
 from attnlab.metrics.tokens import TokenMetrics
 from predictions import predictions_of
 
 
 def test_importing_the_registry_imports_no_torch() -> None:
-    code = "import sys, attnlab.metrics.registry; assert 'torch' not in sys.modules"
+    code = "import sys, attnlab.metrics.registry; assert not {'torch', 'sacrebleu'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("name", registry.names("text"))
-def test_every_text_metric_has_a_function(name: str) -> None:
-    assert isinstance(registry.function(name)(predictions_of(("a", "b"))), float)
 
 
 def test_only_text_metrics_have_functions_counts_and_ranks() -> None:
     for info in METRICS.values():
-        if info.kind != "text":
-            assert (info.function, info.counts, info.signature, info.default, info.rank) == (
-                None,
-                None,
-                None,
-                False,
-                None,
-            )
+        own = (info.function, info.counts, info.signature, info.default or None, info.rank)
+        assert (info.function is not None) if info.kind == "text" else own == (None,) * 5
 
 
 def test_the_token_and_attention_metrics_are_those_that_are_computed() -> None:
@@ -47,24 +36,23 @@ def test_the_token_and_attention_metrics_are_those_that_are_computed() -> None:
     assert tuple(f"attention/{name}" for name in measured) == registry.names("attention")
 
 
-def test_default_and_main_metrics_keep_their_order() -> None:
-    assert DEFAULT_METRICS == ("exact_match", "edit_distance", "bleu", "chrf")
-    assert MAIN_METRICS == ("conala_bleu", "bleu", "chrf", "exact_match")
+def test_default_and_main_metrics() -> None:
+    assert registry.default_metrics() == ("bleu", "chrf", "edit_distance", "exact_match")
+    assert registry.main_metrics() == ("conala_bleu", "bleu", "chrf", "exact_match")
 
 
-def test_a_metric_is_added_by_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = MetricInfo(
-        label="hypothesis length", kind="text", direction="lower", function=f"{__name__}:mean_length"
-    )
-    monkeypatch.setitem(METRICS, "length", info)
-    predictions = predictions_of(("a b", ""), ("a b c d", ""))
-    assert score(predictions, ["length"]) == {"length": 3}
+def test_a_metric_is_added_by_a_decorator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "METRICS", {**METRICS})
+
+    @text_metric(label="hypothesis length", direction="lower")
+    def length(texts: Texts) -> float:
+        return sum(len(text.split()) for text in texts.hypotheses) / len(texts.hypotheses)
+
+    texts = Texts(predictions_of(("a b", ""), ("a b c d", "")))
+    assert score(texts, ["length"]).values == {"length": 3}
     assert registry.amount("test/length", 2.5) == "2.500 hypothesis length"
     assert registry.better("val/length") == "lower"
-
-
-def mean_length(predictions: list[Prediction]) -> float:
-    return sum(len(prediction.hypothesis.split()) for prediction in predictions) / len(predictions)
+    assert "length" not in METRICS
 
 
 @pytest.mark.parametrize(
@@ -87,14 +75,15 @@ def test_values_are_converted_to_percent() -> None:
 
 
 def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> None:
-    signatures = registry.signatures([*DEFAULT_METRICS, "conala_bleu", "parses"])
+    signatures = registry.signatures([*registry.default_metrics(), "conala_bleu", "parses"])
     assert list(signatures) == ["bleu", "chrf", "conala_bleu"]
     assert signatures["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert signatures["chrf"].startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
     assert "tok:conala|smooth:none" in signatures["conala_bleu"]
+    assert "|tok:char|" in registry.signatures(["bleu"], "char")["bleu"]
 
 
 @pytest.mark.parametrize("name", ["blue", "loss"])
 def test_unknown_text_metric_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(UserError, match=f"Unknown text metric '{name}'. Choose from: exact_match, edit"):
-        score(predictions_of(("a", "a")), [name])
+    with pytest.raises(UserError, match=f"Unknown text metric '{name}'. Choose from: bleu, chrf"):
+        score(Texts(predictions_of(("a", "a"))), [name])

@@ -10,56 +10,68 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torchmetrics.functional.text.helper import _edit_distance
 
 from attnlab.files.predictions import Prediction
-from attnlab.metrics import registry
-from attnlab.metrics.text import LengthScores, score, score_by_length
+from attnlab.metrics.scoring import LengthScores, score, score_by_length
+from attnlab.metrics.text.edit_distance import levenshtein
+from attnlab.metrics.texts import Texts
 from predictions import predictions_of
 
 
+def values_of(*pairs: tuple[str, str], metrics: list[str] | None = None) -> dict[str, float]:
+    """Return the scores of pairs (hypothesis, reference)."""
+    return score(Texts(predictions_of(*pairs)), metrics).values
+
+
 def test_exact_match_compares_tokens() -> None:
-    predictions = predictions_of(("a  b", "a b"), ("a", "A"), ("", "a"), ("a b", "b a"))
-    assert score(predictions, ["exact_match"]) == {"exact_match": 0.25}
+    pairs = [("a  b", "a b"), ("a", "A"), ("", "a"), ("a b", "b a")]
+    assert values_of(*pairs, metrics=["exact_match", "wer"]) == {"exact_match": 0.25, "wer": 75}
 
 
 def test_edit_distance_is_per_reference_token() -> None:
     # A substitution, a deletion and an insertion against 3 + 2 + 1 tokens, then 2 deletions of 2 tokens
-    predictions = predictions_of(("a x c", "a b c"), ("a", "a b"), ("a a", "a"), ("", "a b"))
-    assert score(predictions, ["edit_distance"]) == {"edit_distance": pytest.approx(5 / 8)}
+    pairs = [("a x c", "a b c"), ("a", "a b"), ("a a", "a"), ("", "a b")]
+    expected = {"edit_distance": pytest.approx(5 / 8), "ser": pytest.approx(5 / 8)}
+    assert values_of(*pairs, metrics=["edit_distance", "ser"]) == expected
+
+
+def test_edit_distance_counts_target_tokens() -> None:
+    texts = Texts(predictions_of(("kitten", "sitting"), ("ab", "ba")), tokenize=list)
+    assert score(texts, ["ser"]).values == {"ser": pytest.approx((3 + 2) / (7 + 2))}
+
+
+@given(st.text("abc", max_size=7), st.text("abc", max_size=7))
+def test_edit_distance_equals_that_of_torchmetrics(one: str, other: str) -> None:
+    assert levenshtein(one, other) == _edit_distance([*one], [*other])
 
 
 def test_perfect_and_empty_hypotheses_have_extreme_scores() -> None:
     text = "the cat sat on the mat ."
     perfect = {"exact_match": 1, "edit_distance": 0, "bleu": pytest.approx(100), "chrf": pytest.approx(100)}
-    assert score(predictions_of((text, text))) == perfect
-    assert score(predictions_of(("", text), ("", text))) == {
-        "exact_match": 0,
-        "edit_distance": 1,
-        "bleu": 0,
-        "chrf": 0,
-    }
+    assert values_of((text, text)) == perfect
+    nothing = {"exact_match": 0, "edit_distance": 1, "bleu": 0, "chrf": 0}
+    assert values_of(("", text), ("", text)) == nothing
 
 
 def test_bleu_matches_a_manual_calculation() -> None:
     # BLEU-4: 4/5, 3/4, 2/3, 1/2 of the n-grams match; "." is a token of its own
-    predictions = predictions_of(("a b c d.", "a b c d!"))
     expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
-    assert score(predictions, ["bleu"])["bleu"] == pytest.approx(expected)
+    assert values_of(("a b c d.", "a b c d!"), metrics=["bleu"])["bleu"] == pytest.approx(expected)
 
 
 def test_bleu_is_case_sensitive() -> None:
-    assert score(predictions_of(("The cat sat on it", "the cat sat on it")), ["bleu"])["bleu"] < 100
+    assert values_of(("The cat sat on it", "the cat sat on it"), metrics=["bleu"])["bleu"] < 100
 
 
 def test_tokenised_text_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
-        score(predictions_of(*[("a b c .", "a b c .")] * 150))
+        values_of(*[("a b c .", "a b c .")] * 150)
     assert not caplog.records
 
 
 def test_code_metrics_match_a_manual_calculation() -> None:
-    predictions = predictions_of(("x = 'abc'", 'x = "abc"'), ("x = (", "x = 1"))
-    values = score(predictions, ["conala_bleu", "parses"])
+    values = values_of(("x = 'abc'", 'x = "abc"'), ("x = (", "x = 1"), metrics=["conala_bleu", "parses"])
     # x = ` abc ` on both sides; then 7 of 8 tokens, 5 of 6 bigrams, 3 of 4 trigrams and 2 of 2 4-grams match
     precisions = [7 / 8, 5 / 6, 3 / 4, 2 / 2]
     assert values["conala_bleu"] == pytest.approx(100 * math.prod(precisions) ** (1 / 4))
@@ -67,15 +79,15 @@ def test_code_metrics_match_a_manual_calculation() -> None:
 
 
 def test_conala_exact_match_compares_official_tokens() -> None:
-    predictions = predictions_of(("f( 'a' )", 'f("a")'), ("f(a)", 'f("a")'))
-    assert score(predictions, ["conala_exact_match", "exact_match"]) == {
-        "conala_exact_match": 0.5,
-        "exact_match": 0.0,
-    }
+    pairs = [("f( 'a' )", 'f("a")'), ("f(a)", 'f("a")')]
+    expected = {"conala_exact_match": 0.5, "exact_match": 0.0}
+    assert values_of(*pairs, metrics=["conala_exact_match", "exact_match"]) == expected
 
 
 def test_slot_accuracy_counts_repeated_quotations() -> None:
-    accuracy = registry.function("slot_accuracy")
+    def accuracy(*predictions: Prediction) -> dict[str, float]:
+        return score(Texts(predictions), ["slot_accuracy"]).values
+
     correct = Prediction(
         index=0,
         source="",
@@ -83,20 +95,22 @@ def test_slot_accuracy_counts_repeated_quotations() -> None:
         hypothesis='my_list [ 0 ]; names; "age"; age; age',
         annotations={"quoted": ["names", "age", "my_list[0]", "unused", ""]},
     )
-    assert accuracy([correct]) == 1.0
-    assert accuracy([replace(correct, hypothesis="age(names)(names)")]) == 2 / 4
-    assert accuracy([correct, replace(correct, hypothesis="")]) == 4 / 8
-    assert accuracy([replace(correct, annotations={"quoted": ["unused"]}, hypothesis="")]) == 1.0
+    assert accuracy(correct) == {"slot_accuracy": 1.0}
+    assert accuracy(replace(correct, hypothesis="age(names)(names)")) == {"slot_accuracy": 2 / 4}
+    assert accuracy(correct, replace(correct, hypothesis="")) == {"slot_accuracy": 4 / 8}
+    assert accuracy(replace(correct, annotations={"quoted": ["unused"]})) == {}
 
 
 def test_scores_by_length_match_a_manual_calculation() -> None:
     predictions = predictions_of(("a", "a"), ("b", "c"), ("d", "d"), ("e", "e"))
-    assert score_by_length(predictions, [7, 3, 4, 3], ["exact_match"]) == [
+    assert score_by_length(Texts(predictions), [7, 3, 4, 3], ["exact_match"]) == [
         LengthScores(3, 3, 2, {"exact_match": 0.5}),
         LengthScores(4, 4, 1, {"exact_match": 1.0}),
         LengthScores(7, 7, 1, {"exact_match": 1.0}),
     ]
-    assert [row[:3] for row in score_by_length(predictions, [1, 5, 6, 9], ["exact_match"], bins=2)] == [
+    assert [
+        row[:3] for row in score_by_length(Texts(predictions), [1, 5, 6, 9], ["exact_match"], bins=2)
+    ] == [
         (1, 5, 2),
         (6, 9, 2),
     ]
@@ -105,7 +119,7 @@ def test_scores_by_length_match_a_manual_calculation() -> None:
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(1, 12))
 def test_length_ranges_contain_every_sentence_once(lengths: list[int], bins: int) -> None:
     predictions = predictions_of(*[("a", "a")] * len(lengths))
-    rows = score_by_length(predictions, lengths, ["exact_match"], bins=bins)
+    rows = score_by_length(Texts(predictions), lengths, ["exact_match"], bins=bins)
     assert [row.sentences for row in rows] == [
         sum(row.shortest <= length <= row.longest for length in lengths) for row in rows
     ]
@@ -116,26 +130,29 @@ def test_length_ranges_contain_every_sentence_once(lengths: list[int], bins: int
     assert len({row.longest - row.shortest for row in rows[:-1]}) <= 1
 
 
-@pytest.mark.parametrize("name", registry.names("text"))
-def test_scoring_no_predictions_is_an_error(name: str) -> None:
+def test_scoring_no_predictions_is_an_error() -> None:
     with pytest.raises(ValueError, match="No predictions to score"):
-        score([], [name])
+        Texts([])
 
 
-def test_edit_distance_to_empty_references_does_not_exist() -> None:
-    predictions = [Prediction(index=0, source="", reference="", hypothesis="a")]
-    (row,) = score_by_length(predictions, [1], ["edit_distance", "exact_match"])
+def test_scores_that_empty_references_do_not_define_are_absent() -> None:
+    """An edit distance per token of nothing was `inf`."""
+    scores = score(Texts(predictions_of(("a", ""), ("", ""))))
+    assert scores.values == {"exact_match": 0.5}
+    assert scores.undefined == {
+        "bleu": "no reference has 4 tokens, the length of a 4-gram",
+        "chrf": "all references are empty",
+        "edit_distance": "all references are empty",
+    }
+    (row,) = score_by_length(Texts(predictions_of(("a", ""))), [1], ["edit_distance", "exact_match"])
     assert row.scores == {"edit_distance": None, "exact_match": 0}
 
 
-def test_bleu_without_four_tokens_does_not_exist() -> None:
+def test_bleu_needs_a_reference_of_four_tokens() -> None:
     """The row of 4 words has BLEU; that of 3 words has none, and its exact match is 1."""
-    predictions = [
-        Prediction(index=index, source="", reference=text, hypothesis=text)
-        for index, text in enumerate(("a b c", "d e f", "a b c d"))
-    ]
-    rows = score_by_length(predictions, [3, 3, 4], ["bleu", "conala_bleu", "exact_match"])
-    assert [[row.scores[metric] for metric in row.scores] for row in rows] == [
+    predictions = predictions_of(*[(text, text) for text in ("a b c", "d e f", "a b c d")])
+    rows = score_by_length(Texts(predictions), [3, 3, 4], ["bleu", "conala_bleu", "exact_match"])
+    assert [[*row.scores.values()] for row in rows] == [
         [None, None, 1],
         [pytest.approx(100), pytest.approx(100), 1],
     ]

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from attnlab.metrics.tokens import MeanLoss, TokenMetrics
+from attnlab.metrics.tokens import TokenMetrics
 
 
 def test_token_metrics_match_a_manual_calculation() -> None:
@@ -39,10 +39,3 @@ def test_token_metrics_upcast_half_precision() -> None:
 
 def test_token_metrics_are_nan_before_the_first_token() -> None:
     assert all(value.isnan() for value in TokenMetrics().compute().values())
-
-
-def test_mean_loss_weights_batches_by_their_tokens() -> None:
-    loss = MeanLoss()
-    loss.update(torch.tensor(1.0), 3)
-    loss.update(torch.tensor(5.0), 1)
-    assert loss.compute().item() == 2

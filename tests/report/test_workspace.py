@@ -9,7 +9,7 @@ from wandb_workspaces import expr
 
 from attnlab.errors import UserError
 from attnlab.metrics.attention import NAMES
-from attnlab.metrics.registry import DEFAULT_METRICS
+from attnlab.metrics.registry import default_metrics
 from attnlab.report import workspace
 from wandb_files import shown
 
@@ -18,7 +18,7 @@ def test_dashboard_shows_every_metric_by_variant() -> None:
     board = workspace.build_workspace("me", "attnlab", "bottleneck")
     assert (board.entity, board.project, board.name) == ("me", "attnlab", "attnlab bottleneck")
     names = shown(board)
-    assert {f"{split}/{name}" for split in ("val", "test") for name in DEFAULT_METRICS} <= names
+    assert {f"{split}/{name}" for split in ("val", "test") for name in default_metrics()} <= names
     assert {f"{prefix}/{name}" for prefix in ("attention", "test/attention") for name in NAMES} <= names
     assert {"train/loss", "predictions/test", "attention/1"} <= names
     for section in board.sections:

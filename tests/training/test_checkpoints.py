@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnlab.errors import UserError
-from attnlab.training.checkpoints import AtomicCheckpointIO, load, load_newest
+from attnlab.training.checkpoints import AtomicCheckpointIO, read_checkpoint, read_newest_checkpoint
 
 CONTENT = {"weights": torch.arange(600.0), "step": 7, "names": ["a", "b"]}
 
@@ -24,7 +24,7 @@ def save(path: Path, **content: Any) -> bytes:
 
 def test_saved_checkpoint_loads_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     save(tmp_path / "a.ckpt")
-    read = load(tmp_path / "a.ckpt")
+    read = read_checkpoint(tmp_path / "a.ckpt")
     assert torch.equal(read.pop("weights"), CONTENT["weights"])
     assert read == {"step": 7, "names": ["a", "b"]}
     assert [path.name for path in tmp_path.iterdir()] == ["a.ckpt"]
@@ -41,22 +41,22 @@ def test_every_flipped_bit_and_every_cut_is_detected(tmp_path: Path) -> None:
         damaged[place] ^= 1 << bit
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"a\.ckpt cannot be read"):
-            load(path)
+            read_checkpoint(path)
     for length in (*range(0, len(whole), 401), *range(len(whole) - 60, len(whole))):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="truncated"):
-            load(path)
+            read_checkpoint(path)
 
 
 def test_file_of_torch_save_is_verified_by_its_entries(tmp_path: Path) -> None:
     path = tmp_path / "foreign.ckpt"
     torch.save(CONTENT, path)
-    assert load(path)["step"] == 7
+    assert read_checkpoint(path)["step"] == 7
     damaged = bytearray(path.read_bytes())
     damaged[damaged.index(torch.arange(100, 110.0).numpy().tobytes())] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(UserError, match=r"the checksum of .* is wrong"):
-        load(path)
+        read_checkpoint(path)
 
 
 def test_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
 
 
 def test_torch_load_does_not_detect_a_flipped_bit(tmp_path: Path) -> None:
-    """Otherwise `load` would not need to verify the checksums."""
+    """Otherwise `read_checkpoint` would not need to verify the checksums."""
     path = tmp_path / "a.ckpt"
     whole = save(path)
     (entry,) = (e for e in zipfile.ZipFile(path).infolist() if e.filename.endswith("data/0"))
@@ -84,21 +84,21 @@ def test_torch_load_does_not_detect_a_flipped_bit(tmp_path: Path) -> None:
     path.write_bytes(damaged)
     assert not torch.equal(torch.load(path, weights_only=True)["weights"], CONTENT["weights"])
     with pytest.raises(UserError, match=r"a\.ckpt cannot be read: it is truncated, damaged.*force=true"):
-        load(path)
+        read_checkpoint(path)
 
 
 def test_newest_intact_checkpoint_is_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     last, previous = tmp_path / "last.ckpt", tmp_path / "previous.ckpt"
-    assert load_newest(last, previous) is None
+    assert read_newest_checkpoint(last, previous) is None
     save(previous, step=6)
-    assert load_newest(last, previous)[0] == previous  # type: ignore[index]
+    assert read_newest_checkpoint(last, previous)[0] == previous  # type: ignore[index]
     whole = save(last)
-    path, content = load_newest(last, previous)  # type: ignore[misc]
+    path, content = read_newest_checkpoint(last, previous)  # type: ignore[misc]
     assert (path, content["step"]) == (last, 7)
     assert caplog.messages == []
 
     last.write_bytes(whole[:-1])
-    path, content = load_newest(last, previous)  # type: ignore[misc]
+    path, content = read_newest_checkpoint(last, previous)  # type: ignore[misc]
     assert (path, content["step"]) == (previous, 6)
     (line,) = caplog.messages
     assert line == f"{last} is damaged; resuming from the previous checkpoint previous.ckpt"
@@ -112,6 +112,6 @@ def test_error_if_all_checkpoints_are_damaged(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"last\.ckpt and previous\.ckpt in .* cannot be read. Start again with force=true"
     ):
-        load_newest(last, previous)
+        read_newest_checkpoint(last, previous)
     assert last.exists()
     assert previous.exists()

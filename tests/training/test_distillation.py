@@ -13,8 +13,8 @@ from torch import Tensor
 
 from attnlab.api.model import load
 from attnlab.config import build
-from attnlab.training import build_training
-from attnlab.training.distillation import Distillation
+from attnlab.training import components
+from attnlab.training.losses import Distillation
 from attnlab.types import Batch
 from commands import attnlab
 from networks import forced_logits, make_batch, make_network
@@ -59,8 +59,8 @@ def test_training_mixes_both_losses_and_neither_trains_nor_saves_the_teacher(com
     network, teacher = build.build_network(config, vocabularies), build.build_network(config, vocabularies)
     batch = data.examples("train")[[0, 1, 2]]
     parts = network, vocabularies, corpus
-    plain = training_loss(build_training.build_module(config, *parts), batch, data)
-    module = build_training.build_module(config, *parts, teacher.eval())
+    plain = training_loss(components.build_module(config, *parts), batch, data)
+    module = components.build_module(config, *parts, teacher.eval())
     mixed = training_loss(module, batch, data)
     _, logits, _ = module.teacher_forced(batch)
     assert module.distillation is not None

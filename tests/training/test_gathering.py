@@ -13,7 +13,7 @@ from torch import distributed
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.tokens import TokenMetrics
-from attnlab.training.gathering import gather_predictions
+from attnlab.training.module import gather_predictions
 
 LOGITS, LABELS = torch.arange(15.0).reshape(5, 3).sin(), torch.tensor([0, 1, 2, 1, 0])
 

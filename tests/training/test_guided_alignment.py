@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 
 from attnlab.errors import UserError
-from attnlab.training.guided_alignment import guided_alignment_loss
+from attnlab.training.losses import guided_alignment_loss
 from attnlab.types import PAD
 from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
 

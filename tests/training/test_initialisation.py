@@ -303,4 +303,4 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    return checkpoints.load(path)["state_dict"]  # type: ignore[no-any-return]
+    return checkpoints.read_checkpoint(path)["state_dict"]  # type: ignore[no-any-return]

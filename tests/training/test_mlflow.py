@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from attnlab.errors import UserError
 from attnlab.files.run_directory import prepare_run
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.loggers import TolerantMLFlowLogger, log_image
 
 pytestmark = [
@@ -31,7 +31,7 @@ def test_mlflow_run_has_the_curves_the_settings_and_the_pictures_of_all_attempts
     picture = tmp_path / "heat.png"
     picture.write_bytes(b"picture")
     for step, status in ((4, "failed"), (9, "success")):  # interrupted, then resumed
-        (logger,) = build_training.build_loggers(config, run)
+        (logger,) = components.build_loggers(config, run)
         assert isinstance(logger, TolerantMLFlowLogger)
         logger.log_metrics({"val/loss": 1 / step, "epoch": 0}, step=step)
         log_image([logger], "attention/1", picture, step=step)
@@ -51,7 +51,7 @@ def test_mlflow_run_has_the_curves_the_settings_and_the_pictures_of_all_attempts
     assert (tmp_path / "outputs" / "mlflow.db").is_file()
 
     config.force = True
-    build_training.build_loggers(config, run)
+    components.build_loggers(config, run)
     assert len(client.search_runs([logger.experiment_id])) == 2
 
     monkeypatch.setattr(client, "log_batch", lambda *_, **__: 1 / 0)
@@ -66,7 +66,7 @@ def test_mlflow_store_that_cannot_be_opened_does_not_stop_the_training(
     (tmp_path / "file").touch()
     uri = f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}"
     config = composed("logger=mlflow", f"logger.mlflow.tracking_uri={uri}")
-    assert build_training.build_loggers(config, prepare_run(config)) == []
+    assert components.build_loggers(config, prepare_run(config)) == []
     assert "MLflow could not be started; continuing without MLflow" in caplog.text
 
 
@@ -76,4 +76,4 @@ def test_missing_mlflow_is_one_line(
     monkeypatch.setitem(__import__("sys").modules, "mlflow.tracking", None)
     config = composed("logger=mlflow")
     with pytest.raises(UserError, match=r"pip install 'attnlab\[mlflow\]'"):
-        build_training.build_loggers(config, prepare_run(config))
+        components.build_loggers(config, prepare_run(config))

@@ -11,7 +11,7 @@ from lightning.fabric.accelerators.mps import MPSAccelerator
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
 from attnlab.files.run_directory import prepare_run
-from attnlab.training import build_training, recipe
+from attnlab.training import components, recipe
 from attnlab.training.precision import bf16_slowdown, resolve_precision, warn_of_slow_precision
 from tiny_runs import SYNTHETIC, TINY
 
@@ -44,7 +44,7 @@ def test_one_warning_with_the_factor_on_a_cpu_without_units(caplog: pytest.LogCa
 @pytest.mark.filterwarnings("ignore:GPU available but not used")
 def test_automatic_accelerator_is_not_one_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MPSAccelerator, "is_available", lambda: True)
-    trainer = build_training.make_trainer(compose_run(["trainer.accelerator=auto"]), logger=False)
+    trainer = components.configured_trainer(compose_run(["trainer.accelerator=auto"]), logger=False)
     assert type(trainer.accelerator).__name__ in ("CPUAccelerator", "CUDAAccelerator")
 
 
@@ -55,7 +55,7 @@ def test_run_records_its_precision_and_refuses_another(
     monkeypatch.chdir(tmp_path)
     config = compose_run([*TINY, *SYNTHETIC, "logger=none", "trainer.max_epochs=1", "trainer.precision=auto"])
     run = prepare_run(config)
-    first = build_training.choose_precision(config)
+    first = components.choose_precision(config)
     recipe.train(config, run)
     assert run.read_result()["precision"] == first
     assert run.read_config().trainer.precision == "auto"

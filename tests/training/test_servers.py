@@ -16,7 +16,7 @@ import pytest
 from omegaconf import DictConfig
 
 from attnlab.files.run_directory import prepare_run
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.loggers import log_image, log_table
 from daemons import daemon, free_ports, wait_for
 
@@ -60,7 +60,7 @@ def test_mlflow_server_has_one_run_of_all_attempts(
         run = prepare_run(config)
         identities = set()
         for step, status in ATTEMPTS:
-            (logger,) = build_training.build_loggers(config, run)
+            (logger,) = components.build_loggers(config, run)
             logger.log_metrics({"val/loss": 1 / step, "epoch": 0}, step=step)
             log_image([logger], "attention/1", picture(tmp_path), step=step)
             logger.finalize(status)
@@ -85,7 +85,7 @@ def test_tensorboard_shows_one_run_of_all_attempts(
     config = composed("logger=tensorboard")
     run = prepare_run(config)
     for step, status in ATTEMPTS:
-        (logger,) = build_training.build_loggers(config, run)
+        (logger,) = components.build_loggers(config, run)
         logger.log_metrics({"val/loss": 1 / step}, step=step)
         log_image([logger], "attention/1", picture(tmp_path), step=step)
         log_table([logger], "predictions", ["source"], [["3 4"]], step=step)

@@ -107,13 +107,14 @@ def test_gradients_of_shards_are_those_of_the_whole_batch(composed: Composed, co
     expected = module.losses(batch)
     whole = torch.autograd.grad(expected.total, parameters, materialize_grads=True)
 
-    losses, gradients = Shards(count, seed=0).gradients(module.losses, batch, parameters, number=0)
+    shards = Shards(count, seed=0)
+    losses = shards.differentiate(module.losses, batch, parameters, number=0)
     assert losses.tokens == expected.tokens == int((batch.labels != PAD).sum())
     torch.testing.assert_close(losses.total, expected.total.detach())
     assert losses.logged.keys() == expected.logged.keys()
     for name, value in losses.logged.items():
         torch.testing.assert_close(value, expected.logged[name].detach())
-    for gradient, reference in zip(gradients, whole, strict=True):
+    for gradient, reference in zip(shards.gradients, whole, strict=True):
         torch.testing.assert_close(gradient / losses.tokens, reference, rtol=1e-4, atol=1e-6)
 
 
@@ -179,7 +180,7 @@ def test_gradients_of_two_processes_equal_those_of_one_large_batch(tmp_path: Pat
     done = attnlab(*common, "name=source", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (source,) = (tmp_path / "outputs" / "source").iterdir()
-    start = checkpoints.load(Run(source).best)["state_dict"]
+    start = checkpoints.read_checkpoint(Run(source).best)["state_dict"]
     common = (*common, "optimizer=sgd", "optimizer.lr=1", "scheduler=constant")
     common = (*common, "trainer.gradient_clip_val=null", "loss.alignment=0.5")
     common = (*common, f"init.from={source}", "init.freeze=[source_embedding]")
@@ -193,7 +194,7 @@ def test_gradients_of_two_processes_equal_those_of_one_large_batch(tmp_path: Pat
         (directory,) = (tmp_path / "outputs" / f"{len(words)}").iterdir()
         result = Run(directory).read_result()
         assert (result["steps"], result["init"]["left_out"]) == (1, 0)
-        weights.append(checkpoints.load(Run(directory).last)["state_dict"])
+        weights.append(checkpoints.read_checkpoint(Run(directory).last)["state_dict"])
     torch.testing.assert_close(*weights, rtol=1e-6, atol=1e-6)
     frozen, trained = "network.source_embedding.table.weight", "network.target_embedding.table.weight"
     assert torch.equal(weights[0][frozen], start[frozen])
@@ -279,7 +280,7 @@ def outputs_of(run: Run) -> dict[str, Any]:
     assert result["epoch_digests"][-1] == result["digest"]
     outputs = {name: result[name] for name in ("metrics", "steps", "epoch_digests")}
     for path in (run.best, run.last):
-        weights = checkpoints.load(path)["state_dict"]
+        weights = checkpoints.read_checkpoint(path)["state_dict"]
         outputs[path.name] = {name: tensor.numpy().tobytes() for name, tensor in weights.items()}
     outputs |= {path.name: path.read_bytes() for path in run.predictions.iterdir()}
     lines = run.metrics.read_text().splitlines()

@@ -12,7 +12,7 @@ from lightning import Callback, Trainer
 from omegaconf import DictConfig
 
 from attnlab.config import build
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.callbacks import WeightAveraging
 from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
 
@@ -55,7 +55,7 @@ def test_averaged_weights_are_validated_saved_and_kept(
     vocabularies = build.build_vocabularies(config, corpus)
     data = build.build_data(config, corpus, vocabularies)
     network = build.build_network(config, vocabularies)
-    module = build_training.build_module(config, network, vocabularies, corpus)
+    module = components.build_module(config, network, vocabularies, corpus)
     recorder = Recorder()
     best = tmp_path / "checkpoints" / "best.ckpt"
     trainer = Trainer(

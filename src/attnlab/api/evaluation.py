@@ -27,17 +27,17 @@ from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
 from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.metrics import registry
-from attnlab.metrics.text import LengthScores, score_by_length
+from attnlab.metrics.scoring import LengthScores, score_by_length
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.callbacks import Predictions
 from attnlab.training.checkpoints import read_data_record
+from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.restore import restore_networks
 
 CHANGEABLE = (
     *("attention_override", "batching", "data", "explain"),
@@ -95,7 +95,7 @@ def evaluate(
     members = locate_all(runs)
     if trust:
         import_from_current_folder()
-    trained, vocabularies, network = restore_networks([checkpoint for _, checkpoint in members], trust)
+    trained, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trust)
     given, other_overrides = evaluation_data.separate(trained, list(overrides))
     config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)
@@ -114,7 +114,7 @@ def evaluate(
         vocabularies=vocabularies,
         network=network,
         data=build.build_data(config, corpus, vocabularies),
-        module=build_training.build_module(config, network, vocabularies, corpus),
+        module=components.build_module(config, network, vocabularies, corpus),
         members=members,
         training_sources=[record.get("training_sources") for record in records],
         overrides=list(overrides),
@@ -240,7 +240,7 @@ def _refuse_fixed(overrides: Sequence[str]) -> None:
 
 def _decode(setup: _Setup, split: str, folder: Path) -> Metrics:
     """Decode a split, write the predictions into the folder, and return the metrics."""
-    trainer = build_training.make_trainer(
+    trainer = components.configured_trainer(
         setup.config,
         devices=1,  # one process gives the same metrics as several
         num_nodes=1,
@@ -267,7 +267,7 @@ def _score_by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:
     """Compute the metrics of the decoded sentences for ranges of source lengths, in tokens without EOS."""
     lengths = module.data.examples(split).source_lengths - module.data.source_eos
     of_outputs = [int(lengths[output.index]) for output in module.outputs]
-    return score_by_length(module.outputs, of_outputs, module.text_metrics)
+    return score_by_length(module.texts, of_outputs, module.text_metrics)
 
 
 def _drops(metrics: Metrics, changed: Metrics) -> Metrics:

@@ -31,7 +31,7 @@ from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.positions import max_positions
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-from attnlab.training.restore import restore_networks
+from attnlab.training.models import load_model
 from attnlab.types import EOS, Batch
 
 BATCH = 64
@@ -70,7 +70,7 @@ def load(
     trusted = [trust] if isinstance(trust, str) else list(trust)
     if trusted:
         import_from_current_folder()
-    config, vocabularies, network = restore_networks([checkpoint for _, checkpoint in members], trusted)
+    config, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trusted)
     return Model(
         config=config,
         vocabularies=vocabularies,

@@ -21,7 +21,7 @@ from attnlab.files.writing import write_json
 from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.report.scorecards import FILE
-from attnlab.training.restore import restore_networks
+from attnlab.training.models import load_model
 
 
 def check(config: DictConfig, network: TranslationModel) -> None:
@@ -76,7 +76,7 @@ def explain(
         gold = [gold_of_split[i] for i in chosen]
     reverse = None
     if settings.reverse is not None:
-        other, other_vocabularies, other_network = restore_networks([locate_run(settings.reverse)[1]], trust)
+        other, other_vocabularies, other_network = load_model([locate_run(settings.reverse)[1]], trust)
         _check_network(other_network)
         assert isinstance(other_network, Seq2Seq)  # checked
         reverse = _model(other, other_network, other_vocabularies)

@@ -12,7 +12,7 @@ from attnlab.cli import arguments
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 
-IMPORTS = ("attnlab.training.averaging",)
+IMPORTS = ("attnlab.training.checkpoints",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    from attnlab.training.averaging import average
-    from attnlab.training.checkpoints import AtomicCheckpointIO
+    from attnlab.training.checkpoints import AtomicCheckpointIO, average_checkpoints
 
     run = Run(Path(options.run).expanduser().absolute())
     run.read_config()  # is it a run directory?
@@ -41,7 +40,7 @@ def main(options: argparse.Namespace) -> int:
             f"again with checkpoint.keep={needed} force=true"
         )
     chosen = kept[-options.last :] if options.last else kept
-    AtomicCheckpointIO().save_checkpoint(average(chosen), run.average)
+    AtomicCheckpointIO().save_checkpoint(average_checkpoints(chosen), run.average)
     print(f"mean of {', '.join(path.name for path in chosen)}")
     print(run.average)
     return 0

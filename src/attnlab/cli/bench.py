@@ -71,7 +71,7 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.config import build
     from attnlab.jobs.logs import quieten_lightning
     from attnlab.jobs.worker_process import import_from_current_folder
-    from attnlab.training import build_training
+    from attnlab.training import components
     from attnlab.training.benchmark import timing
     from attnlab.training.environment import environment
 
@@ -94,7 +94,7 @@ def main(options: argparse.Namespace) -> int:
         vocabularies = build.build_vocabularies(config, corpus)
     batches = timing.take_batches(config, corpus, vocabularies, options.batches, settings.device)
     network = build.build_network(config, vocabularies).to(settings.device)
-    module = build_training.build_module(config, network, vocabularies, corpus)
+    module = components.build_module(config, network, vocabularies, corpus)
 
     losses: dict[str, Loss] = {"train": timing.fast_loss}
     if options.against:

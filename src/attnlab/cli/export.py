@@ -51,14 +51,14 @@ def main(options: argparse.Namespace) -> int:
         check_writable(options.page)
     from attnlab.deploy.export import browser_page as page
     from attnlab.deploy.export import folder, graphs
-    from attnlab.training.restore import restore_network
+    from attnlab.training.models import load_network
 
     if options.onnx is not None:
         folder.check(options.onnx)
     if options.trust:
         import_from_current_folder()
     run, checkpoint = locate_run(options.run)
-    config, vocabularies, network = restore_network(checkpoint, options.trust)
+    config, vocabularies, network = load_network(checkpoint, options.trust)
     if config.data.get("preparation") is not None:
         raise UserError(
             f"{options.run} cannot be exported: data.preparation changes a sentence before the network reads "

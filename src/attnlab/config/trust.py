@@ -31,7 +31,6 @@ COMPONENTS = (
     "attnlab.data.datasets",
     "attnlab.data.tokenization.train",
     "attnlab.decoding.reranking",
-    "attnlab.metrics.conala",
     "attnlab.metrics.text",
     "attnlab.nn.attention.normalisers",
     "attnlab.training.learning_rate",

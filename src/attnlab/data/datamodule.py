@@ -112,7 +112,7 @@ class Seq2SeqData(LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         """Return the number of batches started so far over all epochs, which determines the position."""
         assert self.trainer is not None
-        return {"started_batches": self.trainer.fit_loop.epoch_loop.batch_progress.total.ready}
+        return {"started_batches": self.trainer.fit_loop.epoch_loop.batch_progress.total.started}  # type: ignore[attr-defined]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the position in the data.

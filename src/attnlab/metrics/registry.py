@@ -1,8 +1,9 @@
-"""Registry of metrics: the function, label, unit and direction of each, in one table.
+"""Registry of metrics: the function, label, unit and direction of each.
 
-A new text metric needs its function and a row in `METRICS`; logging, tables, report and dashboard read the
-row. Functions are named by their import path and imported when they are used, so that this module imports no
-torch.
+A text metric is a function with the decorator `text_metric`, in a module of `attnlab.metrics.text` or in one
+of the user's; logging, tables, report and dashboard read its row of `METRICS`. The other metrics are computed
+together (`attnlab.metrics.tokens`, `attnlab.metrics.attention`, `attnlab.explain`), and their rows are in
+`METRICS` below, so that reading results imports no torch.
 
 Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/entropy" (validation) and
 "test/attention/entropy". With several test sets the prefix contains the name of the set:
@@ -11,17 +12,19 @@ Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/en
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from attnlab.errors import UserError
+from attnlab.metrics.texts import WORDS, Texts
 
 if TYPE_CHECKING:
     from attnlab.metrics.sentence_counts import SentenceCounts
-    from attnlab.metrics.text import TextMetric
+
+TextMetric = Callable[[Texts], float]
+"""Raises `UndefinedScoreError` for texts that do not define the score."""
 
 Kind = Literal["text", "token", "attention", "explanation", "training"]
 Direction = Literal["higher", "lower"]
@@ -51,10 +54,10 @@ class MetricInfo:
             weights, an "explanation" (see `attnlab.explain`), or the "training" loop.
         format: range and unit of the values.
         direction: whether higher or lower is better; None if neither is.
-        function: import path "module:name" of a text metric, a function of predictions.
-        signature: import path of a function that returns the settings of a metric with several definitions.
-        counts: import path of the metric's `SentenceCounts`, for metrics that follow from counts per sentence
-            and can therefore be tested for significance over the sentences.
+        function: function of a text metric.
+        signature: returns the settings of a metric with several definitions, given sacreBLEU's tokenizer.
+        counts: returns the metric's `SentenceCounts`, given sacreBLEU's tokenizer, for metrics that follow
+            from counts per sentence and can therefore be tested for significance over the sentences.
         default: a text metric that is computed for every corpus. The others are named by `Corpus.metrics`.
         rank: position among the metrics that a study is compared by (1 first); None if it is not one of them.
     """
@@ -63,36 +66,11 @@ class MetricInfo:
     kind: Kind
     format: Format = "number"
     direction: Direction | None = None
-    function: str | None = None
-    signature: str | None = None
-    counts: str | None = None
+    function: TextMetric | None = None
+    signature: Callable[[str], str] | None = None
+    counts: Callable[[str], SentenceCounts] | None = None
     default: bool = False
     rank: int | None = None
-
-
-def _text(
-    label: str,
-    format: Format,
-    direction: Direction,
-    function: str,
-    *,
-    signature: str | None = None,
-    counts: str | None = None,
-    default: bool = False,
-    rank: int | None = None,
-) -> MetricInfo:
-    """Describe a text metric by paths relative to `attnlab.metrics` and to its `sentence_counts`."""
-    return MetricInfo(
-        label=label,
-        kind="text",
-        format=format,
-        direction=direction,
-        function=f"attnlab.metrics.{function}",
-        signature=None if signature is None else f"attnlab.metrics.{signature}",
-        counts=None if counts is None else f"attnlab.metrics.sentence_counts:{counts}",
-        default=default,
-        rank=rank,
-    )
 
 
 def _attention(label: str, format: Format = "number", direction: Direction | None = None) -> MetricInfo:
@@ -107,35 +85,6 @@ METRICS: dict[str, MetricInfo] = {
     "loss": MetricInfo(label="loss", kind="token", format="nats", direction="lower"),
     "perplexity": MetricInfo(label="perplexity", kind="token", format="positive", direction="lower"),
     "token_accuracy": MetricInfo(label="token accuracy", kind="token", format="share", direction="higher"),
-    "exact_match": _text(
-        "exact match", "share", "higher", "text:exact_match", counts="EXACT_MATCH", default=True, rank=4
-    ),
-    "edit_distance": _text("edit distance", "positive", "lower", "text:edit_distance", default=True),
-    "bleu": _text(
-        *("BLEU", "points", "higher", "text:bleu"),
-        signature="text:bleu_signature",
-        counts="CORPUS_BLEU",
-        default=True,
-        rank=2,
-    ),
-    "chrf": _text(
-        *("chrF", "points", "higher", "text:chrf"),
-        signature="text:chrf_signature",
-        counts="CORPUS_CHRF",
-        default=True,
-        rank=3,
-    ),
-    "conala_bleu": _text(
-        *("CoNaLa BLEU", "points", "higher", "conala:conala_bleu"),
-        signature="conala:signature",
-        counts="CONALA_BLEU",
-        rank=1,
-    ),
-    "conala_exact_match": _text(
-        *("CoNaLa exact match", "share", "higher", "conala:conala_exact_match"), counts="CONALA_EXACT_MATCH"
-    ),
-    "parses": _text("parses", "share", "higher", "conala:parses"),
-    "slot_accuracy": _text("slot accuracy", "share", "higher", "conala:slot_accuracy"),
     "attention/entropy": _attention("attention entropy", "nats"),
     "attention/effective_positions": _attention("attention effective positions", "positive"),
     "attention/sharpness": _attention("attention sharpness", "fraction"),
@@ -169,16 +118,45 @@ METRICS: dict[str, MetricInfo] = {
 }
 """Every metric by its name without the split."""
 
-DEFAULT_METRICS = tuple(metric for metric, info in METRICS.items() if info.default)
-"""Text metrics that are computed for every corpus."""
 
-MAIN_METRICS = tuple(
-    sorted(
-        (metric for metric, info in METRICS.items() if info.rank),
-        key=lambda metric: METRICS[metric].rank or 0,
-    )
-)
-"""Default metrics of a comparison; the first that the runs have sorts the variants."""
+def text_metric(
+    *,
+    label: str,
+    format: Format = "number",
+    direction: Direction | None = None,
+    signature: Callable[[str], str] | None = None,
+    counts: Callable[[str], SentenceCounts] | None = None,
+    default: bool = False,
+    rank: int | None = None,
+) -> Callable[[TextMetric], TextMetric]:
+    """Register a function as the text metric of its name; arguments as the attributes of `MetricInfo`."""
+
+    def register(function: TextMetric) -> TextMetric:
+        METRICS[function.__name__] = MetricInfo(
+            label=label,
+            kind="text",
+            format=format,
+            direction=direction,
+            function=function,
+            signature=signature,
+            counts=counts,
+            default=default,
+            rank=rank,
+        )
+        return function
+
+    return register
+
+
+def default_metrics() -> tuple[str, ...]:
+    """Return the text metrics that are computed for every corpus."""
+    return tuple(metric for metric, info in METRICS.items() if info.default)
+
+
+def main_metrics() -> tuple[str, ...]:
+    """Return the default metrics of a comparison; the first that the runs have sorts the variants."""
+    ranks = {metric: info.rank for metric, info in METRICS.items() if info.rank is not None}
+    return tuple(sorted(ranks, key=ranks.__getitem__))
 
 
 def names(kind: Kind) -> tuple[str, ...]:
@@ -187,27 +165,27 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def function(metric: str) -> TextMetric:
-    """Import the function of a text metric.
+    """Return the function of a text metric.
 
     Raises:
         UserError: if `metric` is not the name of a text metric.
     """
-    path = METRICS[metric].function if metric in METRICS else None
-    if path is None:
+    info = METRICS.get(metric)
+    if info is None or info.function is None:
         raise UserError(f"Unknown text metric {metric!r}. Choose from: {', '.join(names('text'))}")
-    return _load(path)  # type: ignore[no-any-return]
+    return info.function
 
 
-def sentence_counts(metric: str) -> SentenceCounts | None:
-    """Import the per-sentence counts of a metric; None if the metric is not computed from such counts."""
-    path = _info(metric).counts
-    return None if path is None else _load(path)
+def sentence_counts(metric: str, tokenizer: str = WORDS) -> SentenceCounts | None:
+    """Return the per-sentence counts of a metric; None if the metric is not computed from such counts."""
+    counts = _info(metric).counts
+    return None if counts is None else counts(tokenizer)
 
 
-def signatures(metrics: Iterable[str] = DEFAULT_METRICS) -> dict[str, str]:
+def signatures(metrics: Iterable[str], tokenizer: str = WORDS) -> dict[str, str]:
     """Return the settings string of each metric that has more than one definition, as sacreBLEU writes it."""
     signature_of = {metric: _info(metric).signature for metric in metrics}
-    return {metric: _load(path)() for metric, path in signature_of.items() if path is not None}
+    return {metric: write(tokenizer) for metric, write in signature_of.items() if write is not None}
 
 
 def split(metric: str) -> str:
@@ -287,7 +265,3 @@ def _info(metric: str) -> MetricInfo:
     """Return the row of a logged metric; a default row for names that are not in the table."""
     base = name(metric)
     return METRICS.get(base) or MetricInfo(label=base.replace("_", " ").replace("/", " "), kind="training")
-
-
-def _load(path: str) -> Any:
-    return pkgutil.resolve_name(path)

@@ -18,8 +18,6 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from attnlab.metrics import conala
-
 Counts = NDArray[np.float64]
 """Whole numbers, stored as floats because float matrix products are faster."""
 
@@ -40,6 +38,16 @@ class SentenceCounts:
 
     count: Callable[[Sequence[str], Sequence[str]], Counts]
     value: Callable[[Counts], Counts]
+
+
+def bleu_counts(metric: BLEU, *, smooth: bool, prepare: Callable[[str], str] = str) -> SentenceCounts:
+    """Return the counts of BLEU over prepared texts, with sacreBLEU's exponential smoothing or none."""
+    return _sacrebleu(metric, partial(_bleu, smooth=smooth), prepare)
+
+
+def chrf_counts() -> SentenceCounts:
+    """Return the counts of sacreBLEU's chrF with its default settings."""
+    return _sacrebleu(CHRF(), _chrf)
 
 
 def _sacrebleu(
@@ -92,7 +100,7 @@ def _chrf(counts: Counts, *, beta: float = 2) -> Counts:
     return 100 * score
 
 
-def _matches(tokens: Callable[[str], list[str]]) -> SentenceCounts:
+def match_counts(tokens: Callable[[str], list[str]]) -> SentenceCounts:
     """Return the counts of the share of hypotheses whose tokens equal those of the reference."""
 
     def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
@@ -102,10 +110,3 @@ def _matches(tokens: Callable[[str], list[str]]) -> SentenceCounts:
         )
 
     return SentenceCounts(count, lambda total: total[..., 0] / total[..., 1])
-
-
-EXACT_MATCH = _matches(str.split)
-CORPUS_BLEU = _sacrebleu(BLEU(force=True), partial(_bleu, smooth=True))
-CORPUS_CHRF = _sacrebleu(CHRF(), _chrf)
-CONALA_BLEU = _sacrebleu(conala.bleu_metric(), partial(_bleu, smooth=False), prepare=conala.spaced)
-CONALA_EXACT_MATCH = _matches(conala.tokenize)

@@ -26,32 +26,6 @@ class SumMetric(Metric):
         self.add_state(name, torch.zeros(size, dtype=dtype), dist_reduce_fx="sum")
 
 
-class MeanLoss(Metric):
-    """Mean training loss of an epoch, weighted by the tokens of each batch.
-
-    torchmetrics' `MeanMetric` either weights all batches equally or checks for NaN, which synchronises the
-    GPU.
-    """
-
-    full_state_update = False
-    total: Tensor  # [] float64
-    tokens: Tensor  # [] float64
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("tokens", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-
-    def update(self, loss: Tensor, tokens: int) -> None:
-        """Add the mean loss [] of this many tokens."""
-        self.total += tokens * loss
-        self.tokens += tokens
-
-    def compute(self) -> Tensor:
-        """Return the mean loss per token, []."""
-        return self.total / self.tokens
-
-
 class TokenMetrics(SumMetric):
     """Loss, perplexity and token accuracy given the reference prefix.
 

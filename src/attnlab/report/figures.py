@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
-from attnlab.metrics.text import MIN_BLEU_TOKENS
+from attnlab.metrics.text.bleu import MIN_BLEU_TOKENS
 from attnlab.plotting.files import fix_layout
 from attnlab.plotting.style import INK, STYLE_SHEET, variant_styles
 from attnlab.report.aggregates import performance_profile, score_matrices, stratified_bootstrap

@@ -12,7 +12,7 @@ from typing import Any
 
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_identity import identity
-from attnlab.metrics.registry import MAIN_METRICS, better, label, split
+from attnlab.metrics.registry import better, label, main_metrics, split
 
 SEPARATOR = " · "
 """Separates the name of a variant from the settings that distinguish it."""
@@ -94,7 +94,7 @@ class Study:
         splits = dict.fromkeys(split(name) for name in available)
         tests = [name for name in splits if name != "val"]
         monitored = {run.config.get("checkpoint", {}).get("monitor") for run in self.finished}
-        ordered = sorted(MAIN_METRICS, key=lambda metric: f"val/{metric}" not in monitored)
+        ordered = sorted(main_metrics(), key=lambda metric: f"val/{metric}" not in monitored)
         for chosen in (tests, ["val"]):
             metrics = [f"{name}/{metric}" for name in chosen for metric in ordered]
             if metrics := [metric for metric in metrics if metric in available]:

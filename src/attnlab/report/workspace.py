@@ -20,7 +20,7 @@ ATTENTION = registry.names("attention")
 """Metrics that runs log for the validation split, and with the prefix of a test split at their end."""
 
 DEFAULT_SCORES = tuple(
-    f"test/{name}" for name in (*registry.names("token"), *registry.DEFAULT_METRICS, *ATTENTION)
+    f"test/{name}" for name in (*registry.names("token"), *registry.default_metrics(), *ATTENTION)
 )
 """Final metrics of a run on data with one test set and without metrics of its own."""
 

@@ -5,7 +5,7 @@ callbacks) it holds the configuration and the vocabularies under "attnlab", so t
 and digests of the data, so that changed data is noticed.
 
 The file is a zip archive whose comment is the SHA-256 of everything before it. torch verifies neither this
-nor the CRC-32 of the entries; `load` does.
+nor the CRC-32 of the entries; `read_checkpoint` does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import pickle
 import zipfile
 import zlib
+from collections.abc import Sequence
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus
@@ -47,7 +49,7 @@ READ_ERRORS = (
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning plugin that writes checkpoints atomically and loads them with `load`."""
+    """Lightning plugin that writes checkpoints atomically and loads them with `read_checkpoint`."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
@@ -76,10 +78,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
         """Load plain values and tensors only."""
-        return load(Path(path), map_location=map_location)
+        return read_checkpoint(Path(path), map_location=map_location)
 
 
-def load(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
+def read_checkpoint(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
     """Load and verify a checkpoint.
 
     Raises:
@@ -134,7 +136,7 @@ def _verify(path: Path) -> None:
             raise zipfile.BadZipFile("its checksum is wrong")
 
 
-def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
+def read_newest_checkpoint(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
     """Load the first intact checkpoint of several; None if none of the files exists.
 
     Damaged files before it are logged and renamed, so that they never replace the intact one.
@@ -145,7 +147,7 @@ def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
     damaged: list[Path] = []
     for path in filter(Path.is_file, paths):
         try:
-            checkpoint = load(path)
+            checkpoint = read_checkpoint(path)
         except UserError as error:
             log.debug("%s", error)
             damaged.append(path)
@@ -160,7 +162,9 @@ def load_newest(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str, corpus: Corpus) -> dict[str, Any]:
+def checkpoint_contents(
+    config: DictConfig, vocabularies: Vocabularies, run_id: str, corpus: Corpus
+) -> dict[str, Any]:
     """Return the configuration, the vocabularies, the run's id and digests of the data for a checkpoint."""
     return {
         "data": digests.describe(corpus, vocabularies),
@@ -173,18 +177,18 @@ def describe(config: DictConfig, vocabularies: Vocabularies, run_id: str, corpus
 
 
 def read_data_record(path: Path) -> dict[str, Any]:
-    """Return "data", "metrics" and "training_sources" of `describe`; {} for an earlier version's file.
+    """Return "data", "metrics" and "training_sources" of a checkpoint; {} of an earlier version.
 
     Raises:
-        UserError: as in `load`.
+        UserError: as in `read_checkpoint`.
     """
-    described = load(path).get("attnlab", {})
+    described = read_checkpoint(path).get("attnlab", {})
     names = ("data", "metrics", "training_sources")
     return {name: described[name] for name in names if name in described}
 
 
-def restore(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
-    """Return the configuration and the vocabularies that `describe` added to a checkpoint.
+def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
+    """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint.
 
     Raises:
         UserError: if the checkpoint was not written by attnlab.
@@ -194,3 +198,34 @@ def restore(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabul
     described = checkpoint["attnlab"]
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
     return OmegaConf.create(described["config"]), Vocabularies(source, target)
+
+
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
+    """Return a checkpoint whose weights are the mean of those of several checkpoints of one run.
+
+    The mean is computed in fp64. Values that are not floating-point numbers, the configuration and the
+    vocabularies are those of the last checkpoint. Training cannot be resumed from the result.
+
+    Raises:
+        UserError: if a checkpoint is damaged, was not written by attnlab, or has other parameters than the
+            others.
+    """
+    sums: dict[str, Tensor] = {}
+    for path in paths:
+        checkpoint = read_checkpoint(path)
+        if "attnlab" not in checkpoint:
+            raise UserError(f"{path} was not written by attnlab: it contains no configuration")
+        weights: dict[str, Tensor] = checkpoint["state_dict"]
+        shapes = {name: value.shape for name, value in weights.items()}
+        if sums and shapes != {name: value.shape for name, value in sums.items()}:
+            raise UserError(f"{path} cannot be averaged with {paths[0]}: their parameters differ")
+        sums = {
+            name: sums[name] + value.double() if name in sums else value.double()
+            for name, value in weights.items()
+        }
+    means = {
+        name: (sums[name] / len(paths)).to(value.dtype) if value.is_floating_point() else value
+        for name, value in weights.items()
+    }
+    averaged = [path.name for path in paths]
+    return {"state_dict": means, "attnlab": {**checkpoint["attnlab"], "averaged": averaged}}

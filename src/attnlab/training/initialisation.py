@@ -28,7 +28,7 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import checkpoints
-from attnlab.training.restore import RESTORE_ERRORS, network_weights
+from attnlab.training.models import RESTORE_ERRORS, network_weights
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +122,8 @@ def read_source(location: str) -> Source:
     """
     try:
         path = locate_run(location)[1]
-        checkpoint = checkpoints.load(path)
-        _, vocabularies = checkpoints.restore(checkpoint, path)
+        checkpoint = checkpoints.read_checkpoint(path)
+        _, vocabularies = checkpoints.read_contents(checkpoint, path)
         weights = network_weights(checkpoint)
     except UserError as error:
         raise UserError(f"init.from: {error}") from error
@@ -135,20 +135,22 @@ def read_source(location: str) -> Source:
     return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)
 
 
-def find_source(location: str, run: Run, trained: Vocabularies) -> tuple[Source | None, Vocabularies]:
+def find_source(location: str | None, run: Run, trained: Vocabularies) -> tuple[Source | None, Vocabularies]:
     """Return the checkpoint that a run starts from, and the vocabularies of the run.
 
     A run that resumes needs only its own checkpoint: it is not initialised, and has its vocabularies.
 
     Args:
-        location: run directory or checkpoint file to start from.
+        location: run directory or checkpoint file to start from; None for random weights.
         run: the run.
         trained: vocabularies of the training data, whose new entries are added to those of the checkpoint.
     """
-    newest = checkpoints.load_newest(run.last, run.previous)
+    if location is None:
+        return None, trained
+    newest = checkpoints.read_newest_checkpoint(run.last, run.previous)
     if newest is not None:
         path, checkpoint = newest
-        return None, _with_dropout(checkpoints.restore(checkpoint, path)[1], trained)
+        return None, _with_dropout(checkpoints.read_contents(checkpoint, path)[1], trained)
     source = read_source(location)
     return source, _with_dropout(source.extend(trained), trained)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from typing import Any, Literal
 
 import lightning
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
@@ -21,17 +23,19 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.attention import AttentionMetrics
-from attnlab.metrics.text import score
-from attnlab.metrics.tokens import MeanLoss, TokenMetrics
+from attnlab.metrics.scoring import score
+from attnlab.metrics.texts import WORDS, Texts
+from attnlab.metrics.tokens import TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
-from attnlab.training.distillation import Distillation
-from attnlab.training.gathering import gather_predictions
-from attnlab.training.guided_alignment import guided_alignment_loss
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
-from attnlab.training.shards import Losses, Shards
+from attnlab.training.losses import Distillation, Losses, guided_alignment_loss
+from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
+from attnlab.training.token_mean import EpochLoss, GradientMean
 from attnlab.types import PAD, Batch
+
+log = logging.getLogger(__name__)
 
 
 class Seq2SeqModule(lightning.LightningModule):
@@ -51,10 +55,12 @@ class Seq2SeqModule(lightning.LightningModule):
         alignment_weight: weight of the guided alignment loss (in training only).
         distillation: trains on the predictions of a teacher as well; None for the references only.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
+        bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
         shards: virtual shards that make the results independent of the number of processes; None for none.
 
     Attributes:
         outputs: predictions of the last evaluation, of all processes, ordered by index.
+        undefined: reasons why scores of these texts are undefined, by their logged names.
         kept_weights: predictions of the first this many sentences of a split keep their attention weights.
             Callbacks that need weights raise it.
     """
@@ -74,6 +80,7 @@ class Seq2SeqModule(lightning.LightningModule):
         alignment_weight: float = 0.0,
         distillation: Distillation | None = None,
         text_metrics: Sequence[str] = (),
+        bleu_tokenizer: str = WORDS,
         shards: Shards | None = None,
     ) -> None:
         super().__init__()
@@ -90,10 +97,10 @@ class Seq2SeqModule(lightning.LightningModule):
         self.alignment_weight = alignment_weight
         self.distillation = distillation
         self.text_metrics = tuple(text_metrics)
+        self.bleu_tokenizer = bleu_tokenizer
         self.shards = shards
-        self.shard_gradients: list[Tensor] = []  # gradients of the last batch, one per trained parameter
-        self.step_tokens = 0  # target tokens since the last optimizer step, unless a step has one batch
-        self.train_loss = MeanLoss()  # loss of the current epoch
+        self.gradient_mean = GradientMean()
+        self.epoch_loss = EpochLoss()
         self.last_loss: Tensor | None = None  # [], loss of the last training step
         self.gradient_norm: Tensor | None = None  # [], norm at the last optimizer step, before clipping
         count = 1 if shards is None else shards.count
@@ -102,6 +109,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.kept_weights = 0
         self.predictions: list[Prediction] = []  # predictions of this process in the current evaluation
         self.outputs: list[Prediction] = []
+        self.undefined: dict[str, str] = {}
 
     @property
     def data(self) -> Seq2SeqData:
@@ -188,52 +196,34 @@ class Seq2SeqModule(lightning.LightningModule):
             )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the training loss []. With shards, also compute the gradients, for `backward`."""
+        """Return the loss [] to differentiate. With shards, also compute the gradients, for `backward`."""
         if self.shards is None:
             losses = self.losses(batch)
         else:
             number = self.trainer.fit_loop.epoch_loop.total_batch_idx
-            losses, self.shard_gradients = self.shards.gradients(
-                self.losses, batch, self._trained_parameters(), number=number
-            )
+            losses = self.shards.differentiate(self.losses, batch, self._trained_parameters(), number=number)
         self.last_loss = losses.logged["train/loss"].detach()
-        if not self.train_loss.update_called:  # Lightning computes and resets it at the end of the epoch
-            self.log("train/loss_epoch", self.train_loss, on_step=False, on_epoch=True)
+        if not self.epoch_loss.update_called:  # Lightning computes and resets it at the end of the epoch
+            self.log("train/loss_epoch", self.epoch_loss, on_step=False, on_epoch=True)
         # With shards, every process has the loss of the whole batch: the first one counts it
         counted = self.shards is None or self.global_rank == 0
-        self.train_loss.update(self.last_loss, losses.tokens if counted else 0)
+        self.epoch_loss.update(self.last_loss, losses.tokens if counted else 0)
         if self._is_logged_step():
             self.log_dict(losses.logged, on_step=True, on_epoch=False)
-        accumulated = self.trainer.accumulate_grad_batches
-        if self.shards is None and self.trainer.world_size * accumulated == 1:
-            return losses.total
-        self.step_tokens += losses.tokens
-        return losses.total * losses.tokens * accumulated  # Lightning divides by `accumulated`
+        return self.gradient_mean.weight(
+            losses.total, losses.tokens, self.trainer, summed=self.shards is not None
+        )
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of the loss [], or add those that the shards have computed."""
         if self.shards is None:
             super().backward(loss, *args, **kwargs)
-            return
-        for parameter, gradient in zip(self._trained_parameters(), self.shard_gradients, strict=True):
-            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        self.shard_gradients = []
+        else:
+            self.shards.add_gradients(self._trained_parameters())
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Divide summed gradients by the target tokens of this step, over all batches and processes.
-
-        A mean over batches of means over tokens would depend on how tokens are divided into batches.
-        """
-        if self.step_tokens == 0:
-            return
-        tokens = torch.tensor(float(self.step_tokens), device=self.device)  # []
-        # The mean over processes: DDP has divided the sum of the gradients by their number, too. With shards,
-        # every process has the gradients and the tokens of the whole batch.
-        tokens = self.trainer.strategy.reduce(tokens, reduce_op="mean")
-        for parameter in self._trained_parameters():
-            if parameter.grad is not None:
-                parameter.grad.div_(tokens)
-        self.step_tokens = 0
+        """Divide the gradients of several batches or processes by their number of target tokens."""
+        self.gradient_mean.divide(self._trained_parameters(), self.trainer)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Evaluate a batch of the validation split: teacher-forced metrics and decoding."""
@@ -254,17 +244,6 @@ class Seq2SeqModule(lightning.LightningModule):
         if self.trainer.is_global_zero:
             limit = self.translator.max_length
             warn_of_cut_outputs(split, self.outputs, self.data.examples(split), max_length=limit)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the epoch's loss so far, of every process: Lightning does not save metrics of an epoch."""
-        loss = torch.stack([self.train_loss.total, self.train_loss.tokens])  # [2]
-        gathered: Any = self.all_gather(loss)  # [2], or [processes, 2] if there are several
-        checkpoint["train_loss"] = gathered.reshape(-1, 2)  # [processes, 2]
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the epoch's loss so far of this process."""
-        loss = checkpoint["train_loss"][self.global_rank :: self.trainer.world_size].sum(0)  # [2]
-        self.train_loss.total, self.train_loss.tokens = loss.unbind()
 
     def configure_optimizers(self) -> Any:
         """Return the optimizer and its scheduler in Lightning's format."""
@@ -336,10 +315,20 @@ class Seq2SeqModule(lightning.LightningModule):
         weights = prediction.weights if prediction.index < self.kept_weights else None
         return replace(prediction, weights=None if weights is None else weights.copy())
 
+    @property
+    def texts(self) -> Texts:
+        """The outputs of the last evaluation, for text metrics."""
+        return Texts(self.outputs, self.vocabularies.target.spell, self.bleu_tokenizer)
+
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
-        values = {**self.token_metrics.compute(), **score(self.outputs, self.text_metrics)}
+        scores = score(self.texts, self.text_metrics)
+        values = {**self.token_metrics.compute(), **scores.values}
+        for name, reason in scores.undefined.items():
+            if self.undefined.get(logged := f"{split}/{name}") != reason:
+                log.info("%s is undefined: %s", logged, reason)
+                self.undefined[logged] = reason
         attention = "attention" if split == "val" else f"{split}/attention"
         self.log_dict(
             {
@@ -352,3 +341,16 @@ class Seq2SeqModule(lightning.LightningModule):
         )
         for metric in (self.token_metrics, self.attention_metrics):
             metric.reset()
+
+
+def gather_predictions(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Return the predictions of all processes on every process, ordered by index.
+
+    Each index occurs once, even if a sampler gave a sentence to two processes.
+    """
+    shares: list[Sequence[Prediction]] = [predictions]
+    if distributed.is_available() and distributed.is_initialized():
+        shares = [[] for _ in range(distributed.get_world_size())]
+        distributed.all_gather_object(shares, predictions)
+    by_index = {prediction.index: prediction for prediction in chain(*shares)}
+    return [by_index[index] for index in sorted(by_index)]

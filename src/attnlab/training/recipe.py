@@ -1,35 +1,40 @@
-"""The recipe of one run, from its configuration to its scores."""
+"""The recipe of one run: data, model, training, evaluation."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from lightning import LightningModule, Trainer, seed_everything
+from lightning import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.data import digests
-from attnlab.data.tokenization.vocabularies import references
+from attnlab.data.corpus import Corpus
+from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UserError
 from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import signatures
-from attnlab.training import build_training
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training import components
 from attnlab.training.callbacks import BestCheckpoint, EpochDigests, LastCheckpoint
-from attnlab.training.checkpoints import describe, load, load_newest
+from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, read_newest_checkpoint
 from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.models import load_teacher
 from attnlab.training.precision import cpu_flags, warn_of_slow_precision
-from attnlab.training.restore import restore_teacher
 
 log = logging.getLogger(__name__)
+
+AnyCallback = TypeVar("AnyCallback", bound=Callback)
 
 
 def train(config: DictConfig, run: Run) -> dict[str, float]:
@@ -43,31 +48,94 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         `test/NAME/…` for each of several test sets.
     """
     seed_everything(config.seed, workers=True, verbose=False)
-    if config.trainer.precision == "auto":
-        precision = build_training.choose_precision(config, run.read_result().get("precision"))
-        log.info("trainer.precision=auto: %s", precision)
-        config = config.copy()
-        config.trainer.precision = precision
-    warn_of_slow_precision(str(config.trainer.precision), str(config.trainer.accelerator), cpu_flags())
+    config = _choose_precision(config, run)
     metrics = MetricsFile(run.metrics)
     # First, so that they record later failures
-    loggers = [metrics, *build_training.build_loggers(config, run)]
+    loggers = [metrics, *components.build_loggers(config, run)]
 
+    # Data
     log.info("reading the data")
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    source = None
     init = config.get("init") or {}
-    if init.get("from") is not None:
-        source, vocabularies = find_source(init["from"], run, vocabularies)
+    source, vocabularies = find_source(init.get("from"), run, vocabularies)
     data = build.build_data(config, corpus, vocabularies)
+
+    # Model
     log.info("building the network")
     network = build.build_network(config, vocabularies)
     word_vectors = load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source)}
     freeze(network, init.get("freeze", []))
-    teacher = restore_teacher(config, vocabularies)
-    module = build_training.build_module(config, network, vocabularies, corpus, teacher)
+    module = components.build_module(
+        config, network, vocabularies, corpus, teacher=load_teacher(config, vocabularies)
+    )
+    _log_sizes(corpus, vocabularies, network)
+
+    # Training
+    contents = checkpoint_contents(config, vocabularies, run.hash, corpus)
+    _warn_of_training_data(corpus, contents)
+    checkpoint = _checkpoint_to_resume(run, metrics, contents)
+    callbacks = components.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
+
+    def record_start(trainer: Trainer, _: LightningModule) -> None:
+        if trainer.is_global_zero:
+            log.info("%s", describe_speed(network))
+            run.write_result("running", precision=config.trainer.precision, data=contents["data"], **initial)
+
+    trainer = components.build_trainer(
+        config, run, loggers, [*callbacks, LambdaCallback(on_train_start=record_start)]
+    )
+    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    if not _callback(callbacks, BestCheckpoint).best_model_path:
+        log.info("there was no validation during training: the last weights are saved as best.ckpt")
+        trainer.save_checkpoint(run.best)
+    seconds = _callback(callbacks, LastCheckpoint).seconds
+    epoch_digests = _callback(callbacks, EpochDigests).digests
+
+    # Evaluation
+    trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
+    scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
+    trainer.loggers = loggers
+    for data.test_split in corpus.test_splits:
+        scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
+
+    if trainer.is_global_zero:
+        save_training_curves(read_metrics(run.metrics), run.figures)
+        evaluated = {split: corpus.splits[split] for split in ("val", *corpus.test_splits)}
+        run.write_result(
+            "finished",
+            metrics=scores,
+            signatures=signatures(module.text_metrics, module.bleu_tokenizer),
+            **({"undefined": module.undefined} if module.undefined else {}),
+            references={split: references(pairs, vocabularies) for split, pairs in evaluated.items()},
+            **({"word_vectors": word_vectors} if word_vectors else {}),
+            parameters=network.parameter_count,
+            trainable_parameters=network.trainable_parameter_count,
+            steps=trainer.global_step,
+            digest=epoch_digests[-1] if epoch_digests else None,
+            epoch_digests=epoch_digests,
+            seconds=seconds,
+            peak_memory=peak_memory(),
+            gpus=gpu_names(),
+        )
+        for path in sorted(run.directory.glob("fit-profile*")):
+            log.info("profile: %s", path)
+    return scores
+
+
+def _choose_precision(config: DictConfig, run: Run) -> DictConfig:
+    """Return the configuration with the precision that `auto` stands for, or stood for at the start."""
+    if config.trainer.precision == "auto":
+        precision = components.choose_precision(config, run.read_result().get("precision"))
+        log.info("trainer.precision=auto: %s", precision)
+        config = config.copy()
+        config.trainer.precision = precision
+    warn_of_slow_precision(str(config.trainer.precision), str(config.trainer.accelerator), cpu_flags())
+    return config
+
+
+def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> None:
     log.info(
         "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters, %s trainable",
         len(corpus.train),
@@ -79,70 +147,26 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         f"{network.trainable_parameter_count:,}",
     )
 
-    contents = describe(config, vocabularies, run.hash, corpus)
+
+def _warn_of_training_data(corpus: Corpus, contents: dict[str, Any]) -> None:
+    """Warn of validation and test sources that are also in the training data."""
     for split in ("val", *corpus.test_splits):
         pairs = corpus.splits[split]
         if seen := digests.count_seen(pairs, contents["training_sources"].numpy()):
+            name = digests.SPLIT_NAMES.get(split, split)
             log.warning(
-                "%d of the %d sources of the %s data are in the training data",
-                seen,
-                len(pairs),
-                digests.SPLIT_NAMES.get(split, split),
-            )
-    checkpoint = _resume(run, metrics, contents)
-    callbacks = build_training.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
-
-    def record_start(trainer: Trainer, _: LightningModule) -> None:
-        if trainer.is_global_zero:
-            log.info("%s", describe_speed(network))
-            run.write_result(
-                "running", precision=str(config.trainer.precision), data=contents["data"], **initial
+                "%d of the %d sources of the %s data are in the training data", seen, len(pairs), name
             )
 
-    callbacks.append(LambdaCallback(on_train_start=record_start))
-    trainer = build_training.build_trainer(config, run, loggers, callbacks)
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
-    if not any(part.best_model_path for part in callbacks if isinstance(part, BestCheckpoint)):
-        log.info("there was no validation during training: the last weights are saved as best.ckpt")
-        trainer.save_checkpoint(run.best)
-    seconds = next(part.seconds for part in callbacks if isinstance(part, LastCheckpoint))
-    chain = next(part.digests for part in callbacks if isinstance(part, EpochDigests))
-    trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
-    scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
-    trainer.loggers = loggers
-    for data.test_split in corpus.test_splits:
-        scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
 
-    evaluated = {split: corpus.splits[split] for split in ("val", *corpus.test_splits)}
-    if trainer.is_global_zero:
-        save_training_curves(read_metrics(run.metrics), run.figures)
-        run.write_result(
-            "finished",
-            metrics=scores,
-            signatures=signatures(module.text_metrics),
-            references={split: references(pairs, vocabularies) for split, pairs in evaluated.items()},
-            **({"word_vectors": word_vectors} if word_vectors else {}),
-            parameters=network.parameter_count,
-            trainable_parameters=network.trainable_parameter_count,
-            steps=trainer.global_step,
-            digest=chain[-1] if chain else None,
-            epoch_digests=chain,
-            seconds=seconds,
-            peak_memory=peak_memory(),
-            gpus=gpu_names(),
-        )
-        for path in sorted(run.directory.glob("fit-profile*")):
-            log.info("profile: %s", path)
-    return scores
-
-
-def _resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | None:
+def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | None:
     """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time.
 
     Raises:
-        UserError: if the data or the precision of `contents` (see `describe`) differs from the checkpoint's.
+        UserError: if the data or the precision of `contents` (see `checkpoint_contents`) differs from the
+            checkpoint's.
     """
-    newest = load_newest(run.last, run.previous)
+    newest = read_newest_checkpoint(run.last, run.previous)
     if newest is None:
         metrics.truncate(0)
         return None
@@ -160,9 +184,14 @@ def _resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | 
         )
     digests.check_unchanged(recorded, data, data["splits"], fix="start again with force=true")
     if run.best.is_file():
-        load(run.best)  # report a damaged file now rather than after the training
+        read_checkpoint(run.best)  # report a damaged file now rather than after the training
     elif BestCheckpoint.was_saved(checkpoint):
         raise UserError(f"{run.best} was deleted: start again with force=true")
     metrics.truncate(checkpoint["resumption"]["metrics_length"])
     log.info("resuming from step %d", checkpoint["global_step"])
     return path
+
+
+def _callback(callbacks: Sequence[Callback], kind: type[AnyCallback]) -> AnyCallback:
+    """Return the callback of a class."""
+    return next(callback for callback in callbacks if isinstance(callback, kind))

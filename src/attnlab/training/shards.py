@@ -23,16 +23,9 @@ from torch import Tensor, distributed
 
 from attnlab.data.batch_sampler import shards_of
 from attnlab.errors import UserError
+from attnlab.training.losses import Losses
 from attnlab.training.seeding import seed_generators
 from attnlab.types import PAD, Batch
-
-
-class Losses(NamedTuple):
-    """Losses of a batch, [] each: means over its target tokens."""
-
-    total: Tensor  # the loss that is minimised
-    logged: dict[str, Tensor]  # its parts, by the name under which they are logged
-    tokens: int  # number of target tokens without padding
 
 
 class Group(NamedTuple):
@@ -59,6 +52,7 @@ class Shards:
         self.count = count
         self.seed = seed
         self.group = Group(count, rank=0, world=1)
+        self.gradients: list[Tensor] = []  # of the last batch, one per trained parameter
 
     def setup(self, trainer: Trainer) -> None:
         """Find out which shards this process holds, and let it compute with one thread on a CPU.
@@ -97,15 +91,15 @@ class Shards:
         seed_generators(self.seed, 0, rounds * self.count + local[place])
         return local[place]
 
-    def gradients(
+    def differentiate(
         self,
         losses: Callable[[Batch], Losses],
         batch: Batch,
         parameters: Sequence[Tensor],
         *,
         number: int,
-    ) -> tuple[Losses, list[Tensor]]:
-        """Compute the losses of a batch, and the gradients of its summed loss, on every process.
+    ) -> Losses:
+        """Compute the losses of a batch, and keep the gradients of its summed loss, on every process.
 
         Args:
             losses: computes the losses of a shard.
@@ -114,8 +108,8 @@ class Shards:
             number: number of the batch, counted from the start of training.
 
         Returns:
-            The losses of the whole batch, and for each parameter the gradient [...] of the total loss times
-            the number of tokens. A parameter that the loss does not depend on has a gradient of zeros.
+            The losses of the whole batch. The gradients are those of the total loss times the number of
+            tokens; a parameter that the loss does not depend on has a gradient of zeros.
         """
         names: list[str] = []
 
@@ -138,11 +132,17 @@ class Shards:
         *parts, values = torch.split(vector, sizes)
         tokens = int((batch.labels != PAD).sum())
         total, *logged = (values / tokens).unbind()
-        gradients = [
+        self.gradients = [
             part.view_as(parameter).to(parameter.dtype)
             for part, parameter in zip(parts, parameters, strict=True)
         ]
-        return Losses(total, dict(zip(names, logged, strict=True)), tokens), gradients
+        return Losses(total, dict(zip(names, logged, strict=True)), tokens)
+
+    def add_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Add the gradients of the last batch to those of the parameters, as a backward pass does."""
+        for parameter, gradient in zip(parameters, self.gradients, strict=True):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+        self.gradients = []
 
 
 def tree_sum(value: Callable[[int], Tensor], shards: range, group: Group) -> Tensor:

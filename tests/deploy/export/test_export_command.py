@@ -16,7 +16,7 @@ from attnlab.cli.main import run as run_command
 from attnlab.deploy.export import folder
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
-from attnlab.training import checkpoints
+from attnlab.training.checkpoints import AtomicCheckpointIO, read_checkpoint, read_contents
 from browser import Page, browser
 from commands import attnlab
 from exports import WORDS, sentences, write_checkpoint
@@ -105,7 +105,7 @@ def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
 
 
 def test_int8_replaces_an_earlier_export_with_smaller_graphs(export: Export, tmp_path: Path) -> None:
-    config, vocabularies = checkpoints.restore(checkpoints.load(export.checkpoint), export.checkpoint)
+    config, vocabularies = read_contents(read_checkpoint(export.checkpoint), export.checkpoint)
     graphs = Graphs(*(onnx.load(export.onnx / f"{name}.onnx") for name in Graphs._fields))
     target = tmp_path / "onnx"
     for int8 in (False, True):
@@ -119,7 +119,7 @@ def test_int8_replaces_an_earlier_export_with_smaller_graphs(export: Export, tmp
 def test_failing_write_keeps_the_earlier_export(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, vocabularies = checkpoints.restore(checkpoints.load(export.checkpoint), export.checkpoint)
+    config, vocabularies = read_contents(read_checkpoint(export.checkpoint), export.checkpoint)
     target = tmp_path / "onnx"
     target.mkdir()
     (target / "export.json").write_text("{}")
@@ -142,12 +142,12 @@ def test_folder_with_other_files_is_refused(tmp_path: Path, capsys: pytest.Captu
 def test_prepared_sources_are_refused(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checkpoint = checkpoints.load(export.checkpoint)
+    checkpoint = read_checkpoint(export.checkpoint)
     checkpoint["attnlab"]["config"]["data"]["preparation"] = {
         "_target_": "attnlab.data.datasets.conala.Preparation"
     }
     path = tmp_path / "prepared.ckpt"
-    checkpoints.AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    AtomicCheckpointIO().save_checkpoint(checkpoint, path)
     assert run_command(["export", str(path), "--page", str(tmp_path / "a.html")]) == 1
     assert "data.preparation changes a sentence before the network reads it" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from attnlab.config import build
 from attnlab.decoding import search
 from attnlab.errors import UserError
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import gpu_report, timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch
@@ -30,7 +30,7 @@ def make_module(
     corpus, vocabularies = timing.random_corpus(*lengths, 11, 2, config)
     batches = timing.take_batches(config, corpus, vocabularies, 2, CPU)
     network = build.build_network(config, vocabularies)
-    return build_training.build_module(config, network, vocabularies, corpus), batches, config
+    return components.build_module(config, network, vocabularies, corpus), batches, config
 
 
 def test_random_sentences_have_the_requested_lengths(composed: Callable[..., DictConfig]) -> None:

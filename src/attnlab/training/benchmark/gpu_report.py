@@ -24,7 +24,7 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.fast import make_plain
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import build_training
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.benchmark.timing import Row, Settings
@@ -93,7 +93,7 @@ def measure_system(
     corpus, vocabularies = timing.random_corpus(*lengths, vocabulary, batches, config)
     data = timing.take_batches(config, corpus, vocabularies, batches, settings.device)
     network = build.build_network(config, vocabularies).to(settings.device)
-    module = build_training.build_module(config, network, vocabularies, corpus)
+    module = components.build_module(config, network, vocabularies, corpus)
     return [*_training(module, data, settings, rounds), *_search(module, data, settings, rounds)]
 
 

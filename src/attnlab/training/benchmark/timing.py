@@ -35,7 +35,7 @@ from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.benchmark.stepwise import stepwise
-from attnlab.training.build_training import choose_precision
+from attnlab.training.components import choose_precision
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch, Hypotheses

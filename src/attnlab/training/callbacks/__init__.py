@@ -3,7 +3,6 @@
 from attnlab.training.callbacks.attention_figures import AttentionFigures
 from attnlab.training.callbacks.attention_weights import AttentionWeights
 from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
-from attnlab.training.callbacks.checkpoint_contents import CheckpointContents
 from attnlab.training.callbacks.epoch_digests import EpochDigests
 from attnlab.training.callbacks.epoch_log import EpochLog
 from attnlab.training.callbacks.guard import Guard
@@ -21,7 +20,6 @@ __all__ = [
     "AttentionFigures",
     "AttentionWeights",
     "BestCheckpoint",
-    "CheckpointContents",
     "EpochDigests",
     "EpochLog",
     "Guard",

@@ -1,10 +1,12 @@
-"""Checkpoint from which training resumes bit-exactly."""
+"""Checkpoint from which training resumes bit-exactly.
+
+Everything that Lightning does not save, or saves otherwise than at the place where it can resume, is here:
+see `LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` and `_turn_back`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
@@ -14,6 +16,7 @@ from attnlab.errors import InterruptedRunError
 from attnlab.files.run_directory import Run
 from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.module import Seq2SeqModule
 
 
 class LastCheckpoint(Callback):
@@ -30,6 +33,8 @@ class LastCheckpoint(Callback):
 
     Args:
         run: the run, with the paths of its checkpoints.
+        contents: the result of `attnlab.training.checkpoints.checkpoint_contents`, which is added to every
+            checkpoint under "attnlab", so that it suffices to predict.
         metrics: the file that is truncated to its current length when training resumes.
         interruption: records whether the run should stop.
         every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
@@ -39,6 +44,7 @@ class LastCheckpoint(Callback):
     def __init__(
         self,
         run: Run,
+        contents: dict[str, Any],
         metrics: MetricsFile,
         interruption: Interruption,
         *,
@@ -46,6 +52,7 @@ class LastCheckpoint(Callback):
         keep: int = 0,
     ) -> None:
         self.run = run
+        self.contents = contents
         self.keep = keep
         self.metrics = metrics
         self.interruption = interruption
@@ -63,10 +70,15 @@ class LastCheckpoint(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add the state that Lightning does not save."""
+        """Add the contents, and the state that Lightning does not save."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        checkpoint["attnlab"] = self.contents
+        _turn_back(checkpoint["loops"])
+        sums: Any = pl_module.all_gather(pl_module.epoch_loss.sums())  # [2], or [processes, 2] of several
         checkpoint["resumption"] = {
             "metrics_length": self.metrics.flush(),
             "seconds": self.seconds,
+            "epoch_loss": sums.reshape(-1, 2).cpu(),
             "should_stop": trainer.should_stop,
             "callback_metrics": {name: value.cpu() for name, value in trainer.callback_metrics.items()},
         }
@@ -77,9 +89,11 @@ class LastCheckpoint(Callback):
         """Restore the state that Lightning does not save, if training is resumed."""
         if trainer.state.fn != "fit":
             return
+        assert isinstance(pl_module, Seq2SeqModule)
         state = checkpoint["resumption"]
         self.started_at = time.monotonic() - state["seconds"]
         trainer.should_stop = state["should_stop"]
+        pl_module.epoch_loss.restore(state["epoch_loss"], trainer.global_rank, trainer.world_size)
         self.restored_metrics = state["callback_metrics"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -95,8 +109,7 @@ class LastCheckpoint(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the end of the previous epoch."""
         if trainer.fit_loop.epoch_loop.batch_progress.total.ready > self.saved_batches:
-            with _before_this_epoch(trainer):
-                self._save_epoch(trainer)
+            self._save_epoch(trainer)
         self._stop_if_requested(trainer)
 
     def on_train_batch_start(
@@ -107,8 +120,7 @@ class LastCheckpoint(Callback):
             return
         save = self.interruption.requested or self._is_time(trainer)
         if trainer.strategy.reduce_boolean_decision(save, all=False):
-            with _before_this_batch(trainer):
-                self._save(trainer)
+            self._save(trainer)
             self._stop_if_requested(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -147,39 +159,20 @@ class LastCheckpoint(Callback):
             raise InterruptedRunError
 
 
-@contextmanager
-def _before_this_epoch(trainer: Trainer) -> Iterator[None]:
-    """Set the loop counters to their values before the epoch that is about to start."""
-    epochs = trainer.fit_loop.epoch_progress
-    for count in (epochs.total, epochs.current):
-        count.ready -= 1
-    try:
-        yield
-    finally:
-        for count in (epochs.total, epochs.current):
-            count.ready += 1
+def _turn_back(loops: dict[str, Any]) -> None:
+    """Set saved loop counters to their values before the epoch or the batch that is about to start.
 
-
-@contextmanager
-def _before_this_batch(trainer: Trainer) -> Iterator[None]:
-    """Set the loop counters to their values before the batch that is about to start.
-
-    They are set to those of the last hook of the previous batch, from which Lightning can resume inside an
-    epoch: that batch is about to be counted as completed, and its validation, if it had one, as done.
+    Lightning has already counted it as ready. Inside an epoch, Lightning can resume from the last hook of a
+    batch: the batch before is then about to be counted as completed, and its validation, if it had one, as
+    done.
     """
-    loop = trainer.fit_loop.epoch_loop
-    batches = loop.batch_progress
-    is_last_batch = batches.is_last_batch
-    for count in (batches.total, batches.current):
-        count.ready -= 1
-        count.completed -= 1
-    batches.is_last_batch = False
-    loop._batches_that_stepped -= 1
-    try:
-        yield
-    finally:
-        for count in (batches.total, batches.current):
-            count.ready += 1
-            count.completed += 1
-        batches.is_last_batch = is_last_batch
-        loop._batches_that_stepped += 1
+    fit = loops["fit_loop"]
+    for counts in (fit["epoch_progress"]["total"], fit["epoch_progress"]["current"]):
+        counts["ready"] -= counts["ready"] > counts["started"]
+    batches = fit["epoch_loop.batch_progress"]
+    if batches["total"]["ready"] > batches["total"]["started"]:
+        for counts in (batches["total"], batches["current"]):
+            counts["ready"] -= 1
+            counts["completed"] -= 1
+        batches["is_last_batch"] = False
+        fit["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1

@@ -9,54 +9,88 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
-import sacrebleu
-from sacrebleu.metrics.bleu import BLEU
-
-from attnlab.data.tokenization.python_code import parse
 from attnlab.files.predictions import Prediction
-from attnlab.metrics.text import columns, mean, text_pairs
+from attnlab.metrics.registry import text_metric
+from attnlab.metrics.text.bleu import check_four_grams
+from attnlab.metrics.texts import Texts, UndefinedScoreError
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
+    from attnlab.metrics.sentence_counts import SentenceCounts
 
 
-def conala_bleu(predictions: Sequence[Prediction]) -> float:
-    """Return BLEU-4 (0 to 100) of CoNaLa's official script; 0 if there is no match of some n-gram order."""
-    return bleu(*columns(predictions))
+@cache
+def bleu_counts(_: str = "") -> SentenceCounts:
+    """Return the counts of `conala_bleu` per sentence."""
+    from attnlab.metrics import sentence_counts
+
+    return sentence_counts.bleu_counts(bleu_metric(), smooth=False, prepare=spaced)
 
 
-def signature() -> str:
+@cache
+def match_counts(_: str = "") -> SentenceCounts:
+    """Return the counts of `conala_exact_match` per sentence."""
+    from attnlab.metrics import sentence_counts
+
+    return sentence_counts.match_counts(tokenize)
+
+
+def signature(_: str) -> str:
     """Return the settings of `conala_bleu` in the format of a sacreBLEU signature."""
-    return f"BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none|version:{sacrebleu.__version__}"
+    from sacrebleu import __version__
+
+    return f"BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none|version:{__version__}"
 
 
-def conala_exact_match(predictions: Sequence[Prediction]) -> float:
+@text_metric(
+    label="CoNaLa BLEU",
+    format="points",
+    direction="higher",
+    signature=signature,
+    counts=bleu_counts,
+    rank=1,
+)
+def conala_bleu(texts: Texts) -> float:
+    """Return BLEU-4 (0 to 100) of CoNaLa's official script; 0 if there is no match of some n-gram order."""
+    check_four_grams(bleu_counts(), texts)
+    return bleu(texts.hypotheses, texts.references)
+
+
+@text_metric(label="CoNaLa exact match", format="share", direction="higher", counts=match_counts)
+def conala_exact_match(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses whose official tokens equal those of the reference."""
-    return mean(
-        tokenize(hypothesis) == tokenize(reference) for hypothesis, reference in text_pairs(predictions)
-    )
+    return texts.share(lambda hypothesis, reference: tokenize(hypothesis) == tokenize(reference))
 
 
-def parses(predictions: Sequence[Prediction]) -> float:
+@text_metric(label="parses", format="share", direction="higher")
+def parses(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses that are valid Python."""
-    return mean(is_valid_python(hypothesis) for hypothesis, _ in text_pairs(predictions))
+    return texts.share(lambda hypothesis, _: is_valid_python(hypothesis))
 
 
-def slot_accuracy(predictions: Sequence[Prediction]) -> float:
+@text_metric(label="slot accuracy", format="share", direction="higher")
+def slot_accuracy(texts: Texts) -> float:
     """Return the share (0 to 1) of quoted texts that the hypotheses repeat, of those the references repeat.
 
     Counted by occurrence, in the tokens of CoNaLa's official script and at any position: a text that occurs r
     times in a reference and h times in its hypothesis counts as min(r, h) correct of r. The metric is
-    therefore comparable between models with and without placeholders. It is 1 if no reference repeats a
-    quoted text.
+    therefore comparable between models with and without placeholders.
     """
     correct = total = 0
-    for prediction, pair in zip(predictions, text_pairs(predictions), strict=True):
-        hypothesis, reference = map(tokenize, pair)
-        for text in prediction.annotations.get("quoted", ()):
-            tokens = tokenize(text)
+    for prediction in texts.predictions:
+        hypothesis, reference = tokenize(prediction.hypothesis), tokenize(prediction.reference)
+        for quoted in prediction.annotations.get("quoted", ()):
+            tokens = tokenize(quoted)
             in_reference = occurrences(tokens, reference)
             total += in_reference
             correct += min(in_reference, occurrences(tokens, hypothesis))
-    return correct / total if total else 1.0
+    if total == 0:
+        raise UndefinedScoreError("no reference repeats a quoted text")
+    return correct / total
 
 
 def repeated_quotations(prediction: Prediction) -> int:
@@ -90,6 +124,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def bleu_metric() -> BLEU:
     """Return sacreBLEU's BLEU with the settings of the official script, for `spaced` texts."""
+    from sacrebleu.metrics.bleu import BLEU
+
     return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
@@ -101,5 +137,7 @@ def occurrences(tokens: Sequence[str], text: Sequence[str]) -> int:
 
 def is_valid_python(code: str) -> bool:
     """Return whether the code parses as at least one Python statement; empty text is not valid."""
+    from attnlab.data.tokenization.python_code import parse
+
     tree = parse(code)
     return tree is not None and bool(tree.body)

@@ -35,7 +35,7 @@ MAX_REASON = 300
 """Maximum number of characters of such an exception in an error message."""
 
 
-def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
     """Restore a trained network, in evaluation mode, from its checkpoint alone.
 
     Args:
@@ -46,9 +46,9 @@ def restore_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, 
     Raises:
         UserError: if the file is damaged, was not written by attnlab, or names a class that is not trusted.
     """
-    checkpoint = checkpoints.load(path)
+    checkpoint = checkpoints.read_checkpoint(path)
     try:
-        config, vocabularies = checkpoints.restore(checkpoint, path)
+        config, vocabularies = checkpoints.read_contents(checkpoint, path)
         check(config, path, trust)
         network = build_network(config, vocabularies)
         network.load_state_dict(network_weights(checkpoint))
@@ -70,19 +70,19 @@ def network_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def restore_networks(
+def load_model(
     paths: Sequence[Path], trust: Sequence[str] = ()
 ) -> tuple[DictConfig, Vocabularies, TranslationModel]:
     """Restore the network of one checkpoint, or the ensemble of several with the first configuration.
 
     Raises:
-        UserError: as in `restore_network`, or if the networks cannot be ensembled because their vocabularies
+        UserError: as in `load_network`, or if the networks cannot be ensembled because their vocabularies
             or their inputs differ.
     """
-    config, vocabularies, first = restore_network(paths[0], trust)
+    config, vocabularies, first = load_network(paths[0], trust)
     members = [first]
     for path in paths[1:]:
-        other, others, network = restore_network(path, trust)
+        other, others, network = load_network(path, trust)
         if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
             raise UserError(
                 f"{path} and {paths[0]} cannot be ensembled: give runs with the same vocabularies, such as "
@@ -99,7 +99,7 @@ def restore_networks(
     return config, vocabularies, Ensemble(members).eval()
 
 
-def restore_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationModel | None:
+def load_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationModel | None:
     """Restore the model that `distillation.teachers` names, an ensemble if there are several.
 
     Args:
@@ -116,7 +116,7 @@ def restore_teacher(config: DictConfig, vocabularies: Vocabularies) -> Translati
     if not locations:
         return None
     try:
-        taught, theirs, teacher = restore_networks([locate_run(location)[1] for location in locations])
+        taught, theirs, teacher = load_model([locate_run(location)[1] for location in locations])
     except UserError as error:
         raise UserError(f"distillation.teachers: {error}") from error
     if [side.to_json() for side in theirs] != [side.to_json() for side in vocabularies]:

@@ -1,4 +1,4 @@
-"""Building loggers, callbacks and Lightning's Trainer from a configuration."""
+"""Building the LightningModule, the loggers, the callbacks and the Trainer from a configuration."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
-from attnlab.metrics.registry import DEFAULT_METRICS, name, names
+from attnlab.metrics.registry import default_metrics, name, names
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.training import callbacks, checkpoints
-from attnlab.training.distillation import Distillation
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.precision import cpu_flags, resolve_precision
 from attnlab.training.shards import Shards
@@ -43,11 +43,12 @@ def build_module(
     Raises:
         UserError: if the corpus does not have the metric that selects checkpoints.
     """
+    text_metrics = (*default_metrics(), *corpus.metrics)
     monitor = name(config.checkpoint.monitor)
-    if monitor in names("text") and monitor not in (*DEFAULT_METRICS, *corpus.metrics):
+    if monitor in names("text") and monitor not in text_metrics:
         raise UserError(
             f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
-            + ", ".join(f"val/{metric}" for metric in (*DEFAULT_METRICS, *corpus.metrics))
+            + ", ".join(f"val/{metric}" for metric in text_metrics)
         )
     return Seq2SeqModule(
         network=network,
@@ -63,7 +64,7 @@ def build_module(
         distillation=None
         if teacher is None
         else Distillation(teacher, config.distillation.get("weight", 0.5)),
-        text_metrics=(*DEFAULT_METRICS, *corpus.metrics),
+        text_metrics=text_metrics,
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )
 
@@ -81,27 +82,23 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
 def build_callbacks(
     config: DictConfig, run: Run, contents: dict[str, Any], metrics: MetricsFile, *, terminal: bool
 ) -> list[Callback]:
-    """Build the callbacks of every run and those of the section `callbacks`.
-
-    `contents` is what `checkpoints.describe` adds to every checkpoint.
-    """
+    """Build the callbacks of every run and those of the section `callbacks`; see `LastCheckpoint`."""
     interruption = callbacks.Interruption()
-    progress: list[Callback] = [callbacks.ProgressBar(), callbacks.NetworkSummary()] if terminal else []
     return [
         callbacks.LastCheckpoint(
             run,
+            contents,
             metrics,
             interruption,
             every_minutes=config.checkpoint.every_minutes,
             keep=config.checkpoint.keep,
         ),
         interruption,
-        *progress,
+        *([callbacks.ProgressBar(), callbacks.NetworkSummary()] if terminal else []),
         callbacks.EpochDigests(),
         callbacks.EpochLog(),
         callbacks.Guard(),
         callbacks.Reproducible(config.seed),
-        callbacks.CheckpointContents(contents),
         callbacks.Throughput(),
         callbacks.Predictions(run.predictions),
         callbacks.LearningRate(),
@@ -128,7 +125,7 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
     """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
     profiler = PROFILERS.get(config.trainer.get("profiler"))
-    return make_trainer(
+    return configured_trainer(
         config,
         default_root_dir=str(run.directory),
         logger=loggers,
@@ -148,7 +145,7 @@ def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
     return resolve_precision(str(trainer.precision), str(trainer.accelerator), cpu_flags(), recorded=recorded)
 
 
-def make_trainer(config: DictConfig, **arguments: Any) -> Trainer:
+def configured_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
     settings = {**section(config, "trainer"), "precision": choose_precision(config)}
     if settings["accelerator"] == "auto":  # Lightning would choose Apple's GPUs too, which have no float64

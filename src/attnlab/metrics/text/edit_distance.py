@@ -1,0 +1,51 @@
+"""Edit distance over target tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attnlab.metrics.registry import text_metric
+from attnlab.metrics.texts import Texts, UndefinedScoreError
+
+
+@text_metric(label="edit distance", format="positive", direction="lower", default=True)
+def edit_distance(texts: Texts) -> float:
+    """Return the insertions, deletions and substitutions of target tokens, per token of the references.
+
+    The tokens are those of the target tokenizer: words, subwords, phones or characters.
+    """
+    distance = total = 0
+    for pair in texts.pairs:
+        hypothesis, reference = map(texts.tokenize, pair)
+        distance += levenshtein(hypothesis, reference)
+        total += len(reference)
+    if total == 0:
+        raise UndefinedScoreError("all references are empty")
+    return distance / total
+
+
+@text_metric(label="SER", format="positive", direction="lower")
+def ser(texts: Texts) -> float:
+    """Return the symbol error rate: the edit distance, by its name in string transduction.
+
+    It is called phone error rate (PER) where the tokens are phones, and character error rate (CER) where they
+    are characters.
+    """
+    return edit_distance(texts)
+
+
+def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the smallest number of insertions, deletions and substitutions that turn one into the other."""
+    while one and other and one[-1] == other[-1]:
+        one, other = one[:-1], other[:-1]
+    row: list[int] = [
+        *range(len(other) + 1)
+    ]  # distances of the first i tokens of `one` to every beginning of `other`
+    for i, token in enumerate(one, start=1):
+        diagonal, row[0] = row[0], i
+        for j, reference in enumerate(other, start=1):
+            diagonal, row[j] = (
+                row[j],
+                min(diagonal + (token != reference), row[j] + 1, row[j - 1] + 1),
+            )
+    return row[-1]

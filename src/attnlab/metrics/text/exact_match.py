@@ -1,0 +1,36 @@
+"""Share of decoded texts that equal their reference."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from attnlab.metrics.registry import text_metric
+from attnlab.metrics.texts import Texts
+
+if TYPE_CHECKING:
+    from attnlab.metrics.sentence_counts import SentenceCounts
+
+
+@cache
+def counts(_: str) -> SentenceCounts:
+    """Return the counts of `exact_match` per sentence."""
+    from attnlab.metrics.sentence_counts import match_counts
+
+    return match_counts(str.split)
+
+
+@text_metric(label="exact match", format="share", direction="higher", counts=counts, default=True, rank=4)
+def exact_match(texts: Texts) -> float:
+    """Return the share (0 to 1) of hypotheses whose white-space tokens equal those of the reference."""
+    return texts.share(lambda hypothesis, reference: hypothesis.split() == reference.split())
+
+
+@text_metric(label="WER", format="points", direction="lower")
+def wer(texts: Texts) -> float:
+    """Return the word error rate of string transduction: the percentage of outputs that are not right.
+
+    An output is one word, as in the SIGMORPHON shared tasks. In speech recognition the name means the edit
+    distance over words instead.
+    """
+    return 100 * (1 - exact_match(texts))

@@ -1,0 +1,58 @@
+"""Decoded texts and their references, as text metrics read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from attnlab.files.predictions import Prediction
+
+WORDS = "13a"
+"""sacreBLEU's default tokenizer: words and punctuation marks."""
+
+
+class UndefinedScoreError(Exception):
+    """The texts do not define a score; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Decoded texts with their references.
+
+    Args:
+        predictions: N predictions.
+        tokenize: splits a text into target tokens.
+        bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
+
+    Raises:
+        ValueError: if there are no predictions.
+    """
+
+    predictions: Sequence[Prediction]
+    tokenize: Callable[[str], list[str]] = str.split
+    bleu_tokenizer: str = WORDS
+
+    def __post_init__(self) -> None:
+        if not self.predictions:
+            raise ValueError(
+                "No predictions to score: the corpus, or the part of it that was decoded, is empty"
+            )
+
+    @property
+    def hypotheses(self) -> list[str]:
+        """The N decoded texts."""
+        return [prediction.hypothesis for prediction in self.predictions]
+
+    @property
+    def references(self) -> list[str]:
+        """The N texts that they are compared with."""
+        return [prediction.reference for prediction in self.predictions]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """N pairs (hypothesis, reference)."""
+        return [(prediction.hypothesis, prediction.reference) for prediction in self.predictions]
+
+    def share(self, is_right: Callable[[str, str], bool]) -> float:
+        """Return the share (0 to 1) of hypotheses that are right, given their reference."""
+        return sum(is_right(*pair) for pair in self.pairs) / len(self.predictions)
