@@ -12,7 +12,7 @@ with the backward pass::
     dq   = Σ_j de_j k_j           dk_j += de_j q                           for dot products
 
 Additive scores are computed as vᵀ tanh(u) = 2vᵀ σ(2u) - Σ v, whose last term does not change the softmax: on
-a CPU, torch's sigmoid took a tenth of the time of its tanh. So 2q, 2k_j and 2v replace q, k_j and v, in fp32
+a CPU, torch's sigmoid is much faster than its tanh. So 2q, 2k_j and 2v replace q, k_j and v, in fp32
 or wider because σ loses precision near u = 0, and the gradients are those of the doubled values.
 
 Only q, α and de of a step are saved: σ(2q + 2k_j) is recomputed in the backward pass, so that memory grows
@@ -207,7 +207,6 @@ class _AdditiveScores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-        """Compute the scores [B, Q, S]."""
         ctx.save_for_backward(queries, keys, energy)
         with torch.autocast(queries.device.type, enabled=False):
             twice_keys, v = _double(keys)[:, None], _double(energy)  # [B, 1, S, A], [A]
@@ -218,7 +217,6 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the gradients of q, k and v, as in the loop."""
         queries, keys, energy = ctx.saved_tensors
         with torch.autocast(queries.device.type, enabled=False):
             twice_keys, v, d_scores = _double(keys)[:, None], _double(energy), d_scores.to(widest(keys.dtype))

@@ -251,7 +251,6 @@ class _UnrollLayer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, options: _Options, gates: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Compute the outputs [N, H] and the last state."""
         parameters, state = _parameters(tensors), tensors[len(StateParameters._fields) :]
         with torch.autocast(gates.device.type, enabled=False):
             layer = LayerForward(
@@ -270,7 +269,6 @@ class _UnrollLayer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Compute the gradients of all inputs."""
         options: _Options = ctx.options
         parameters = _parameters(ctx.saved_tensors)
         weight, saved = parameters.weight, ctx.saved_tensors[len(parameters) :]

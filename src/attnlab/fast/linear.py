@@ -1,7 +1,7 @@
 """Linear layers on the faster CPU backend.
 
-In fp32 on a CPU, PyTorch multiplies with MKL. On the CPUs that were measured, an AMD EPYC and an Intel Xeon,
-oneDNN is faster for large weights, and MKL is as fast or faster for small ones. The choice depends on the
+In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster for large weights on the CPUs that were
+measured, and MKL is as fast or faster for small ones. The choice depends on the
 size of the weight alone, so that all CPUs make the same one. In bf16 and fp64, under autocast, and on a GPU,
 `torch.nn.functional.linear` is used.
 
@@ -22,11 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 MIN_WEIGHT = 2**18
-"""Products with fewer elements of the weight use MKL in fp32.
-
-With 64 rows and two threads, MKL and oneDNN reached 147 and 151 GFLOP/s for 256 x 512 and 108 and 146 for
-256 x 1024 on an AMD EPYC, and 101 and 79 for 256 x 768 and 100 and 127 for 512 x 2048 on an Intel Xeon.
-"""
+"""Products with fewer elements of the weight use MKL in fp32."""
 
 MIN_GRADIENT = 2**19
 """Products for gradients of weights, whose rows are summed, use MKL below this number of elements."""
@@ -139,8 +135,7 @@ def prepack(
     """Return the map x [..., K] → x Wᵀ + b [..., N] in `dtype`, with the weight cast and packed once.
 
     On a CPU, large weights are reordered into oneDNN's own layout. With the few rows of one step of a loop,
-    much of the time of a product is spent on that layout. Reordering took as long as ten steps save, and
-    changes no result of more than one row.
+    much of the time of a product is spent on that layout. Reordering changes no result of more than one row.
 
     Args:
         weight: [N, K].
@@ -192,14 +187,12 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Compute x Wᵀ + b [..., N]."""
         ctx.save_for_backward(x, weight)
         return _multiply(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_output: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Compute the gradients of x, W and b."""
         x, weight = ctx.saved_tensors
         rows = d_output.reshape(-1, len(weight))  # [n, N]
         d_x = _multiply(d_output, weight.T, None) if ctx.needs_input_grad[0] else None  # [..., K]

@@ -147,7 +147,6 @@ class _Loop(torch.autograd.Function):
     def forward(
         ctx: Any, options: Options, forward: _Forward | None, gates: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute states, contexts and weights."""
         outputs, saved = run_forward(options, gates, tensors, forward)
         if options.save:
             ctx.save_for_backward(*tensors, *saved)
@@ -158,7 +157,6 @@ class _Loop(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Compute the gradients of all inputs."""
         tensors, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         return None, None, *run_backward(ctx.options, tensors, saved, d_outputs)
 

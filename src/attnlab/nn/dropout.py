@@ -7,10 +7,7 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout`, which on a CPU draws uniform numbers and compares them with p.
-
-    On an AMD EPYC this took 0.7 ms for 250,000 elements, where torch's own draw took 2.6 ms.
-    """
+    """`torch.nn.Dropout`, which on a CPU draws uniform numbers and compares them with p: that is faster."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply dropout to a tensor of any shape."""

@@ -33,26 +33,22 @@ class Ensemble(TranslationModel):
             yield member
 
     def encode(self, batch: Batch) -> tuple[Any, Any]:
-        """Encode the sources with each member; return the members' encoded sources and initial states."""
         encoded, states = zip(*(member.encode(batch) for member in self), strict=True)
         return encoded, states
 
     def step(self, tokens: Tensor, state: Any, encoded: Any) -> tuple[Tensor, Tensor, Any]:
-        """Process one token per hypothesis: log-probabilities [B, Q, V], weights [B, Q, S], new state."""
         members = zip(self, state, encoded, strict=True)
         steps = [member.step(tokens, current, sources) for member, current, sources in members]
         logits, weights, states = zip(*steps, strict=True)
         return _log_mean(logits), torch.stack(weights).mean(dim=0), states
 
     def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Decode known targets; the features are log-probabilities [B, T, V]."""
         members = zip(self, encoded, state, strict=True)
         decoded = [member.decode(sources, first, batch, forced) for member, sources, first in members]
         logits = [member.logits(output, batch.copy_ids) for member, output in zip(self, decoded, strict=True)]
         return Decoded(_log_mean(logits), torch.stack([output.weights for output in decoded]).mean(dim=0))
 
     def logits(self, decoded: Decoded, copy_ids: Tensor | None, where: Tensor | None = None) -> Tensor:
-        """Return log-probabilities [B, T, V], or [N, V] of the positions that `where` [B, T] selects."""
         return decoded.features if where is None else decoded.features[where]
 
 

@@ -123,7 +123,6 @@ class Seq2Seq(TranslationModel):
         return sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
 
     def encode(self, batch: Batch) -> tuple[Encoded, Any]:
-        """Encode the sources of a batch; return them, and the decoder state before the first token."""
         return self.encode_embedded(self.source_embedding(batch.source), batch)
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, Any]:
@@ -134,7 +133,6 @@ class Seq2Seq(TranslationModel):
         return Encoded(memory, keys, batch.copy_ids), state
 
     def step(self, tokens: Tensor, state: Any, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
-        """Process one token [B, Q] of each of Q hypotheses per sentence: see `TranslationModel`."""
         embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
         inputs = self.decoder.project(embedded)  # [B, Q, …]
         output, state = self.decoder.step(inputs, state, encoded.memory, encoded.keys)
@@ -142,7 +140,6 @@ class Seq2Seq(TranslationModel):
         return self.logits(decoded, encoded.copy_ids), output.weights, state
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
-        """Decode whole targets with teacher forcing or scheduled sampling: see `TranslationModel`."""
         tokens = batch.inputs  # [B, T]
         dropout = self.target_embedding.draw_dropout(tokens)  # [B, T, E]
         unroll = self.begin_unroll(encoded, state, batch.labels)

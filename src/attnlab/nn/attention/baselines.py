@@ -24,7 +24,6 @@ class NoAttention(Attention):
         return 0
 
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return an empty context [B, Q, 0] and zero weights [B, Q, S]."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return query[..., :0], weights, state
 
@@ -62,7 +61,6 @@ class Final(Attention):
         return memory.states[rows, last][:, None]  # [B, 1, D]
 
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return the fixed context [B, Q, D] and zero weights [B, Q, S]."""
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return keys.expand(-1, query.size(1), -1), weights, state
 

@@ -25,7 +25,6 @@ class Coverage(AdditiveWithHistory):
         return state[..., None].to(self.past.weight.dtype)
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """Return the coverage including this step, [B, Q, S]."""
         return state + weights
 
 

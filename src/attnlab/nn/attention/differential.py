@@ -60,7 +60,6 @@ class Differential(ScoreWrapper):
         return self.inner.score(query, keys.chunk(2, dim=-1)[0], None)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return the signed weights α, [B, Q, S], and the state."""
         mask = memory.mask[:, None]  # [B, 1, S]
         first = self.normaliser(self.score(query, keys, None), mask)  # [B, Q, S]
         second = self.normaliser(self.other.score(query, keys.chunk(2, dim=-1)[1], None), mask)  # [B, Q, S]
@@ -73,6 +72,5 @@ class Differential(ScoreWrapper):
         return (1 - self.initial) * F.rms_norm(context, context.shape[-1:], eps=1e-5)
 
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return context [B, Q, D], the positive weights [B, Q, S] and the state."""
         context, weights, state = super().forward(query, memory, keys, state)
         return context, weights.clamp(min=0), state

@@ -39,13 +39,11 @@ class Forward(ScoreWrapper):
     stateful = True
 
     def begin(self, memory: Memory) -> Tensor:
-        """Return α_0, all weight on the first position: [B, 1, S]."""
         start = at_least_float32(memory.states.new_zeros(memory.mask.shape))[:, None]  # [B, 1, S]
         start[..., 0] = 1
         return start
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the weights α_i, [B, Q, S], which are also the next state."""
         arriving = state + F.pad(state, (1, -1))  # [B, Q, S]
         reachable = memory.mask[:, None] & (arriving > SMALLEST_WEIGHT)
         paths = arriving * self.normaliser(self.score(query, keys, state), reachable)  # [B, Q, S]

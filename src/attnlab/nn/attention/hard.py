@@ -51,7 +51,6 @@ class Hard(ScoreWrapper):
         self.temperature = temperature
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return one-hot weights, [B, Q, S], and the state."""
         scores, mask = at_least_float32(self.score(query, keys, state)), memory.mask[:, None]
         if not self.training:
             return one_hot_argmax(scores, mask), state

@@ -115,7 +115,6 @@ class InterventionWrapper(Attention):
         return self.inner.project(memory)
 
     def begin(self, memory: Memory) -> InterventionState:
-        """Return the initial state of the inner mechanism and of the intervention, [B, 1, S]."""
         carried = None
         if self.intervention == "shuffled":
             numbers = self._random_numbers(memory.mask.size(1)).to(memory.mask.device)
@@ -127,7 +126,6 @@ class InterventionWrapper(Attention):
     def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: InterventionState
     ) -> tuple[Tensor, Tensor, InterventionState]:
-        """Return context [B, Q, D] and weights [B, Q, S] after the intervention, and the next state."""
         weights, inner = self.inner.weigh(query, memory, keys, state.inner)  # [B, Q, S]
         weights, carried = self._replace(weights, memory.mask[:, None], state.carried)
         context = self.inner.context(weights, memory)  # [B, Q, D]

@@ -65,11 +65,9 @@ class LocalM(Windowed):
     stateful = True
 
     def begin(self, memory: Memory) -> Tensor:
-        """Return the counter t = 0, [B, 1, 1]."""
         return torch.zeros_like(memory.mask[:, None, :1], dtype=torch.int64)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the weights within the window around t, [B, Q, S], and the counter t + 1, [B, Q, 1]."""
         positions = torch.arange(memory.mask.size(1), device=state.device)  # [S]
         weights = self.weigh_window(query, memory, keys, positions - state)  # [B, Q, S]
         return weights, (state + 1).expand(-1, query.size(1), -1)
@@ -103,7 +101,6 @@ class LocalP(Windowed):
         self.place = nn.Linear(size, 1, bias=False)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> tuple[Tensor, None]:
-        """Return the weights within the predicted window, [B, Q, S]."""
         share = torch.sigmoid(at_least_float32(self.place(torch.tanh(self.hidden(query)))))  # [B, Q, 1]
         centre = memory.mask.sum(dim=1)[:, None, None] * share  # [B, Q, 1]: p
         positions = torch.arange(1, memory.mask.size(1) + 1, device=query.device)  # [S]

@@ -42,7 +42,6 @@ class Location(Attention):
         return F.pad(self.positions(query), (0, keys.size(1) - self.max_length))  # negative padding truncates
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> tuple[Tensor, None]:
-        """Return the weights [B, Q, S], 0 at padding and beyond `max_length`."""
         scored = torch.arange(keys.size(1), device=keys.device) < self.max_length  # [S]
         return self.normaliser(self.score(query, keys, state), (memory.mask & scored)[:, None]), None
 
@@ -71,7 +70,6 @@ class AdditiveWithHistory(Additive):
         self.past = nn.Linear(features, size, bias=feature_bias)
 
     def begin(self, memory: Memory) -> Tensor:
-        """Return a state of zeros, [B, 1, S]."""
         return torch.zeros_like(memory.states[..., 0])[:, None]  # [B, 1, S]
 
     def features(self, state: Tensor) -> Tensor:
@@ -123,5 +121,4 @@ class LocationSensitive(AdditiveWithHistory):
         return filtered.unflatten(0, state.shape[:2])  # type: ignore[no-any-return]
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
-        """Return α_i as the state, [B, Q, S]."""
         return weights

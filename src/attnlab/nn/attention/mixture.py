@@ -75,7 +75,6 @@ class Mixture(Attention):
             self.shape.bias.copy_(biases.repeat_interleave(components))
 
     def begin(self, memory: Memory) -> Tensor:
-        """Return means of 0, before the first position: [B, 1, K]."""
         return at_least_float32(memory.states.new_zeros(memory.states.size(0), 1, self.components))
 
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
@@ -83,7 +82,6 @@ class Mixture(Attention):
         return self._masses(query, keys.size(1), state)[0]
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the weights [B, Q, S] and the new means [B, Q, K]."""
         masses, means = self._masses(query, memory.mask.size(1), state)
         return masses * memory.mask[:, None], means
 

@@ -69,7 +69,6 @@ class Monotonic(Additive):
         self.noise = noise
 
     def begin(self, memory: Memory) -> Tensor:
-        """Return the head at the first position, [B, 1, S]."""
         head = at_least_float32(torch.zeros_like(memory.states[:, None, :, 0]))  # [B, 1, S]
         head[..., 0] = 1
         return head
@@ -80,7 +79,6 @@ class Monotonic(Additive):
         return super().score(query, keys, state) * scale + self.offset  # type: ignore[no-any-return]
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return the head's position, [B, Q, S], which is also the next state."""
         scores = at_least_float32(self.score(query, keys, state))  # [B, Q, S]
         energies = scores.masked_fill(~memory.mask[:, None], -torch.inf)  # [B, Q, S]
         if self.training:
@@ -145,7 +143,6 @@ class MoChA(Monotonic):
         return super().score(query, keys.chunk(2, dim=-1)[0], state)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return the weights β [B, Q, S] and the head's position α [B, Q, S]."""
         heads, _ = super().weigh(query, memory, keys, state)  # [B, Q, S]
         scores = self.inner.score(query, keys.chunk(2, dim=-1)[1], None)  # [B, Q, S]
         return self.distribute(heads, scores, memory.mask[:, None]), heads

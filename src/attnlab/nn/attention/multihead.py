@@ -78,13 +78,11 @@ class MultiHead(Attention):
         return torch.cat([torch.stack(keys, dim=2), values], dim=-1)
 
     def begin(self, memory: Memory) -> tuple[Any, ...]:
-        """Return the initial state of each head."""
         return tuple(head.begin(memory) for head in self.heads)
 
     def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
     ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-        """Return context [B, Q, D], mean weights [B, Q, S] and the states of the heads."""
         queries = self.query(query).split(self.width, dim=-1)  # N times [B, Q, A / N]
         results = []
         for head, head_query, head_keys, head_state in zip(

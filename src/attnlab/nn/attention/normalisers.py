@@ -79,7 +79,6 @@ class _SparseEntmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, mask: Tensor, power: int) -> Tensor:
-        """Return weights [..., S]; the mask is True at real tokens."""
         # The largest weight is at most 1, so λ ≥ max (α - 1) e - 1. After subtracting the maximum, scores
         # below -1 get no weight; clamping them to -2 keeps the cumulative sums exact.
         scores = ((scores - scores.amax(dim=-1, keepdim=True)) / power).clamp(min=-2)  # [..., S]

@@ -56,13 +56,11 @@ class PerLayer(Attention):
         return torch.stack([layer.project(memory) for layer in self.mechanisms], dim=1)
 
     def begin(self, memory: Memory) -> tuple[Any, ...]:
-        """Return the initial state of each layer."""
         return tuple(layer.begin(memory) for layer in self.mechanisms)
 
     def forward(
         self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
     ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-        """Return mean context [B, Q, D], mean weights [B, Q, S] and the states of the layers."""
         parts = zip(self.mechanisms, keys.unbind(1), state, strict=True)
         contexts, weights, states = zip(
             *(layer(query, memory, part, before) for layer, part, before in parts), strict=True

@@ -67,7 +67,6 @@ class Shift(ScoreWrapper):
         self.sharpness = nn.Linear(self.query_size, 1)
 
     def begin(self, memory: Memory) -> ShiftState:
-        """Return a_1 δ_first + a_2 δ_last, [B, 1, S], as the state."""
         first, last, _ = at_least_float32(self.start).softmax(dim=0)
         positions, end = _positions_and_end(memory.mask)
         weights = first * (positions == 0) + last * (positions == end)  # [B, S]
@@ -76,7 +75,6 @@ class Shift(ScoreWrapper):
     def weigh(
         self, query: Tensor, memory: Memory, keys: Tensor, state: ShiftState
     ) -> tuple[Tensor, ShiftState]:
-        """Return the weights α_i, [B, Q, S], and the state that holds them."""
         mask = memory.mask[:, None]  # [B, 1, S]
         content = self.normaliser(self.score(query, keys, state), mask)  # [B, Q, S]: w^c
         keep = torch.sigmoid(-at_least_float32(self.gate(query)))  # [B, Q, 1]: 1 - g

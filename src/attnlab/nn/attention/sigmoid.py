@@ -34,7 +34,6 @@ class Sigmoid(ScoreWrapper):
     """
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return the weights [B, Q, S], each in [0, 1], and the state."""
         mask = memory.mask[:, None]  # [B, 1, S]
         length = mask.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, 1, 1]
         return torch.sigmoid(at_least_float32(self.score(query, keys, state)) - length.log()) * mask, state

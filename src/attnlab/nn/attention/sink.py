@@ -43,7 +43,6 @@ class Sink(ScoreWrapper):
         self.sink = nn.Parameter(torch.zeros(()))
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Return the weights of the source positions, [B, Q, S], and the state."""
         scores = at_least_float32(self.score(query, keys, state))  # [B, Q, S]
         sink = self.sink.to(scores.dtype).expand(*scores.shape[:-1], 1)  # [B, Q, 1]
         mask = F.pad(memory.mask[:, None], (1, 0), value=True)  # [B, 1, S + 1]

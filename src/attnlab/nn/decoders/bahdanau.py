@@ -51,7 +51,6 @@ class BahdanauDecoder(Decoder):
         self.cells = stack
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
-        """Return the state before the first token, from each layer's initial state [B, 1, H]."""
         return DecoderState(layers, self.attention.begin(memory), self.cells.cells.draw_dropout(layers))
 
     def project(self, embedded: Tensor) -> Tensor:

@@ -67,7 +67,6 @@ class GNMTDecoder(Decoder):
         self.residual = residual
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
-        """Return the state before the first token, from each layer's initial state [B, 1, H]."""
         return DecoderState(layers, self.attention.begin(memory), self.cells.draw_dropout(layers))
 
     def step(
@@ -76,7 +75,6 @@ class GNMTDecoder(Decoder):
         return self._process(inputs, state, memory, keys, positions=1)
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
-        """Process a whole target [B, T, E], one layer after the other."""
         output, _ = self._process(embedded, state, memory, keys, positions=embedded.size(1))
         return output
 

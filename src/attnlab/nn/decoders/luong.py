@@ -58,7 +58,6 @@ class LuongDecoder(Decoder):
         self.cells = stack
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
-        """Return the state before the first token, from each layer's initial state [B, 1, H]; h̃_0 = 0."""
         return DecoderState(
             layers,
             self.attention.begin(memory),

@@ -170,11 +170,9 @@ class TransformerDecoder(Decoder):
 
     @property
     def context_size(self) -> int:
-        """Width of the contexts for the readout: 0, since the states contain them."""
         return 0
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> TransformerState:
-        """Return the state before the first token, with the bridge's only state [B, 1, H] as the start."""
         ((start,),) = layers
         empty = start.new_empty(*start.shape[:2], *self.cache_shape)  # [B, 1, N, 0, d]
         return TransformerState(
@@ -189,7 +187,6 @@ class TransformerDecoder(Decoder):
     def forward(
         self, embedded: Tensor, state: TransformerState, memory: Memory, keys: Tensor
     ) -> DecoderOutput:
-        """Process a whole target [B, T, E]: all positions at once, except those of stateful mechanisms."""
         return self._process(embedded, state, memory, keys, positions=embedded.size(1))[0]
 
     def _process(

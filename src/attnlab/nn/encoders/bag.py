@@ -39,6 +39,5 @@ class BagEncoder(Encoder):
         self.positions = make_positions(positions, size=size, heads=None, max_positions=max_positions)
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Map embeddings [B, S, E] to states [B, S, D]: see `Encoder`."""
         states = self.positions.add(self.input(embedded))  # [B, S, D]
         return Memory(states=states, mask=mask, hidden=mean_state(states, mask))

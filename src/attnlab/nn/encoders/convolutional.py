@@ -65,7 +65,6 @@ class ConvolutionalEncoder(Encoder):
         self.dropout = Dropout(dropout)
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         padding = ~mask[..., None]  # [B, S, 1]
         x = self.dropout(self.positions.add(self.input(embedded)))  # [B, S, D]
         for convolution in self.convolutions:

@@ -51,7 +51,6 @@ class MinGRU(LinearRecurrence):
         self.input = nn.Linear(input_size, 2 * size)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return 1 - z and z g(W_h x + b_h), each [B, S, U]."""
         gate, candidate = at_least_float32(self.input(x)).chunk(2, dim=-1)  # each [B, S, U]
         candidate = torch.where(candidate >= 0, candidate + 0.5, torch.sigmoid(candidate))
         return torch.sigmoid(-gate), torch.sigmoid(gate) * candidate
@@ -84,7 +83,6 @@ class RGLRU(LinearRecurrence):
         self.decay = nn.Parameter(torch.log(torch.expm1(-slowest.log() / 8)))  # λ, as softplus(λ) = -log a
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a_t and √(1 - a_t²) i_t u_t, each [B, S, U]."""
         u = self.input(x)  # [B, S, U]
         recurrent, gate = torch.sigmoid(at_least_float32(self.gates(u))).chunk(2, dim=-1)  # each [B, S, U]
         log_decay = -8 * recurrent * F.softplus(at_least_float32(self.decay))  # [B, S, U]
@@ -129,7 +127,6 @@ class LinearRecurrentEncoder(Encoder):
         self.dropout = Dropout(dropout)
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         states, finals = embedded, []
         padding = ~mask[..., None]  # [B, S, 1]
         for layer in range(self.layers):

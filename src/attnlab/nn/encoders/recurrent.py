@@ -62,7 +62,6 @@ class RecurrentEncoder(Encoder):
     linear = staticmethod(F.linear)
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         dropout = self.training and self.recurrent_dropout > 0
         if self.norms is not None or dropout or (self.cell == "lstm" and _torch_refuses_lstm(embedded)):
             # torch's network has no layer normalisation, recurrent dropout or, on some CPUs, LSTM in bf16

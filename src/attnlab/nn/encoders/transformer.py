@@ -77,7 +77,6 @@ class TransformerEncoder(Encoder):
         self.norm = nn.LayerNorm(size)
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         x = self.positions.add(self.input(embedded))  # [B, S, D]
         for block in self.blocks:
             x = block(x, self.positions, mask[:, None, None])
