@@ -6,21 +6,22 @@ from collections import Counter
 
 from torch import nn
 
-from attnlab.fast import attend, cells, linear, parts
+from attnlab.fast.attend import Energy
+from attnlab.fast.cells import Tanh
+from attnlab.fast.linear import Linear, Products
+from attnlab.fast.parts import Cells, Concat, RecurrentEncoder, Seq2Seq
 from attnlab.fast.support import unsupported
+from attnlab.nn import cells, encoders, seq2seq
 from attnlab.nn.attention import additive
-from attnlab.nn.cells import Cells
-from attnlab.nn.encoders import RecurrentEncoder
-from attnlab.nn.seq2seq import Seq2Seq
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Linear: linear.Linear,
-    nn.Tanh: cells.Tanh,
-    additive.Concat: parts.Concat,
-    additive.Energy: attend.Energy,
-    Cells: parts.Cells,
-    RecurrentEncoder: parts.RecurrentEncoder,
-    Seq2Seq: parts.Seq2Seq,
+    nn.Linear: Linear,
+    nn.Tanh: Tanh,
+    additive.Concat: Concat,
+    additive.Energy: Energy,
+    cells.Cells: Cells,
+    encoders.RecurrentEncoder: RecurrentEncoder,
+    seq2seq.Seq2Seq: Seq2Seq,
 }
 """Fast class of each plain class. Subclasses of plain classes are not replaced."""
 
@@ -33,7 +34,7 @@ def accelerate(network: nn.Module) -> None:
     Parameters, their names and results, to 1e-5, stay the same.
     """
     earlier = (part.products for part in network.modules() if type(part) in PLAIN)
-    products = next(earlier, linear.Products())
+    products = next(earlier, Products())
     for part in network.modules():
         if type(part) in FAST:
             part.__class__ = FAST[type(part)]
@@ -48,19 +49,19 @@ def make_plain(network: nn.Module) -> None:
             del part.products
 
 
-def describe_speed(network: Seq2Seq) -> str:
+def describe_speed(network: seq2seq.Seq2Seq) -> str:
     """Return which parts of a network run fast, which ones run plain, and why."""
     fast: list[str] = []
     plain: list[str] = []
-    if isinstance(network.encoder, parts.RecurrentEncoder):
+    if isinstance(network.encoder, RecurrentEncoder):
         on_gpu = next(network.parameters()).device.type != "cpu"
         (plain if on_gpu else fast).append("encoder (torch's is faster on a GPU)" if on_gpu else "encoder")
-    if isinstance(network, parts.Seq2Seq):
+    if isinstance(network, Seq2Seq):
         reason = unsupported(network.decoder)
         fast.append("decoder loop") if reason is None else plain.append(f"decoder loop ({reason})")
     counts = Counter(type(part) for part in network.modules())
-    if counts[linear.Linear]:
-        fast.append(f"{counts[linear.Linear]} linear layers")
+    if counts[Linear]:
+        fast.append(f"{counts[Linear]} linear layers")
     for kind in counts:
         base = next((base for base in kind.__mro__[1:] if base in FAST), None)
         if base is not None and kind not in PLAIN:
