@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -180,6 +181,17 @@ def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnl
         attnlab.load([])
     with pytest.raises(attnlab.UserError, match="does not exist"):
         attnlab.load("nowhere")
+
+
+def test_evaluate_returns_what_it_writes(trained: Run) -> None:
+    (evaluation,) = attnlab.evaluate(trained)
+    expected = {name: value for name, value in trained.read_result()["metrics"].items() if "test/" in name}
+    assert evaluation.result["metrics"] == pytest.approx(expected)
+    assert json.loads((evaluation.folder / "result.json").read_text()) == evaluation.result
+    assert evaluation.result["sentences"] == evaluation.total_sentences == 21
+    (other,) = attnlab.evaluate([trained.directory, trained.best], ["search.beam_size=2"], split="val")
+    assert (other.split, other.total_sentences) == ("val", 20)
+    assert other.folder.parent == evaluation.folder.parent != other.folder
 
 
 def test_prediction_is_drawn_in_a_notebook(model: attnlab.Model) -> None:

@@ -9,10 +9,13 @@ import select
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+import attnlab.cli
 from attnlab.cli.completion import complete
 from attnlab.cli.main import commands
 from commands import ATTNLAB, clean_environment
@@ -60,6 +63,13 @@ def test_options_of_another_folder_are_completed(option: str, tmp_path: Path) ->
     assert complete(f"{line} data=weekdays data.re") == ["data.repeats="]
     assert complete(f"{line} attention=ad") == ["attention=additive"]
     assert complete("attnlab train --config-dir ") == []
+
+
+def test_every_module_with_a_main_function_is_a_command() -> None:
+    modules = {name for _, name, _ in iter_modules(attnlab.cli.__path__)} - {"main"}
+    assert {
+        name for name in modules if hasattr(import_module(f"attnlab.cli.{name}"), "main")
+    } == commands().keys()
 
 
 def test_completion_imports_no_torch() -> None:

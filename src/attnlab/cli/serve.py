@@ -47,8 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Serve the models until the process is stopped; returns the exit code."""
-    server_socket = _listen(options.host, options.port)  # before the models are loaded, which takes seconds
-    token = options.token or (None if _is_loopback(options.host) else secrets.token_urlsafe())
+    # Before the models are loaded, which takes seconds
+    with _listen(options.host, options.port) as listening:
+        _serve(options, listening)
+    print("stopped", file=sys.stderr)
+    return 0
+
+
+def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
     try:
         import uvicorn
 
@@ -59,17 +65,15 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.deploy.serving.models import load_models
 
     models = load_models(options.runs, trust=options.trust)
-    limits = Limits(waiting=options.queue, batch_size=options.batch)
-    port = server_socket.getsockname()[1]
+    token = options.token or (None if _is_loopback(options.host) else secrets.token_urlsafe())
+    app = create_app(models, Limits(waiting=options.queue, batch_size=options.batch), token=token)
+    port = listening.getsockname()[1]
     fragment = f"#token={token}" if token else ""
     host = f"[{options.host}]" if ":" in options.host else options.host
     print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
-    app = create_app(models, limits, token=token)
     config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
     with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
-        uvicorn.Server(config).run(sockets=[server_socket])
-    print("stopped", file=sys.stderr)
-    return 0
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _address(text: str) -> str:
