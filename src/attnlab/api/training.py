@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from attnlab.config.compose import compose_run, explain
+from attnlab.config.compose import compose_run, usage_errors
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker_process
@@ -39,10 +37,9 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     """
     if isinstance(overrides, str):
         raise UserError(f"overrides={overrides!r}: give a list of settings, such as ['seed=1']")
-    try:
-        run = (task := TrainTask()).prepare_run(compose_run(list(overrides)))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain(error)) from error
+    task = TrainTask()
+    with usage_errors():
+        run = task.prepare_run(compose_run(list(overrides)))
     if state(run) == "finished":
         return run
     if progress:

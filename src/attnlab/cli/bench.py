@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from attnlab.cli import arguments
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import UserError
 from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import check_writable, write_json
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from attnlab.training.benchmark.timing import Loss, Row
     from attnlab.types import Batch
 
@@ -69,6 +67,7 @@ def main(options: argparse.Namespace) -> int:
     from lightning import seed_everything
 
     from attnlab.config import build
+    from attnlab.config.compose import compose_run, usage_errors
     from attnlab.jobs.logs import quieten_lightning
     from attnlab.jobs.worker_process import import_from_current_folder
     from attnlab.training import components
@@ -81,7 +80,8 @@ def main(options: argparse.Namespace) -> int:
         check_writable(Path(options.json))
     if options.gpu_report:
         return _gpu_report(options)
-    config = _compose(options.overrides)
+    with usage_errors():
+        config = compose_run(options.overrides)
     settings = timing.Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:
@@ -117,22 +117,11 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compose(overrides: list[str]) -> DictConfig:
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    from attnlab.config.compose import compose_run, explain
-
-    try:
-        return compose_run(overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(explain(error)) from error
-
-
 def _gpu_report(options: argparse.Namespace) -> int:
     """Measure all systems of the report on a GPU; returns the exit code."""
     import torch
 
+    from attnlab.config.compose import compose_run
     from attnlab.training.benchmark import gpu_report
     from attnlab.training.environment import environment
 
@@ -142,7 +131,7 @@ def _gpu_report(options: argparse.Namespace) -> int:
     systems = {}
     for name, settings in gpu_report.SYSTEMS.items():
         rows = gpu_report.measure_system(
-            _compose([*settings, f"search.max_length={lengths[1]}", *options.overrides]),
+            compose_run([*settings, f"search.max_length={lengths[1]}", *options.overrides]),
             lengths=lengths,
             vocabulary=options.vocabulary,
             batches=options.batches,

@@ -21,10 +21,10 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
-from attnlab.config.compose import accept, explain
+from attnlab.config.compose import accept, usage_errors
 from attnlab.config.options import CONF, check_overrides
 from attnlab.config.sweep_overrides import check_sweeps
-from attnlab.errors import UsageError
+from attnlab.errors import UsageError, UserError
 from attnlab.jobs.train_task import TrainTask
 from attnlab.jobs.worker_process import INTERRUPTED
 
@@ -38,51 +38,56 @@ def main(parsed: argparse.Namespace) -> int:
     task = TrainTask(prepare_only=PREPARE in parsed.arguments)
     if task.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
-    # Hydra would print several lines and exit; with this variable it raises its errors instead.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    # conf/hydra/launcher files have the names of their plugins' schemas and are meant to be checked against
-    # them.
-    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
     sys.argv = ["attnlab train", *arguments]
     os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
     try:
-        options = _check_options(arguments)
-        check_overrides(options.overrides)
-        if options.multirun:
-            check_sweeps(OverridesParser.create().parse_overrides(options.overrides))
-        # Hydra's parser needs the options before the overrides
-        sys.argv[1:] = [word for word in arguments if word not in options.overrides]
-        sys.argv += accept(options.overrides)
-        with _unused_sweep_folder_removed(arguments):
-            hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(task)()
-    except (HydraException, OmegaConfBaseException) as error:
-        if os.environ.get("ATTNLAB_TRACEBACK"):
-            raise
-        message = explain(error)
-        print(f"attnlab: {message}", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        if not str(error).startswith("Only one of --run"):
-            raise
-        print("attnlab: -m trains a sweep and --cfg shows one run: remove one of them", file=sys.stderr)
-        return 2
+        with _one_line_errors():
+            _compose_and_train(arguments, task)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except Exception as error:
-        if str(error).startswith("Unknown plugin class"):
-            raise UsageError(
-                "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'"
-            ) from error
-        if type(error).__module__.partition(".")[0] not in ("submitit", "ray"):
-            raise
-        print(f"attnlab: the launcher failed: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
     finally:
         if task.sweeping and any(run.directory.is_dir() for run in task.runs.values()):
             task.print_table(Console(soft_wrap=True))
     if task.refused is not None:
         raise task.refused
     return 0 if task.prepare_only else task.exit_code()
+
+
+def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
+    """Let Hydra compose the configurations and call `task` with each."""
+    # Hydra would print several lines and exit; with this variable it raises its errors instead.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    # conf/hydra/launcher files have the names of their plugins' schemas, against which they are checked.
+    warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
+    options = _check_options(arguments)
+    check_overrides(options.overrides)
+    if options.multirun:
+        check_sweeps(OverridesParser.create().parse_overrides(options.overrides))
+    # Hydra's parser needs the options before the overrides
+    sys.argv[1:] = [word for word in arguments if word not in options.overrides]
+    sys.argv += accept(options.overrides)
+    with _unused_sweep_folder_removed(arguments):
+        hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(task)()
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Raise the errors of Hydra and of launchers as `UserError`."""
+    try:
+        with usage_errors():
+            yield
+    except UserError:
+        raise
+    except Exception as error:
+        if str(error).startswith("Only one of --run"):
+            message = "-m trains a sweep and --cfg shows one run: remove one of them"
+            raise UsageError(message) from error
+        if str(error).startswith("Unknown plugin class"):
+            message = "This launcher is not installed: pip install 'attnlab[slurm]' or 'attnlab[ray]'"
+            raise UsageError(message) from error
+        if type(error).__module__.partition(".")[0] in ("submitit", "ray"):
+            raise UserError(f"the launcher failed: {' '.join(str(error).split())}") from error
+        raise
 
 
 def _check_options(arguments: list[str]) -> argparse.Namespace:

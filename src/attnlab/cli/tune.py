@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
 
-from attnlab.config.compose import explain
+from attnlab.config.compose import usage_errors
 from attnlab.errors import UserError
 from attnlab.jobs.worker_process import INTERRUPTED
 
@@ -59,13 +56,8 @@ def main(options: argparse.Namespace) -> int:
         raise UserError("attnlab tune needs Optuna: pip install 'attnlab[tune]'") from None
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    with usage_errors():
         plan = make_plan(options.arguments)
-    except (HydraException, OmegaConfBaseException) as error:
-        if os.environ.get("ATTNLAB_TRACEBACK"):
-            raise
-        print(f"attnlab: {explain(error)}", file=sys.stderr)
-        return 2
     print(plan.summary, flush=True)
     study = open_study(plan)
     for trial in remaining_trials(study, plan):

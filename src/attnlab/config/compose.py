@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -95,17 +97,13 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
         UsageError: if a key does not exist, or an override does not give it a single value.
     """
     changed = config.copy()
-    try:
+    with usage_errors():
         parsed = OverridesParser.create().parse_overrides(overrides)
-    except HydraException as error:
-        raise UsageError(explain(error)) from error
     for override in sorted(parsed, key=lambda override: override.key_or_group not in REPLACEABLE):
         key = override.key_or_group
         if key in REPLACEABLE:  # before single settings, as in Hydra
-            try:
+            with usage_errors():
                 changed[key] = compose_run([str(override.input_line)]).get(key)
-            except HydraException as error:
-                raise UsageError(explain(error)) from error
             continue
         settings: Any = OmegaConf.to_container(changed, resolve=True)
         if key not in (known := [*known_settings(settings), *all_keys(changed)]):
@@ -131,6 +129,15 @@ def all_keys(config: DictConfig) -> list[str]:
         ]
 
     return walk(OmegaConf.to_container(config, resolve=False), "")
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Raise Hydra's errors inside the block as `UsageError`."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(explain(error)) from error
 
 
 def explain(error: HydraException | OmegaConfBaseException) -> str:
