@@ -5,6 +5,8 @@ N units · S, E as in `attnlab.types` · f and p = exp f: the explained value, s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -29,16 +31,13 @@ def attribute(network: Seq2Seq, units: Units, method: Method, *, steps: int = ST
     "gradient" gives norms, "integrated_gradients" signed values whose sum is known, and "erasure" the drop of
     p if the token is erased.
     """
-    parts = []
-    for part in units.chunks():
-        if method == "gradient":
-            parts.append(gradient_norms(network, part))
-        elif method == "integrated_gradients":
-            parts.append(integrated_gradients(network, part, steps=steps))
-        else:
-            parts.append(leave_one_out(network, part))
-    width = units.mask.size(1)
-    return torch.cat([F.pad(part, (0, width - part.size(1))) for part in parts])
+    methods: dict[Method, Callable[[Seq2Seq, Units], Tensor]] = {
+        "gradient": gradient_norms,
+        "integrated_gradients": partial(integrated_gradients, steps=steps),
+        "erasure": leave_one_out,
+    }
+    chunks = [methods[method](network, chunk) for chunk in units.chunks()]
+    return torch.cat([F.pad(values, (0, units.mask.size(1) - values.size(1))) for values in chunks])
 
 
 def relevance_map(network: Seq2Seq, batch: Batch, method: Method) -> Tensor:

@@ -46,20 +46,12 @@ class Model:
 
 
 class Score(NamedTuple):
-    """A mean over units, and its 95 % bootstrap interval over sentences.
+    """A mean over units, and its 95 % bootstrap interval over sentences."""
 
-    Attributes:
-        value: sum over units divided by their number.
-        low: lower end of the interval; None for a single sentence.
-        high: upper end of the interval.
-        units: number of units; for the alignment error rate, |A| + |S|.
-        sentences: number of sentences.
-    """
-
-    value: float
-    low: float | None
+    value: float  # sum over units / their number
+    low: float | None  # None for a single sentence
     high: float | None
-    units: int
+    units: int  # their number; for the alignment error rate, |A| + |S|
     sentences: int
 
 
