@@ -16,7 +16,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.files.run_directory import Run, prepare_run
+from attnlab.files.run_directory import Run, locate_run, prepare_run
 from attnlab.files.run_identity import identify
 from attnlab.files.writing import no_space_left
 from run_files import write_run
@@ -99,13 +99,51 @@ def test_interpolations_are_saved_as_their_values(composed: Callable[..., DictCo
     assert "${" not in prepare_run(config).config.read_text()
 
 
-def test_identity_ignores_the_checkpoint_interval(composed: Callable[..., DictConfig]) -> None:
-    config = composed()
-    before = identify(config)
-    config.checkpoint.every_minutes = 1
-    assert identify(config) == before
-    config.checkpoint.monitor = "val/bleu"
-    assert identify(config) != before
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("checkpoint.every_minutes=1", "checkpoint.keep=3", "batching.workers=2", "force=true"),
+        *("callbacks.attention_figures.count=0", "callbacks.attention_weights.count=7", "logger=none"),
+        *("trainer.log_every_n_steps=1", "+trainer.profiler=simple", "+trainer.enable_progress_bar=false"),
+        *("+trainer.max_steps=-1", "+trainer.num_nodes=1", "+trainer.fast_dev_run=false"),
+        "+search.setting_of_tomorrow=null",
+    ],
+)
+def test_hash_ignores_settings_without_effect(setting: str, composed: Callable[..., DictConfig]) -> None:
+    assert identify(composed(setting.replace("+", "++"))) == identify(composed())
+
+
+@pytest.mark.parametrize(
+    "setting", ["checkpoint.monitor=val/bleu", "trainer.max_steps=7", "trainer.num_nodes=2", "data.seed=1"]
+)
+def test_hash_covers_settings_with_effect(setting: str, composed: Callable[..., DictConfig]) -> None:
+    assert identify(composed(f"++{setting}")) != identify(composed())
+
+
+def test_recorded_neutral_value_changes_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.files.run_identity.NEUTRAL", {"search.new": 0, "search.switch": False})
+    before = identify(DictConfig({"search": {"size": 3}}))
+    assert identify(DictConfig({"search": {"size": 3, "new": 0, "switch": False}})) == before
+    assert identify(DictConfig({"search": {"size": 3, "new": False}})) != before  # False is no number
+    assert identify(DictConfig({"search": {"size": 3, "switch": True}})) != before
+
+
+def test_directory_with_the_hash_of_an_earlier_version_is_found(composed: Callable[..., DictConfig]) -> None:
+    config, other = composed(), composed("data.seed=1")
+    run, another = prepare_run(config), prepare_run(other)
+    earlier = run.directory.with_name(run.directory.name.replace(run.hash, "0a1b2c3d"))
+    run.directory.rename(earlier)
+    assert prepare_run(config).directory == earlier
+    assert prepare_run(other).directory == another.directory
+    assert len(list(earlier.parent.iterdir())) == 2
+
+
+def test_previous_checkpoint_is_used_if_there_is_no_other(composed: Callable[..., DictConfig]) -> None:
+    run = prepare_run(composed())
+    run.checkpoints.mkdir()
+    for checkpoint in (run.previous, run.last, run.best):
+        checkpoint.touch()
+        assert locate_run(str(run.directory)) == (run, checkpoint)
 
 
 def test_temporary_files_are_removed(tmp_path: Path) -> None:

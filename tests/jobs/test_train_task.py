@@ -55,7 +55,7 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
         "a study/dot-seed2 waiting",
     ]
     assert f"failed {folder}/none-seed0: no such file: [x].tsv" in lines
-    deleted = "checkpoints/best.ckpt, predictions/val.jsonl deleted: force=true trains it again"
+    deleted = "checkpoints/best.ckpt, predictions/val.jsonl deleted; to train it again, add force=true"
     assert f"finished {folder}/dot-seed0 val/loss 0.2500 1:02:05 {deleted}" in lines
     assert lines[-1] == f"wandb sync '{folder}'/*/wandb/offline-run-*"
     assert not [line for line in printed_lines(jobs, width=40) if "…" in line]
@@ -101,7 +101,7 @@ def test_finished_run_names_the_data_files_that_changed(
     Path("train.en").write_text("a home!")
     print_finished(run)
     expected = (
-        "train.en changed since this run was started: force=true trains it again, and name=NAME trains "
+        "train.en changed since this run was started: to train it again, add force=true; name=NAME trains "
         "another run on the changed data"
     )
     assert expected in capsys.readouterr().out.splitlines()

@@ -23,7 +23,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -245,9 +245,21 @@ def _is_metrics(value: Any) -> bool:
 
 
 def run_of(config: DictConfig) -> Run:
-    """Return the run of a configuration, whether or not its directory exists."""
-    name = f"{config.variant}-seed{config.seed}-{identify(config)}"
-    return Run(Path(config.paths.output).expanduser().absolute() / str(config.name) / name)
+    """Return the run of a configuration, whether or not its directory exists.
+
+    A directory of an earlier version, whose hash covered other settings, is found by its config.yaml: it has
+    the same variant, seed, and settings that determine the results.
+    """
+    folder = Path(config.paths.output).expanduser().absolute() / str(config.name)
+    prefix = f"{config.variant}-seed{config.seed}-"
+    run = Run(folder / f"{prefix}{identify(config)}")
+    if run.directory.exists() or not folder.is_dir():
+        return run
+    for path in sorted(folder.iterdir()):
+        with suppress(UserError, ValueError, OmegaConfBaseException):
+            if path.name.startswith(prefix) and identify(Run(path).read_config()) == run.hash:
+                return Run(path)
+    return run
 
 
 def prepare_run(config: DictConfig) -> Run:
@@ -279,7 +291,8 @@ def locate_run(path: str) -> tuple[Run, Path]:
     """Return the run and the checkpoint of a command's RUN argument.
 
     Args:
-        path: a run directory, of which the best checkpoint is used (else the last one), or a checkpoint file.
+        path: a run directory, of which the best checkpoint is used, else the last, else the one before it; or
+            a checkpoint file.
 
     Raises:
         UserError: if there is no checkpoint.
@@ -295,7 +308,7 @@ def locate_run(path: str) -> tuple[Run, Path]:
         run = Run(location.absolute())
         if not run.config.is_file():
             raise UserError(f"{location} is not a run directory: it contains no config.yaml")
-        for checkpoint in (run.best, run.last):
+        for checkpoint in (run.best, run.last, run.previous):
             if checkpoint.is_file():
                 return run, checkpoint
         raise UserError(f"{location} contains no checkpoint: train the run first (attnlab train …)")

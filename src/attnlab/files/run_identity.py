@@ -1,4 +1,14 @@
-"""The hash that identifies a run by its configuration."""
+"""The hash that identifies a run by the settings that determine its results.
+
+A hash stays the same from one version of attnlab to the next if the results do:
+
+- Settings of `NO_EFFECT` are left out. They change what is written, and how fast, but no weight and no score.
+- A setting that is null, or that has its value in `NEUTRAL`, is left out: the run equals a run of a version
+  without this setting. A new setting changes no hash if its default is null, or is recorded in `NEUTRAL`. A
+  recorded value stays, even if the default changes.
+
+When the rules themselves change, `run_directory.run_of` still finds the directories of earlier versions.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +19,63 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-NOT_IDENTITY = (
-    "force",
-    "quick",
-    "oversubscribe",
-    "paths",
-    "logger",
-    "data.cache",
-    "checkpoint.every_minutes",
-    "checkpoint.keep",
+NO_EFFECT = (
+    *("force", "quick", "oversubscribe"),
+    *("paths", "data.cache", "logger"),
+    *("batching.workers", "checkpoint.every_minutes", "checkpoint.keep"),
+    *("callbacks.attention_figures", "callbacks.attention_weights"),
+    *("trainer.log_every_n_steps", "trainer.profiler", "trainer.detect_anomaly", "trainer.model_registry"),
+    *("trainer.enable_autolog_hparams", "trainer.enable_model_summary", "trainer.enable_progress_bar"),
+    *("trainer.default_root_dir", "trainer.inference_mode"),
 )
-"""Settings that do not change the results: output folders, loggers, and how other settings were chosen."""
+"""Settings, and sections of settings, that do not change the results."""
 
 DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
 """Settings that do not change the results of a run with `batching.shards`."""
 
+NEUTRAL: Mapping[str, Any] = {
+    "cuda_graphs": False,
+    "trainer.barebones": False,
+    "trainer.check_val_every_n_epoch": 1,
+    "trainer.fast_dev_run": False,
+    "trainer.max_steps": -1,
+    "trainer.num_nodes": 1,
+    "trainer.overfit_batches": 0.0,
+    "trainer.reload_dataloaders_every_n_epochs": 0,
+    "trainer.sync_batchnorm": False,
+}
+"""Values with which a run equals a run without the setting. For arguments of Lightning's Trainer: their
+defaults."""
+
 
 def identify(config: DictConfig) -> str:
-    """Return eight hexadecimal digits, equal for equal resolved configurations."""
+    """Return eight hexadecimal digits, equal for resolved configurations with the same results."""
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     return short_hash(identity(settings))
 
 
 def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return every setting that determines the results, by its dotted name.
+    """Return the settings that determine the results, by dotted name.
 
-    These are all settings except `NOT_IDENTITY`, and except `DEVICE_COUNTS` if there are shards.
+    These are all settings except `NO_EFFECT`, except `DEVICE_COUNTS` if there are shards, and except neutral
+    values.
     """
     flat = flatten(settings)
-    excluded = NOT_IDENTITY if flat.get("batching.shards") is None else (*NOT_IDENTITY, *DEVICE_COUNTS)
+    excluded = NO_EFFECT if flat.get("batching.shards") is None else (*NO_EFFECT, *DEVICE_COUNTS)
     sections = tuple(f"{name}." for name in excluded)
-    return {name: value for name, value in flat.items() if not f"{name}.".startswith(sections)}
+    return {
+        name: value
+        for name, value in flat.items()
+        if not f"{name}.".startswith(sections) and not _is_neutral(name, value)
+    }
+
+
+def _is_neutral(name: str, value: Any) -> bool:
+    if value is None:
+        return True
+    neutral = NEUTRAL.get(name)
+    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:

@@ -144,9 +144,8 @@ def unfinished(runs: Sequence[Run], console: Console) -> list[Run]:
     """Return the runs that are not finished; print how many are, and which of these lack outputs."""
     open_runs = [run for run in runs if state(run) != "finished"]
     if len(open_runs) < len(runs):
-        console.print(
-            f"{len(runs) - len(open_runs)} of {len(runs)} already finished; force=true trains them again"
-        )
+        finished = len(runs) - len(open_runs)
+        console.print(f"{finished} of {len(runs)} already finished; to train them again, add force=true")
     for run in runs:
         if run not in open_runs and run.missing_outputs():
             console.print(describe(run), highlight=False, markup=False, soft_wrap=True)

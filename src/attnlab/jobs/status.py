@@ -60,7 +60,9 @@ def print_finished(run: Run) -> None:
     metrics: dict[str, Any] = run.read_result()["metrics"]
     for name, value in metrics.items():
         print(f"  {name:24} {value:.4f}")
-    print("force=true trains it again; the logger and other settings of output do not make another run")
+    print(
+        "to train it again, add force=true; settings of output, such as the logger, do not make another run"
+    )
 
 
 def print_table(runs: Sequence[Run], in_use: Mapping[Path, str], console: Console) -> None:
@@ -109,7 +111,7 @@ def print_wandb_sync(folder: Path, runs: str, console: Console) -> None:
 def _deleted(run: Run) -> str:
     """Return a note on the outputs of a finished run that were deleted; empty if it has all of them."""
     missing = run.missing_outputs() if state(run) == "finished" else []
-    return f"{', '.join(missing)} deleted: force=true trains it again" if missing else ""
+    return f"{', '.join(missing)} deleted; to train it again, add force=true" if missing else ""
 
 
 def _changed(run: Run) -> str:
@@ -118,7 +120,7 @@ def _changed(run: Run) -> str:
     if not files:
         return ""
     return (
-        f"{' and '.join(files)} changed since this run was started: force=true trains it again, and "
+        f"{' and '.join(files)} changed since this run was started: to train it again, add force=true; "
         "name=NAME trains another run on the changed data"
     )
 
