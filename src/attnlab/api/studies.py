@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
-from attnlab.files.run_identity import identity
+from attnlab.files.run_identity import NEUTRAL, identity
 from attnlab.report.collect import collect
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def results(*paths: str | Path) -> pd.DataFrame:
     names = dict.fromkeys(name for values in settings for name in values)
     for row, record, values in zip(rows, study.runs, settings, strict=True):
         row.update({name: record.scores.get(name) for name in scores})
-        row.update({name: values.get(name) for name in names if name not in row})
+        row.update({name: values.get(name, NEUTRAL.get(name)) for name in names if name not in row})
     return _pandas().DataFrame(rows)
 
 
