@@ -133,7 +133,7 @@ def assert_equal_outputs(killed: Run, whole: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in SETTINGS if case != TWO_PROCESSES])
 def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Run]) -> None:
-    """Kill a run at two random times, and another one before three random changes of its files."""
+    """Kill a run at two random times, and another one before five random changes of its files."""
     whole, timed, killed = (make_run(folder, *SETTINGS[case]) for folder in ("whole", "timed", "killed"))
     draw = random.Random(case)
     # Each worker starts again and resumes where the last one was killed, so the times add up to a run or less
@@ -144,10 +144,10 @@ def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Ru
     assert_equal_outputs(timed, whole)
 
     changes = int(re.fullmatch(r"ended with 0 after (\d+) changes", line)[1])  # type: ignore[index]
-    places = sorted(draw.sample(range(1, changes), 3))
+    places = sorted(draw.sample(range(1, changes), 5))
     moments = [places[0], *(5 + later - before for before, later in pairwise(places))]
     *kills, end = run_killed(killed.directory, *moments, "never")
-    assert len(kills) == 3
+    assert len(kills) == 5
     assert all(kill.startswith("killed before") for kill in kills), kills
     assert end.startswith("ended with 0")
     assert_equal_outputs(killed, whole)
