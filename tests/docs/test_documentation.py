@@ -32,7 +32,7 @@ from commands import clean_environment
 from forked import serve_program
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 SHORT = {
     "trainer.max_epochs": "1",

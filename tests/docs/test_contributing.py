@@ -1,0 +1,81 @@
+"""The parts of CONTRIBUTING.md are added to a copy of attnlab, which then finds and uses them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commands import clean_environment
+
+ROOT = Path(__file__).parents[2]
+FILE = re.compile(r"```\w+\n# ((?:src|conf|tests)/\S+)\n(.*?)```\n", re.DOTALL)
+TINY = (
+    *("embedding.size=8", "encoder.size=8", "decoder.size=8", "trainer.max_epochs=1", "logger=none"),
+    *("data.train_size=64", "data.test_size=8", "trainer.accelerator=cpu", "search.max_length=8"),
+)
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def added_files() -> dict[str, str]:
+    """Return the files of CONTRIBUTING.md by their paths."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return {path: content for path, content in FILE.findall(text)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run Python in a copy of attnlab with the added files."""
+    copy = tmp_path_factory.mktemp("attnlab")
+    for folder in ("src", "conf", "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for path, content in added_files().items():
+        assert not (copy / path).exists(), path
+        (copy / path).write_text(content, encoding="utf-8")
+
+    def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *arguments]
+        environment = clean_environment(PYTHONPATH=str(copy / "src"), OMP_NUM_THREADS="1")
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done
+
+    return run_python
+
+
+def test_a_part_is_a_module_an_option_and_a_test() -> None:
+    names = ("diagonal", "cumulative", "feed_forward", "rotation")
+    for name in names:
+        folders = sorted(path.partition("/")[0] for path in added_files() if name in path)
+        assert folders == ["conf", "src", "tests"]
+    assert len(added_files()) == 3 * len(names)
+
+
+@pytest.mark.slow
+def test_added_parts_train_together(run: Run) -> None:
+    program = "from attnlab.cli.main import main; main()"
+    shown = run("-c", program, "train", "--help").stdout
+    for option in ("diagonal", "cumulative", "feed_forward", "rotation"):
+        assert option in shown
+    chosen = ("attention=diagonal", "encoder=cumulative", "decoder=feed_forward", "data=rotation")
+    run("-c", program, "train", *chosen, *TINY)
+
+
+@pytest.mark.slow
+def test_tests_of_all_parts_include_the_added_ones(run: Run) -> None:
+    own = [path for path in added_files() if path.startswith("tests/")]
+    every = ("tests/nn/attention/test_attention.py", "tests/nn/encoders/test_every_encoder.py")
+    done = run(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *own, *every),
+        *("-k", "Diagonal or Cumulative or sums or moves or depends or weighted"),
+    )
+    assert re.search(r"\b[1-9]\d passed", done.stdout), done.stdout[-500:]
