@@ -53,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_a_part_is_a_module_an_option_and_a_test() -> None:
-    names = ("diagonal", "cumulative", "feed_forward", "rotation")
+    names = ("low_rank", "cumulative", "feed_forward", "rotation")
     for name in names:
         folders = sorted(path.partition("/")[0] for path in added_files() if name in path)
         assert folders == ["conf", "src", "tests"]
@@ -64,9 +64,9 @@ def test_a_part_is_a_module_an_option_and_a_test() -> None:
 def test_added_parts_train_together(run: Run) -> None:
     program = "from attnlab.cli.main import main; main()"
     shown = run("-c", program, "train", "--help").stdout
-    for option in ("diagonal", "cumulative", "feed_forward", "rotation"):
+    for option in ("low_rank", "cumulative", "feed_forward", "rotation"):
         assert option in shown
-    chosen = ("attention=diagonal", "encoder=cumulative", "decoder=feed_forward", "data=rotation")
+    chosen = ("attention=low_rank", "encoder=cumulative", "decoder=feed_forward", "data=rotation")
     run("-c", program, "train", *chosen, *TINY)
 
 
@@ -76,6 +76,6 @@ def test_tests_of_all_parts_include_the_added_ones(run: Run) -> None:
     every = ("tests/nn/attention/test_attention.py", "tests/nn/encoders/test_every_encoder.py")
     done = run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", *own, *every),
-        *("-k", "Diagonal or Cumulative or sums or moves or depends or weighted"),
+        *("-k", "LowRank or Cumulative or sums or moves or depends or projections"),
     )
     assert re.search(r"\b[1-9]\d passed", done.stdout), done.stdout[-500:]

@@ -224,14 +224,19 @@ def test_single_position_gets_all_weight(name: str) -> None:
 
 SCALE_PARAMETERS = {
     "Cosine": "strength.bias",
-    "Coverage": "key.weight",
-    "General": "key.weight",
     "Location": "positions.weight",
     "MILk": "gain",
     "MoChA": "gain",
     "Monotonic": "gain",
 }
-"""The parameter to which scores are proportional, where it is not `energy.weight`."""
+"""The parameter to which scores are proportional, where it is neither `energy.weight` nor `key.weight`."""
+
+
+def scale_parameter(attention: Attention) -> str | None:
+    """Return the parameter to which a mechanism's own scores are proportional."""
+    name = type(attention).__name__
+    names = [SCALE_PARAMETERS[name]] if name in SCALE_PARAMETERS else ["energy.weight", "key.weight"]
+    return next((parameter for parameter in names if parameter in attention.state_dict()), None)
 
 
 def largest_scores(attention: Attention, query: Tensor, memory: Memory) -> dict[Attention, float]:
@@ -269,9 +274,7 @@ def test_scores_of_ten_thousand_stay_finite(name: str, dtype: torch.dtype, train
             for part, peak in largest_scores(attention, query, memory).items():
                 if not dict(part.named_parameters()):  # a product of query and memory
                     query = query * (1e4 / peak)
-                elif (
-                    parameter := SCALE_PARAMETERS.get(type(part).__name__, "energy.weight")
-                ) in part.state_dict():
+                elif parameter := scale_parameter(part):
                     part.get_parameter(parameter).abs_().mul_(1e4 / peak)  # Cosine needs a strength above 0
         for peak in largest_scores(attention, query, memory).values():
             assert peak == pytest.approx(1e4, rel=1e-3)
