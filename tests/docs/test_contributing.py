@@ -26,7 +26,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def added_files() -> dict[str, str]:
     """Return the files of CONTRIBUTING.md by their paths."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return {path: content for path, content in FILE.findall(text)}
+    return dict(FILE.findall(text))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         (copy / path).write_text(content, encoding="utf-8")
 
     def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *arguments]
+        expanded = (sorted(copy.glob(part)) if "*" in part else [part] for part in arguments)
+        command = [sys.executable, *(str(part) for parts in expanded for part in parts)]
         environment = clean_environment(PYTHONPATH=str(copy / "src"), OMP_NUM_THREADS="1")
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300, check=False
@@ -52,30 +53,32 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_python
 
 
-def test_a_part_is_a_module_an_option_and_a_test() -> None:
-    names = ("low_rank", "cumulative", "feed_forward", "rotation")
-    for name in names:
+OPTIONS = ("low_rank", "cumulative", "feed_forward", "rotation")
+OTHERS = ("length_ratio", "parameters")
+
+
+def test_a_part_is_a_module_a_test_and_perhaps_an_option() -> None:
+    for name in (*OPTIONS, *OTHERS):
         folders = sorted(path.partition("/")[0] for path in added_files() if name in path)
-        assert folders == ["conf", "src", "tests"]
-    assert len(added_files()) == 3 * len(names)
+        assert folders == (["conf", "src", "tests"] if name in OPTIONS else ["src", "tests"])
+    assert len(added_files()) == 3 * len(OPTIONS) + 2 * len(OTHERS)
 
 
 @pytest.mark.slow
-def test_added_parts_train_together(run: Run) -> None:
+def test_added_parts_work_together(run: Run) -> None:
     program = "from attnlab.cli.main import main; main()"
     shown = run("-c", program, "train", "--help").stdout
-    for option in ("low_rank", "cumulative", "feed_forward", "rotation"):
-        assert option in shown
+    assert all(option in shown for option in OPTIONS)
+    assert "print the number of parameters" in run("-c", program, "--help").stdout
     chosen = ("attention=low_rank", "encoder=cumulative", "decoder=feed_forward", "data=rotation")
-    run("-c", program, "train", *chosen, *TINY)
+    assert "length_ratio" in run("-c", program, "train", *chosen, *TINY).stdout
+    assert re.search(r"\t\d+$", run("-c", program, "parameters", "outputs/rotation/low_rank-seed0-*").stdout)
 
 
 @pytest.mark.slow
 def test_tests_of_all_parts_include_the_added_ones(run: Run) -> None:
     own = [path for path in added_files() if path.startswith("tests/")]
     every = ("tests/nn/attention/test_attention.py", "tests/nn/encoders/test_every_encoder.py")
-    done = run(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *own, *every),
-        *("-k", "LowRank or Cumulative or sums or moves or depends or projections"),
-    )
+    names = "LowRank or Cumulative or sums or moves or depends or projections or ratio or missing"
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *own, *every, "-k", names)
     assert re.search(r"\b[1-9]\d passed", done.stdout), done.stdout[-500:]
