@@ -189,9 +189,9 @@ def test_gradients_of_two_processes_equal_those_of_one_large_batch(tmp_path: Pat
         ["batching.batch_size=200"],
         ["trainer.devices=2", "batching.batch_size=50", "trainer.accumulate_grad_batches=2"],
     ):
-        done = attnlab(*common, *words, f"name={len(words)}", folder=tmp_path)
+        done = attnlab(*common, *words, f"name=run{len(words)}", folder=tmp_path)
         assert done.returncode == 0, done.stderr
-        (directory,) = (tmp_path / "outputs" / f"{len(words)}").iterdir()
+        (directory,) = (tmp_path / "outputs" / f"run{len(words)}").iterdir()
         result = Run(directory).read_result()
         assert (result["steps"], result["init"]["left_out"]) == (1, 0)
         weights.append(checkpoints.read_checkpoint(Run(directory).last)["state_dict"])
