@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import resource
 import zipfile
@@ -13,6 +14,7 @@ import torch
 
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import AtomicCheckpointIO, read_checkpoint, read_newest_checkpoint
+from attnlab.training.models import network_weights
 
 CONTENT = {"weights": torch.arange(600.0), "step": 7, "names": ["a", "b"]}
 
@@ -115,3 +117,13 @@ def test_error_if_all_checkpoints_are_damaged(tmp_path: Path) -> None:
         read_newest_checkpoint(last, previous)
     assert last.exists()
     assert previous.exists()
+
+
+def test_weights_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    """A network with such weights translates everything to empty lines."""
+    path = tmp_path / "best.ckpt"
+    weights = {"network.a": torch.tensor([1.0, -math.inf]), "network.b.bias": torch.tensor([3, 2])}
+    assert network_weights({"state_dict": weights}, path).keys() == {"a", "b.bias"}
+    weights["network.b.weight"] = torch.tensor([[0.0, math.nan]])
+    with pytest.raises(UserError, match=r"best\.ckpt: b\.weight contains NaN"):
+        network_weights({"state_dict": weights}, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
-from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions
+from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions, throughput
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.token_mean import EpochLoss
 from attnlab.types import PAD, Batch
@@ -185,6 +186,32 @@ def test_epoch_loss_weights_batches_by_their_tokens() -> None:
     assert loss.compute().item() == 2
 
 
+def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten batches of four pairs by a clock that advances by 1/4 s per batch, after the first one."""
+    clock = count(step=0.25)
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
+    lengths = ("data.train_lengths=[5,5]", "data.train_size=40")
+    for shards in ("null", "2"):
+        module, data = build_all(composed(*TINY, *SYNTHETIC, *lengths, f"batching.shards={shards}"))
+        metrics = MetricsFile(tmp_path / f"{shards}.csv")
+        settings = {**QUIET, "log_every_n_steps": 4, "accumulate_grad_batches": 2, "max_epochs": 1}
+        trainer = Trainer(logger=metrics, callbacks=[throughput.Throughput()], **settings)
+        monkeypatch.setattr(type(trainer.strategy), "reduce", lambda self, tensor, **_: 3 * tensor)
+        trainer.fit(module, datamodule=data)
+        logged = {
+            name: value for name, [(_, value)] in read_metrics(metrics.path).items() if "through" in name
+        }
+        batch = 4 * (5 + 6)  # sources, and targets with EOS
+        assert logged == {
+            "throughput/tokens_per_second": [(3, 4 * batch * (3 if shards == "null" else 1))],
+            "throughput/steps_per_second": [(3, 2)],
+        }
+        monkeypatch.undo()
+        monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     "clip", [{}, {"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}], ids=str
 )
@@ -209,7 +236,7 @@ def test_evaluation_encodes_and_searches_each_batch_once(
     module, data = build_all(composed(*TINY, *SYNTHETIC, *settings))
     calls: Counter[str] = Counter()
 
-    def count(owner: Any, name: str) -> None:
+    def watch(owner: Any, name: str) -> None:
         method = getattr(owner, name)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -218,8 +245,8 @@ def test_evaluation_encodes_and_searches_each_batch_once(
 
         monkeypatch.setattr(owner, name, counted)
 
-    count(module.network, "encode")
-    count(Translator, "search")
+    watch(module.network, "encode")
+    watch(Translator, "search")
     run = Run(tmp_path)
     callbacks = [
         Predictions(run.predictions),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from omegaconf import DictConfig
 
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run, prepare_run
+from attnlab.training import loggers
 from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline
@@ -52,13 +54,43 @@ def test_errors_after_the_run_was_closed_are_logged_once(
     logger.log_metrics({"val/loss": 2.0}, step=1)
     finish_wandb(3)
     for step in (2, 3):
-        logger.log_metrics({"val/loss": 1.0}, step=step)
+        logger.log_metrics({"val/loss": 1.0, "epoch": 0}, step=step)  # Lightning adds the epoch
+        logger.log_metrics({"train/loss": 1.0, "epoch": 0}, step=step)
     logger.log_text("predictions", columns=["a"], data=[["b"]])
-    assert caplog.text.count("numbers could not be sent and will be skipped") == 1
-    assert caplog.text.count("predictions could not be sent and will be skipped") == 1
+    warnings = [record for record in caplog.records if "could not be sent" in record.message]
+    assert [record.levelname for record in warnings if record.levelno > logging.DEBUG] == ["WARNING"]
+    assert "numbers could not be sent and will be skipped" in warnings[0].message
     logged = read_offline(run.directory)
     assert [row["val/loss"] for row in logged["history"]] == [2.0]
     assert logged["exit_code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    [
+        ({}, "offline"),
+        ({"WANDB_API_KEY": "k"}, "online"),
+        ({"WANDB_API_KEY": "k", "WANDB_MODE": "offline"}, "offline"),
+        ({"WANDB_API_KEY": "k", "WANDB_MODE": "dryrun"}, "offline"),
+        ({"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"}, "disabled"),
+        ({"WANDB_DISABLED": "true"}, "disabled"),
+        ({"NETRC": "{file}"}, "offline"),
+        ({"NETRC": "{file}", "WANDB_BASE_URL": "https://wandb.example.org:8443/"}, "online"),
+    ],
+    ids=str,
+)
+def test_mode_is_that_of_the_environment(
+    variables: dict[str, str], mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "netrc"
+    file.write_text("machine wandb.example.org:8443 login user password k\n")
+    file.chmod(0o600)
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_DISABLED", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(file=file))
+    assert loggers._mode_of_environment() == mode
 
 
 class Hanging(BaseHTTPRequestHandler):

@@ -124,7 +124,7 @@ def read_source(location: str) -> Source:
         path = locate_run(location)[1]
         checkpoint = checkpoints.read_checkpoint(path)
         _, vocabularies = checkpoints.read_contents(checkpoint, path)
-        weights = network_weights(checkpoint)
+        weights = network_weights(checkpoint, path)
     except UserError as error:
         raise UserError(f"init.from: {error}") from error
     except RESTORE_ERRORS as error:

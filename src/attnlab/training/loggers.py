@@ -83,7 +83,8 @@ class MetricsFile(Logger):
 class TolerantWandbLogger(WandbLogger):
     """Weights & Biases logger whose errors do not stop the training.
 
-    After an error, data of the same kind (numbers, or one picture or table) is no longer sent.
+    After an error, data of the same kind (numbers, or one picture or table) is no longer sent. Only the first
+    error is a warning.
     """
 
     def __init__(self, experiment: Any) -> None:
@@ -93,15 +94,16 @@ class TolerantWandbLogger(WandbLogger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Send numbers, pictures and tables."""
-        kind = (
-            "numbers" if all(isinstance(value, float) for value in metrics.values()) else ", ".join(metrics)
-        )
+        # Lightning adds the epoch, an integer
+        numbers = all(isinstance(value, int | float) for value in metrics.values())
+        kind = "numbers" if numbers else ", ".join(metrics)
         if kind in self.failed:
             return
         try:
             super().log_metrics(metrics, step)
         except Exception as error:
-            log.warning("Weights & Biases: %s could not be sent and will be skipped: %s", kind, error)
+            level = logging.DEBUG if self.failed else logging.WARNING
+            log.log(level, "Weights & Biases: %s could not be sent and will be skipped: %s", kind, error)
             self.failed.add(kind)
 
 
@@ -120,17 +122,19 @@ def wandb_logger(
         run: run directory; its hash is the id of the Weights & Biases run.
         config: logged as the run's settings; `name` is the group and `variant` the job type.
         project: Weights & Biases project.
-        mode: "online", "offline", or "auto": online if logged in, else offline. The user is never
-            prompted. Online falls back to offline if the server cannot be reached.
+        mode: "online", "offline", or "auto": as WANDB_MODE or WANDB_DISABLED says, else online if logged in,
+            else offline. The user is never prompted. Online falls back to offline if the server cannot be
+            reached.
         tags: tags of the run.
         timeout: seconds to wait for the run to start, and to finish.
     """
     if rank_zero_only.rank != 0:  # type: ignore[attr-defined]
         return None
-    if mode == "auto":
-        mode = "online" if _is_logged_in() else "offline"
-    modes = ("online", "offline") if mode == "online" else ("offline",)
-    for attempt in modes:
+    chosen = _mode_of_environment() if mode == "auto" else mode
+    if chosen == "disabled":
+        log.info("Weights & Biases is disabled by the environment")
+        return None
+    for attempt in ("online", "offline") if chosen == "online" else ("offline",):
         try:
             return TolerantWandbLogger(experiment=_init_wandb(run, config, project, attempt, tags, timeout))
         except Exception as error:
@@ -304,13 +308,27 @@ def finish_wandb(exit_code: int) -> None:
         log.warning("Weights & Biases could not be finished: %s", error)
 
 
+def _mode_of_environment() -> str:
+    """Return "online", "offline" or "disabled" by wandb's variables, or by whether there is an API key."""
+    if os.environ.get("WANDB_DISABLED", "").lower() in ("true", "1", "yes", "on"):
+        return "disabled"
+    mode = os.environ.get("WANDB_MODE", "").lower()
+    mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)  # older names
+    if mode in ("online", "offline", "disabled"):
+        return mode
+    return "online" if _is_logged_in() else "offline"
+
+
 def _is_logged_in() -> bool:
-    """Return whether an API key is available without asking the user."""
+    """Return whether an API key is available without asking the user, where wandb looks for it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     import netrc
+    from urllib.parse import urlsplit
 
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
+    file = os.environ.get("NETRC")
     try:
-        return netrc.netrc().authenticators("api.wandb.ai") is not None
+        return netrc.netrc(file and Path(file).expanduser()).authenticators(host) is not None
     except (OSError, netrc.NetrcParseError):
         return False

@@ -51,7 +51,7 @@ def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Voc
         config, vocabularies = checkpoints.read_contents(checkpoint, path)
         check(config, path, trust)
         network = build_network(config, vocabularies)
-        network.load_state_dict(network_weights(checkpoint))
+        network.load_state_dict(network_weights(checkpoint, path))
     except RESTORE_ERRORS as error:
         reason = shorten(str(error), MAX_REASON, placeholder=" …")
         raise UserError(
@@ -60,14 +60,22 @@ def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Voc
     return config, vocabularies, network.eval()
 
 
-def network_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
-    """Return the weights of the network in a checkpoint, tensors of any shape by their names."""
+def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
+    """Return the weights of the network in a checkpoint, tensors of any shape by their names.
+
+    Raises:
+        UserError: if a weight is not a number.
+    """
     prefix = "network."
-    return {
+    weights = {
         name.removeprefix(prefix): value
         for name, value in checkpoint["state_dict"].items()
         if name.startswith(prefix)
     }
+    for name, value in weights.items():
+        if isinstance(value, Tensor) and value.isnan().any():
+            raise UserError(f"{path}: {name} contains NaN, so that the model cannot predict: train it again")
+    return weights
 
 
 def load_model(

@@ -8,19 +8,21 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
+from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
 
 
 class Throughput(Callback):
-    """Logs `throughput/tokens_per_second` (source and target without padding) and `…/steps_per_second`.
+    """Logs `throughput/tokens_per_second` and `throughput/steps_per_second` of the whole run.
 
-    A training step is timed from the end of the previous one, which includes waiting for data. Validation and
-    the time between epochs are not counted.
+    Tokens are those of sources and targets of all processes, without padding; steps are optimizer steps. A
+    batch is timed from the end of the previous one, which includes waiting for data. Validation and the time
+    between epochs are not counted.
     """
 
     def __init__(self) -> None:
         self.tokens: torch.Tensor | int = 0
-        self.steps = 0
+        self.batches = 0
         self.seconds = 0.0
         self.since: float | None = None
 
@@ -36,17 +38,22 @@ class Throughput(Callback):
         now = time.perf_counter()
         if self.since is not None:
             self.seconds += now - self.since
-            self.steps += 1
+            self.batches += 1
             self.tokens = self.tokens + batch.source_lengths.sum() + (batch.labels != PAD).sum()
         self.since = now
-        if self.steps >= trainer.log_every_n_steps:  # type: ignore[attr-defined]
+        steps = self.batches / trainer.accumulate_grad_batches
+        if steps >= trainer.log_every_n_steps:  # type: ignore[attr-defined]
+            assert isinstance(pl_module, Seq2SeqModule)
+            tokens = torch.as_tensor(self.tokens, dtype=torch.float64)
+            if pl_module.shards is None:  # with shards, every process has the whole batch
+                tokens = trainer.strategy.reduce(tokens, reduce_op="sum")
             values = {
-                "throughput/tokens_per_second": float(self.tokens) / self.seconds,
-                "throughput/steps_per_second": self.steps / self.seconds,
+                "throughput/tokens_per_second": float(tokens) / self.seconds,
+                "throughput/steps_per_second": steps / self.seconds,
             }
             for logger in trainer.loggers:
                 logger.log_metrics(values, step=trainer.global_step - 1)
-            self.tokens, self.steps, self.seconds = 0, 0, 0.0
+            self.tokens, self.batches, self.seconds = 0, 0, 0.0
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restart the clock: the time between epochs is not counted."""
