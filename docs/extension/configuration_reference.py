@@ -1,22 +1,30 @@
-"""Directive `{options} GROUP`: reference of a Hydra group, generated from the YAML files in `conf/`.
+"""Directives `{options} GROUP` and `{settings}`: reference of the configuration.
 
-The description of an option is the comment at the top of its file. A row of its table is a key, its default
-value and the comment beside it.
+The description of an option is the comment at the top of its file in `conf/`. A row of its table has a
+setting, its default value there, and the type and docstring entry of the argument that receives it. The
+comment beside a setting describes it if no constructor takes it.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from attnlab.config.checks import describe, show
+from attnlab.config.sections import SECTIONS, Section
+from attnlab.config.signatures import Argument
+
 CONF = Path(__file__).parents[2] / "conf"
+FURTHER = ("", "init", "distillation", "callbacks")
+"""Sections with settings that `conf/train.yaml` does not name."""
 HIDDEN = ("_partial_", "_target_", "defaults", "hydra")
 
 
@@ -52,7 +60,9 @@ def _settings(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[Settin
         if (not prefix and key.value in HIDDEN) or key.value in ("_target_", "_partial_"):
             continue
         name = prefix + key.value
-        block = isinstance(value, yaml.MappingNode) and value.value and not value.flow_style
+        block = (
+            isinstance(value, yaml.MappingNode) and (not value.flow_style or name in SECTIONS) and value.value
+        )
         if block:
             yield from _settings(value, lines, f"{name}.")
             continue
@@ -101,13 +111,46 @@ def target(text: str) -> str | None:
     return content.get("_target_")
 
 
-def table(rows: list[Setting], prefix: str) -> list[str]:
-    """Return the settings as the lines of a Markdown table."""
-    lines = ["| key | default | description |", "| --- | --- | --- |"]
-    for row in rows:
-        cells = (f"`{prefix}{row.key}`", f"`{row.default}`" if row.default else "", html.escape(row.comment))
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+def table(text: str, prefix: str, sections: Iterable[str] = ()) -> list[str]:
+    """Return the settings of a file, and others that these and its sections accept, as a Markdown table."""
+    content = yaml.safe_load(text) or {}
+    signatures: dict[str, dict[str, Argument]] = {}
+
+    def known(section: str) -> dict[str, Argument]:
+        if section not in signatures:
+            node = content
+            for key in section.removeprefix(prefix.rstrip(".")).strip(".").split("."):
+                node = node.get(key, {}) if key and isinstance(node, dict) else node
+            named = node.get("_target_") if isinstance(node, dict) else None
+            signatures[section] = SECTIONS.get(section, Section()).signature(named).arguments
+        return signatures[section]
+
+    lines = ["| setting | default | values | description |", "| --- | --- | --- | --- |"]
+    written = set()
+    for row in settings(text):
+        section, _, key = f"{prefix}{row.key}".rpartition(".")
+        argument = known(section).get(key, Argument(Any))
+        written.add(f"{prefix}{row.key}")
+        lines.append(_line(f"{prefix}{row.key}", row.default, argument, row.comment))
+    for section in [*signatures] if prefix else [*SECTIONS]:
+        if not prefix and section.split(".")[0] not in ("", *content, "init", "distillation"):
+            continue
+        for key, argument in known(section).items():
+            name = f"{section}.{key}".lstrip(".")
+            if name not in written and name not in SECTIONS and argument.meaning and section != "trainer":
+                default = (
+                    argument.default if isinstance(argument.default, bool | int | float | str | None) else ""
+                )
+                lines.append(_line(name, "" if default == "" else show(default), argument, ""))
     return lines
+
+
+def _line(name: str, default: str, argument: Argument, comment: str) -> str:
+    values = "" if argument.type is Any else describe(argument.type)
+    text = argument.meaning if argument.meaning and "``" not in argument.meaning else comment
+    text = re.sub(r"\bNone\b", "null", text)
+    cells = (f"`{name}`", f"`{default}`" if default else "", html.escape(values), html.escape(text))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 class Options(SphinxDirective):
@@ -137,14 +180,13 @@ class Options(SphinxDirective):
                 ]
             if others := chosen(text):
                 lines += ["Chooses: " + ", ".join(f"`{entry}`" for entry in others), ""]
-            rows = settings(text)
             prefix = (
                 ""
                 if text.startswith("# @package _global_")
                 else f"{group.replace('hydra/launcher', 'hydra.launcher')}."
             )
-            if rows:
-                lines += [*table(rows, prefix), ""]
+            if len(rows := table(text, prefix)) > 2:
+                lines += [*rows, ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
@@ -159,7 +201,8 @@ class Settings(SphinxDirective):
         lines = ["The default option of every group:", ""]
         lines += ["| group | option |", "| --- | --- |"]
         lines += [f"| `{entry.replace('=', '` | `', 1)}` |" for entry in chosen(text)]
-        lines += ["", "The settings:", "", *table(settings(text), "")]
+        further = [name for name in SECTIONS if name.partition(".")[0] in FURTHER]
+        lines += ["", "The settings:", "", *table(text, "", further)]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 

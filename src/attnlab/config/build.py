@@ -39,7 +39,7 @@ from attnlab.nn.encoders import Encoder
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
-CONSTRUCTOR_ERRORS = (TypeError, ValueError, MisconfigurationException)
+CONSTRUCTOR_ERRORS = (TypeError, ValueError, OverflowError, MisconfigurationException)
 """Exceptions of constructors whose arguments do not fit."""
 
 
@@ -221,7 +221,7 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         context_size=decoder.context_size,
         input_size=config.embedding.size,
         vocabulary_size=vocabularies.target.size,
-        tied=target_embedding.table if config.readout.tied else None,
+        tied=target_embedding.table if config.readout.get("tied") else None,
     )
     if readout.reads_previous_state and not isinstance(decoder, BahdanauDecoder):
         raise UserError(

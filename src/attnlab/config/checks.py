@@ -6,6 +6,7 @@ The value of a setting is checked against the annotation of the argument that re
 from __future__ import annotations
 
 import json
+import re
 import types
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -18,10 +19,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnlab.config.options import keys_of, options_of, suggest
+from attnlab.config.options import CONF, keys_of, options_of, suggest
 from attnlab.config.sections import SECTIONS, Section
-from attnlab.config.signatures import Signature
+from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
+from attnlab.files.printable import printable
 from attnlab.metrics.registry import METRICS, better
 
 LONGEST_NAME = 150
@@ -29,6 +31,9 @@ LONGEST_NAME = 150
 
 LARGEST_INTEGER = 2**63 - 1
 """Largest integer of torch."""
+
+HYDRA_KEYS = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
+"""Keys of a section that Hydra reads."""
 
 TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 
@@ -40,11 +45,23 @@ def check_settings(config: DictConfig) -> None:
         UsageError: at the first setting that cannot be trained with.
     """
     settings: Any = OmegaConf.to_container(config, resolve=True)
+    check_plain(settings, config)
+
+
+def check_plain(settings: Mapping[str, Any], config: DictConfig | None = None) -> None:
+    """Check the plain values of a configuration, as `check_settings`."""
     for name, section in SECTIONS.items():
         if name and "." not in name and not section.optional:
             _check_section(name, settings.get(name))
     for name in ("name", "variant"):
         _check_name(name, settings.get(name))
+    for section, keys in _required().items():
+        node = settings[section] if section else settings
+        for key in keys:
+            if key not in node:
+                raise UsageError(
+                    f"{f'{section}.{key}'.lstrip('.')} is missing: remove the override that deletes it"
+                )
     for name in unknown_settings(settings):
         group, _, key = name.partition(".")
         others = [option for option in options_of(group) if key in keys_of(group, option)]
@@ -65,6 +82,21 @@ def check_settings(config: DictConfig) -> None:
         )
 
 
+@cache
+def _required() -> dict[str, list[str]]:
+    """Return the settings that every configuration has, by section."""
+    content = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))
+    plain = [key for key, value in content.items() if not isinstance(value, dict | list)]
+    named = ("paths", "embedding", "batching", "loss", "checkpoint", "trainer")
+    built = ("data", "tokenizer", "encoder", "bridge", "attention", "readout", "optimizer")
+    required: dict[str, list[str]] = {"": plain, "decoder": ["_target_", "size"], "search": ["max_length"]}
+    return {
+        **required,
+        **{name: [*content[name]] for name in named},
+        **{name: ["_target_"] for name in built},
+    }
+
+
 def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) -> None:
     """Check the value of each known setting by itself.
 
@@ -76,7 +108,7 @@ def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) 
     for path, node, signature in _sections(settings):
         for key, value in node.items():
             name = f"{path}.{key}".lstrip(".")
-            if key == "_target_" and not (isinstance(value, str) and value.strip()):
+            if key == "_target_" and not (isinstance(value, str) and re.fullmatch(TARGET, value)):
                 raise UsageError(f"{name}={show(value)}: must be the dotted name of a class or function")
             if name in SECTIONS:
                 if value is not None or not SECTIONS[name].optional:
@@ -99,7 +131,7 @@ def unknown_settings(settings: Mapping[str, Any]) -> Iterator[str]:
     for path, node, signature in _sections(settings):
         for key, value in node.items():
             name = f"{path}.{key}"
-            if not path or signature.open or str(key).startswith("_"):
+            if not path or signature.open or key in HYDRA_KEYS:
                 continue
             component = path in ("callbacks", "logger") and isinstance(value, dict) and "_target_" in value
             if key not in signature.arguments and name not in SECTIONS and not component:
@@ -198,7 +230,8 @@ def _number(base: Any, metadata: list[Any]) -> str:
 
 def show(value: Any) -> str:
     """Format a value as it is typed in an override: null, true, [1, 2]."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return printable(text)
 
 
 def _check_section(name: str, value: Any) -> None:

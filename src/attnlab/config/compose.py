@@ -155,14 +155,14 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     if invalid is not None:
         return invalid[1]
     if isinstance(error, OverrideParseException):
-        override = str(error.override)
+        override = str(error.override).removeprefix("++")
         if "=" not in override:
             return f"{override}: not a setting; write KEY=VALUE"
         quoted = "{}='\"{}\"'".format(*override.partition("=")[::2])
         return f"{override}: cannot be parsed; quote a value with special characters: {quoted}"
     unknown_key = re.search(r"Could not override '([^'@]+)'", text)
     if unknown_key is None:
-        return text
+        return re.sub(r"^(.*) full_key: (\S+)( object_type=.*)?$", r"\2: \1", text)
     key = unknown_key[1]
     settings: Any = OmegaConf.to_container(compose_run(["+tune=default"] if key.startswith("tune.") else []))
     near = suggest(key, known_settings(settings))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import QuotedString
+from hydra.errors import HydraException
 
 from attnlab.errors import UsageError
 
@@ -63,20 +67,35 @@ def suggest(name: str, names: Iterable[str]) -> str:
     word = WORDS.get(last.lower(), last)
     same = [other for other in known if other == word or other.endswith((f".{word}", f"/{word}"))]
     same.sort(key=lambda other: (not other.startswith(f"{prefix}."), other.count(".")))
+    if word != last and not same:
+        return f" Did you mean {word!r}?" if re.search(r"\W", word) else ""
     near = same[:1] or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def check_overrides(overrides: Iterable[str]) -> None:
-    """Refuse overrides that remove a group which every run needs; Hydra would end with a stack trace.
+    """Refuse overrides of groups that name no option; Hydra would end with a stack trace.
 
     Raises:
         UsageError: at an override such as `encoder=null`.
     """
-    for override in overrides:
-        group, _, option = override.partition("=")
-        if option.strip() in ("null", "", "''", '""') and group not in OPTIONAL and options_of(group):
-            raise UsageError(f"{override}: choose an option of {group}: {', '.join(options_of(group))}")
+    for word in overrides:
+        group = word.lstrip("+").partition("=")[0].partition("@")[0]
+        options = options_of(group)
+        if not options or word.startswith(("~", "-")):
+            continue
+        try:
+            override = OverridesParser.create().parse_override(word)
+        except HydraException:
+            continue  # Hydra reports it
+        if override.is_sweep_override():
+            continue
+        value = override.value()
+        chosen = value if isinstance(value, list) else [value]
+        if not chosen or not all(
+            isinstance(each, str | QuotedString) and str(each).strip() for each in chosen
+        ):
+            raise UsageError(f"{word}: choose an option of {group}: {', '.join(options)}")
 
 
 @cache

@@ -4,13 +4,14 @@ The settings of a section are the arguments of the class or function that its `_
 `conf/` describes each setting whose docstring has no entry.
 """
 
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 from annotated_types import Predicate
 
-from attnlab.config.signatures import UNTYPED, Argument, Signature, signature
+from attnlab.config.signatures import UNTYPED, Argument, Signature, entries, signature
 from attnlab.settings import (
     Component,
     Count,
@@ -30,6 +31,17 @@ Share = Annotated[PositiveFraction | Size, "a share in (0, 1] or a whole number 
 
 
 class _Run(TypedDict):
+    """Settings outside all sections.
+
+    Args:
+        oversubscribe: allow trainer.devices to exceed the number of CPU cores.
+        fused: hand-written backward passes and oneDNN products; false for plain PyTorch.
+        overfit: train and validate on this many training pairs only, to find errors; null for all data.
+        attention_bias: a bias inside the tanh of attention=additive and concat.
+        attention_override: intervention in `attnlab evaluate`: uniform, shuffled, argmax, previous, none or
+            all.
+    """
+
     name: str
     variant: str
     seed: Seed
@@ -50,6 +62,14 @@ class _Paths(TypedDict):
 
 
 class _Embedding(TypedDict):
+    """Settings of both embeddings.
+
+    Args:
+        source_vectors: pretrained word vectors in the text format of word2vec or GloVe, or fastText's .vec.
+        target_vectors: the same for the target side.
+        frozen: do not train the tables with pretrained vectors.
+    """
+
     shared: bool
     source_vectors: FilePath | None
     target_vectors: FilePath | None
@@ -71,6 +91,13 @@ class _Loss(TypedDict):
 
 
 class _Distillation(TypedDict):
+    """Word-level knowledge distillation (Kim & Rush, 2016).
+
+    Args:
+        teachers: trained runs with the same vocabularies; the mean of their predictions is learned.
+        weight: share of the teachers' predictions in the loss, 0.5 by default; the references have the rest.
+    """
+
     teachers: Annotated[Sequence[str], "a list of run directories or checkpoint files"]
     weight: Probability
 
@@ -88,6 +115,12 @@ _Initialisation = TypedDict(
         ],
     },
 )
+_Initialisation.__doc__ = """Initial weights from another run.
+
+Args:
+    from: run directory or checkpoint file to start from; null for random weights.
+    freeze: parts that are not trained.
+"""
 
 
 class _Reranking(TypedDict):
@@ -175,6 +208,7 @@ PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16")
 
 class _Trainer(TypedDict):
     accelerator: Literal["auto", "cpu", "gpu", "cuda"]
+    strategy: str | Component
     devices: Annotated[
         Any, Predicate(_is_devices), "a number of devices ≥ 1, a list of devices, auto, or -1 for all"
     ]
@@ -206,6 +240,7 @@ class _Trainer(TypedDict):
     sync_batchnorm: bool
     reload_dataloaders_every_n_epochs: Count
     enable_autolog_hparams: bool
+    model_registry: str | None
 
 
 class Section(NamedTuple):
@@ -227,15 +262,22 @@ class Section(NamedTuple):
 
     def signature(self, target: Any) -> Signature:
         """Return the settings of the section by name, if its `_target_` is this."""
-        target = target if isinstance(target, str) else self.target
-        taken = Signature({}, False) if target is None else signature(target)
+        target = self.target if target is None else target
+        known = Signature({}, target is not None)
+        taken = signature(target) if isinstance(target, str) else known
         arguments = {name: each for name, each in taken.arguments.items() if name not in self.supplied}
-        if self.types is not None and (target or "").partition(".")[0] in UNTYPED:
+        if self.types is not None and str(target).partition(".")[0] in UNTYPED:
             types = self.types.__annotations__
-            known = {name: types[name] for name in types if name in arguments or taken.open}
-            arguments |= {name: Argument(each) for name, each in known.items()}
+            taken_or_any = {name: arguments.get(name, Argument(Any)) for name in types}
+            arguments |= {
+                name: each._replace(type=types[name])
+                for name, each in taken_or_any.items()
+                if name in arguments or taken.open
+            }
         own = {} if self.own is None else self.own.__annotations__
-        return Signature({**arguments, **{name: Argument(each) for name, each in own.items()}}, taken.open)
+        meanings = entries(inspect.getdoc(self.own) or "")
+        arguments |= {name: Argument(own[name], meaning=meanings.get(name, "")) for name in own}
+        return Signature(arguments, taken.open)
 
 
 TOKENIZER = Section(supplied=("texts",))
@@ -251,6 +293,7 @@ SECTIONS = {
     "encoder": Section(_Matched, supplied=("input_size",)),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
     "attention": Section(_Matched, supplied=("query_size", "memory_size", "normaliser")),
+    "attention.score": Section(supplied=("query_size", "memory_size", "normaliser")),
     "normaliser": Section(target="attnlab.nn.attention.normalisers.Entmax"),
     "decoder": Section(supplied=("input_size", "attention")),
     "readout": Section(_Tied, supplied=BUILT),

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, get_args, get_origin
 
 from attnlab.settings import Component
 
@@ -23,6 +23,9 @@ UNTYPED = ("lightning", "optuna", "torch")
 
 LIGHT = (*sys.stdlib_module_names, "annotated_types", "typing_extensions")
 """Packages whose modules are imported to evaluate an annotation; those of all others are read."""
+
+TARGET = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"
+"""Dotted name of a class or function."""
 
 UNKNOWN = object()
 """Default value of an argument that has none, or none that can be evaluated."""
@@ -47,7 +50,7 @@ class Signature(NamedTuple):
 def signature(target: str) -> Signature:
     """Return the arguments of the class or function with this dotted name."""
     module, _, name = target.rpartition(".")
-    definition = _definition(module, name)
+    definition = _definition(module, name) if re.fullmatch(TARGET, target) else None
     return Signature({}, True) if definition is None else _signature(*definition)
 
 
@@ -103,7 +106,8 @@ class _Module(dict[str, Any]):
         if annotation is None or self.name.partition(".")[0] in UNTYPED:
             return Any
         try:
-            return self.evaluate(annotation)
+            kind = self.evaluate(annotation)
+            return get_args(kind)[0] if get_origin(kind) is NotRequired else kind
         except Exception:
             return Any
 
@@ -180,10 +184,10 @@ def _signature(module: _Module, node: ast.ClassDef | ast.FunctionDef) -> Signatu
         elif isinstance(base, ast.Name) and (definition := _definition(module.name, base.id)):
             inherited = _signature(*definition)
             break
-    entries = _entries(meanings)
+    parsed = entries(meanings)
     fields = {
         part.target.id: Argument(
-            module.type(part.annotation), module.value(part.value), entries.get(part.target.id, "")
+            module.type(part.annotation), module.value(part.value), parsed.get(part.target.id, "")
         )
         for part in node.body
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
@@ -192,13 +196,13 @@ def _signature(module: _Module, node: ast.ClassDef | ast.FunctionDef) -> Signatu
 
 
 def _of_function(module: _Module, node: ast.FunctionDef, docstring: str) -> Signature:
-    entries = _entries(docstring)
+    parsed = entries(docstring)
     positional = [*node.args.posonlyargs, *node.args.args]
     missing = len(positional) - len(node.args.defaults)
     defaults = [*[None] * missing, *node.args.defaults, *node.args.kw_defaults]
     arguments = {}
     for each, default in zip([*positional, *node.args.kwonlyargs], defaults, strict=True):
-        meaning = entries.get(each.arg, "")
+        meaning = parsed.get(each.arg, "")
         arguments[each.arg] = Argument(module.type(each.annotation), module.value(default), meaning)
     arguments.pop("self", None)
     rest = node.args.kwarg
@@ -212,17 +216,17 @@ def _of_function(module: _Module, node: ast.FunctionDef, docstring: str) -> Sign
     return Signature(arguments, True)
 
 
-def _entries(docstring: str) -> dict[str, str]:
+def entries(docstring: str) -> dict[str, str]:
     """Return the entries below `Args:` by name."""
     _, _, text = docstring.partition("\nArgs:\n")
-    entries: dict[str, str] = {}
+    parsed: dict[str, str] = {}
     names: list[str] = []
     for line in text.splitlines():
         if line and not line.startswith("    "):
             break
         if start := re.match(r" {4}([\w*][\w*, ]*): (.*)", line):
             names = start[1].split(", ")
-            entries.update(dict.fromkeys(names, start[2]))
+            parsed.update(dict.fromkeys(names, start[2]))
         else:
-            entries.update({name: f"{entries[name]} {line.strip()}".strip() for name in names})
-    return entries
+            parsed.update({name: f"{parsed[name]} {line.strip()}".strip() for name in names})
+    return parsed

@@ -1,0 +1,189 @@
+"""Every setting with values of every kind: refused in one line, or a network is built from it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from attnlab.config.build import build_network, build_translator
+from attnlab.config.checks import check_plain, known_settings
+from attnlab.config.compose import compose_run, explain
+from attnlab.config.sections import SECTIONS
+from attnlab.data.tokenization.train import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 7, 2**31, 10**20, -(10**20), 0.5, -0.5, 1.5, 1e308),
+    *(float("nan"), float("inf"), float("-inf"), "", " ", "x", "none", "1", "0.5", "true", "null", "NaN"),
+    *(
+        "naïve",
+        "日本",
+        "a\tb",
+        "a\nb",
+        "a\u202eb",
+        "\0",
+        "../../x",
+        "x" * 500,
+        "'",
+        '"',
+        "a b",
+        "[1",
+        "{",
+        "%s",
+    ),
+    *(
+        [],
+        [1, 2, 3],
+        ["a"],
+        [None],
+        [[1]],
+        {},
+        {"a": 1},
+        {"_target_": "x"},
+        {"_target_": 1.5},
+        {"_target_": None},
+    ),
+)
+
+OPTIONS = (
+    "",
+    "encoder=transformer decoder=transformer",
+    "attention=mocha encoder=convolutional decoder=luong readout=pointer_generator optimizer=adadelta",
+    "data=conala attention=multihead encoder=mingru decoder=gnmt reranking=conala scheduler=halving",
+    "data=pairs tokenizer=words attention=local_p encoder=bag bridge=zero optimizer=sgd scheduler=plateau",
+    "data=huggingface tokenizer=subwords attention=mixture explain=all logger=mlflow scheduler=cosine",
+    "data=recall attention=location_sensitive logger=tensorboard",
+    "data=scan attention=monotonic",
+    "data=cogs attention=coverage_tu tokenizer=characters",
+)
+
+NETWORK = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "embedding", "search")
+LARGE = (2**31,)
+"""Sizes of networks that are not built, not even on the meta device."""
+
+
+@cache
+def plain(options: str) -> dict[str, Any]:
+    """Compose options once; returns their plain values."""
+    settings: Any = OmegaConf.to_container(compose_run(options.split()))
+    return settings
+
+
+def start(options: str, name: str, value: Any) -> str | None:
+    """Do what comes before a job with this setting; returns its one line if it is refused."""
+    settings = deepcopy(plain(options))
+    *sections, key = name.split(".")
+    node = settings
+    for section in sections:
+        node = node.setdefault(section, {})
+    node[key] = value
+    try:
+        check_plain(settings)
+        if name.partition(".")[0] in NETWORK and value not in LARGE:
+            config, tokenizer = OmegaConf.create(settings), symbols(["3 4"], count=2)
+            if name.startswith("search"):
+                build_translator(config, Vocabularies(tokenizer, tokenizer))
+                return None
+            with torch.device("meta"):
+                build_network(config, Vocabularies(tokenizer, tokenizer))
+    except UserError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: str) -> None:
+    names = {*known_settings(plain(options)), *filter(None, SECTIONS)}
+    names |= {f"{section}._target_" for section in ("encoder", "data", "readout", "optimizer", "trainer")}
+    if options:  # only what the first composition does not have
+        names -= {*known_settings(plain(""))}
+    outcomes: Counter[str] = Counter()
+    failures: list[str] = []
+    for name in sorted(names):
+        for value in VALUES:
+            try:
+                line = start(options, name, value)
+            except Exception as error:
+                failures.append(f"{name}={value!r}: {error!r}")
+                continue
+            outcomes["starts" if line is None else "refused"] += 1
+            if line is not None and (not line.strip() or "\n" in line):
+                failures.append(f"{name}={value!r}: {line!r}")
+    print(f"{options or 'default'}: {len(names)} settings, {dict(outcomes)}")
+    assert not failures
+    assert outcomes["refused"] > outcomes["starts"]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("optimizer=inf", "experiment=nan", "debug=null", "reranking=[1,2,3]", "readout._target_=1.5"),
+        *("data._target_=[1,2,3]", "trainer.model_registry=nan", "trainer.strategy=[1]", "logger=[1]"),
+        *("normaliser.temperature=99999999999999999999", "batching.shards=99999999999999999999"),
+        *(
+            "embedding.target_vectors=nan",
+            "scheduler.needs.total_steps=../../x",
+            "reranking.similarity=false",
+        ),
+        *(
+            r"variant=a\${b}",
+            "encoder={a:1}",
+            "encoder._targt_=x",
+            "explain=nan",
+            "study=inf",
+            "scheduler=1.5",
+        ),
+        *(
+            "seed=${oc.env:ATTNLAB_UNSET}",
+            "paths.output=${seed",
+            "callbacks.x=3",
+            "tokenizer@target_tokenizer=null",
+        ),
+    ],
+)
+def test_override_of_the_wrong_kind_is_one_line(override: str) -> None:
+    with pytest.raises((UserError, HydraException, OmegaConfBaseException)) as refused:
+        compose_run([override])
+    error = refused.value
+    line = str(error) if isinstance(error, UserError) else explain(error)
+    assert line.strip()
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("override", "suggestion"),
+    [
+        ("lr=0.1", "optimizer.lr"),
+        ("epochs=3", "trainer.max_epochs"),
+        ("arch=lstm", "encoder"),
+        ("vocab=100", "tokenizer.max_size"),
+        ("target_tokenizer=words", "tokenizer@target_tokenizer"),
+        ("encoder.hidden=8", "encoder.size"),
+        ("attention=bahdanau", "additive"),
+        ("attention=luong", "general"),
+        ("checkpoint.monitor=val/accuracy", "val/token_accuracy"),
+    ],
+)
+def test_words_of_other_toolkits_are_known(override: str, suggestion: str) -> None:
+    with pytest.raises((UserError, HydraException)) as refused:
+        compose_run([override])
+    error = refused.value
+    line = explain(error) if isinstance(error, HydraException) else str(error)
+    assert f"Did you mean '{suggestion}'?" in line
+
+
+@pytest.mark.parametrize(
+    ("override", "suggestion"), [("data.dev=x", "data.val"), ("data.features_col=1", "data.source_column")]
+)
+def test_words_of_other_toolkits_for_data_are_known(override: str, suggestion: str) -> None:
+    with pytest.raises(UserError, match=f"Did you mean '{suggestion}'"):
+        compose_run(["data=pairs", override])
