@@ -55,13 +55,11 @@ def check_plain(settings: Mapping[str, Any], config: DictConfig | None = None) -
             _check_section(name, settings.get(name))
     for name in ("name", "variant"):
         _check_name(name, settings.get(name))
-    for section, keys in _required().items():
-        node = settings[section] if section else settings
+    for path, keys in _required().items():
         for key in keys:
-            if key not in node:
-                raise UsageError(
-                    f"{f'{section}.{key}'.lstrip('.')} is missing: remove the override that deletes it"
-                )
+            if key not in (settings[path] if path else settings):
+                name = f"{path}.{key}".lstrip(".")
+                raise UsageError(f"{name} is missing: remove the override that deletes it")
     for name in unknown_settings(settings):
         group, _, key = name.partition(".")
         others = [option for option in options_of(group) if key in keys_of(group, option)]
