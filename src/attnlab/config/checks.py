@@ -23,7 +23,7 @@ from attnlab.config.options import CONF, keys_of, options_of, suggest
 from attnlab.config.sections import SECTIONS, Section
 from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
-from attnlab.files.printable import printable
+from attnlab.files.terminal import escape_control_characters
 from attnlab.metrics.registry import METRICS, better
 
 LONGEST_NAME = 150
@@ -169,7 +169,8 @@ def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 def _read_text(value: Any) -> Any:
     """Return the number, flag or null that a text stands for; any other value as it is."""
     try:
-        return yaml.load(value, Loader=get_yaml_loader()) if isinstance(value, str) else value
+        text = isinstance(value, str) and bool(value.strip())
+        return yaml.load(value, Loader=get_yaml_loader()) if text else value
     except yaml.YAMLError:
         return value
 
@@ -229,7 +230,7 @@ def _number(base: Any, metadata: list[Any]) -> str:
 def show(value: Any) -> str:
     """Format a value as it is typed in an override: null, true, [1, 2]."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return printable(text)
+    return escape_control_characters(text)
 
 
 def _check_section(name: str, value: Any) -> None:
