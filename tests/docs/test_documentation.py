@@ -206,3 +206,10 @@ def test_every_option_in_the_documentation_exists() -> None:
             shipped = (conf / group / f"{option}.yaml").exists()
             created_on_the_page = f"{group}/{option}.yaml" in page.read_text()
             assert shipped or created_on_the_page, f"{name(page)}: {group}={option}"
+
+
+def test_reading_order_is_short_and_its_files_exist() -> None:
+    page = (ROOT / "docs" / "explanation" / "read-the-code.md").read_text()
+    files = [ROOT / path for path in re.findall(r"^\| \d \| `(src/[\w/.]+)` \|", page, re.MULTILINE)]
+    assert len(files) == 8
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 1600

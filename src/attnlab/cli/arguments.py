@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
     """Argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise `UsageError`."""
+        """Raise `UsageError` with the message of the parser."""
         raise UsageError(f"{message} ({self.prog} --help shows the options)")
 
 

@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 
 def standard_input(expected: str) -> BinaryIO:
-    """Return standard input.
+    """Return standard input as a binary stream.
 
     Raises:
         UserError: if it is closed.

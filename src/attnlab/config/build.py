@@ -282,8 +282,9 @@ def _count_parameters(config: DictConfig, vocabularies: Vocabularies) -> int:
 
 
 def _without(node: DictConfig, name: str) -> dict[str, Any]:
-    """Return the settings of a section without one that its class does not take."""
-    return {str(key): value for key, value in node.items() if key != name}
+    """Return the resolved settings of a section without one that its class does not take."""
+    settings: Any = OmegaConf.to_container(node, resolve=True)
+    return {key: value for key, value in settings.items() if key != name}
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:

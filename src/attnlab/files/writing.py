@@ -1,4 +1,4 @@
-"""Writing files atomically."""
+"""Writing files so that readers never see a part of them."""
 
 from __future__ import annotations
 

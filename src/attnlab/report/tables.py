@@ -94,7 +94,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
+    """Columns and rows of a table.
 
     Attributes:
         name: stem of its files.
@@ -278,7 +278,7 @@ def heading(metric: str) -> str:
 
 
 def count_cell(count: int | None) -> Cell:
-    """Format a count."""
+    """Return a cell with a whole number."""
     return _number(count, digits=0)
 
 

@@ -39,7 +39,7 @@ class GradientMean:
         return loss * tokens * accumulated  # Lightning divides by `accumulated`
 
     def divide(self, parameters: Iterable[Tensor], trainer: Trainer) -> None:
-        """Divide summed gradients by the number of tokens."""
+        """Divide summed gradients, of parameters of any shape, by the number of tokens."""
         if self.tokens == 0:
             return
         tokens = torch.tensor(float(self.tokens), device=trainer.strategy.root_device)  # []
@@ -81,5 +81,5 @@ class EpochLoss(Metric):
         return torch.stack([self.total, self.tokens])
 
     def restore(self, sums: Tensor, rank: int, world: int) -> None:
-        """Restore the sums [processes, 2] of all processes, of which there may have been another number."""
+        """Restore the sums of all processes, [P, 2], of which there may have been another number."""
         self.total, self.tokens = sums[rank::world].sum(0).to(self.device).unbind()
