@@ -139,7 +139,7 @@ class Shards:
         return Losses(total, dict(zip(names, logged, strict=True)), tokens)
 
     def add_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Add the gradients of the last batch to those of parameters of any shape, as a backward pass does."""
+        """Add the gradients of the last batch to those of parameters of any shape, like a backward pass."""
         for parameter, gradient in zip(parameters, self.gradients, strict=True):
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
         self.gradients = []
