@@ -6,7 +6,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.metrics.registry import METRICS
+from attnlab.metrics.registry import METRICS, MetricInfo
 
 RANGES = {
     "share": "0 to 1, shown in %",
@@ -31,7 +31,8 @@ class Metrics(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        lines = ["| name | label | computed from | range, unit | better | default |", "|" + " --- |" * 6]
+        head = ("name", "label", "computed from", "range, unit", "better", "default", "definition")
+        lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
         for name, metric in METRICS.items():
             default = "" if metric.kind == "text" and not metric.default else "yes"
             cells = (
@@ -41,9 +42,16 @@ class Metrics(SphinxDirective):
                 RANGES[metric.format],
                 metric.direction,
                 default,
+                definition(metric),
             )
             lines.append(f"| {' | '.join(cell or '–' for cell in cells)} |")
         return self.parse_text_to_nodes("\n".join(lines))
+
+
+def definition(metric: MetricInfo) -> str:
+    """Return the first sentence of the function of a text metric, without its verb; other metrics: below."""
+    summary, _, _ = (getattr(metric.function, "__doc__", None) or "").partition("\n")
+    return summary.removeprefix("Return ").rstrip(".").replace("|", "\\|")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

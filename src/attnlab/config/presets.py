@@ -68,7 +68,10 @@ def adapt_presets(config: DictConfig) -> None:
         option = HydraConfig.get().runtime.choices[selected]
         group = selected.partition("@")[0]
         if selected in overridden and group not in PRESETS and option in options_of(group):
-            target, built = read_option(group, option).get("_target_"), settings.get(section) or {}
+            target, built = (
+                read_option(group, option).get("_target_"),
+                OmegaConf.select(config, section) or {},
+            )
             if (
                 target is not None
                 and target != built.get("_target_")
