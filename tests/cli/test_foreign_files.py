@@ -77,7 +77,7 @@ def test_malicious_checkpoint_is_refused(command: str, group: str, config: Confi
 def test_malicious_checkpoint_would_run_if_it_were_trusted(config: Config, tmp_path: Path) -> None:
     """The code of the previous test runs if its class is trusted, so that test can fail."""
     marker = tmp_path / "executed"
-    config["data"]["preparation"] = command_target(marker)
+    config["normaliser"] = command_target(marker)
     path = write_checkpoint(tmp_path / "model.ckpt", config)
     completed = attnlab("predict", str(path), "--trust", "sympy.sympify", folder=tmp_path, stdin="3\n")
     assert marker.exists(), completed.stderr
