@@ -222,7 +222,7 @@ def test_overfitting_uses_the_first_training_pairs_only(composed: Composed) -> N
 
 def test_metric_of_another_corpus_cannot_be_monitored(composed: Composed) -> None:
     wanted = ("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max")
-    with pytest.raises(UserError, match=r"this corpus has no such metric; it has val/exact_match, "):
+    with pytest.raises(UserError, match=r"this corpus has no such metric; it has .*val/exact_match"):
         build_all(composed(*TINY, *SYNTHETIC, *wanted))
 
 
