@@ -58,6 +58,8 @@ def construct(node: Any, /, **arguments: Any) -> Any:
 def constructor(node: Any) -> Callable[..., Any]:
     """Return a function that builds the target of a config node and raises its errors as `UserError`."""
     with _report_errors(_target(node)):
+        if isinstance(node, DictConfig):  # nested sections refer to settings elsewhere in the configuration
+            node = OmegaConf.to_container(node, resolve=True)
         function = instantiate({**node, "_partial_": True})
 
     def call(*parts: Any, **arguments: Any) -> Any:
