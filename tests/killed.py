@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from attnlab.jobs import worker  # imported once, before the forks
@@ -66,6 +67,8 @@ def run_worker(directory: str, when: str, seconds: float) -> None:
             print(f"killed after {seconds:.1f} s", flush=True)
             return
         time.sleep(0.005)
+    with suppress(ProcessLookupError):  # data loaders whose parent was killed before they first looked at it
+        os.killpg(child, signal.SIGKILL)
 
 
 if __name__ == "__main__":
