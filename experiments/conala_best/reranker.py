@@ -33,7 +33,7 @@ from attnlab.decoding.scoring import score
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text import bleu as sacrebleu
 from attnlab.metrics.text import conala
-from attnlab.metrics.texts import WORDS
+from attnlab.metrics.texts import WORDS, Texts
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
@@ -166,7 +166,9 @@ def bleu(sentences: Sequence[Candidates], weights: tuple[float, ...]) -> float:
 def scores(splits: dict[str, list[Candidates]], choice: Choice) -> dict[str, float]:
     """Return the metrics of both splits, by the names of `attnlab evaluate`."""
     return {
-        f"{split}/{metric.__name__}": float(metric([one.predictions[choice(one)] for one in sentences]))
+        f"{split}/{metric.__name__}": float(
+            metric(Texts([one.predictions[choice(one)] for one in sentences]))
+        )
         for split, sentences in splits.items()
         for metric in (conala.conala_bleu, conala.conala_exact_match, conala.parses)
     }

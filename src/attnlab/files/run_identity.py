@@ -34,7 +34,6 @@ DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
 """Settings that do not change the results of a run with `batching.shards`."""
 
 NEUTRAL: Mapping[str, Any] = {
-    "cuda_graphs": False,
     "trainer.barebones": False,
     "trainer.check_val_every_n_epoch": 1,
     "trainer.fast_dev_run": False,
