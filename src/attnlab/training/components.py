@@ -117,8 +117,8 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
             settings = section(config, f"callbacks.{key}")
             defaults = monitored if key == "early_stopping" else {}
             built.append(construct({**defaults, **settings}, **given.get(key, {})))
-        elif node is not None:
-            built.append(construct(node))
+        elif node is not None:  # a callback of the user; one with `_partial_: true` receives the run
+            built.append(construct(node, **({"run": run} if node.get("_partial_") else {})))
     return built
 
 
