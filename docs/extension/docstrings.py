@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sphinx.application import Sphinx
+from torch.nn.functional import linear
 
 MARKUP = re.compile(r"(`+[^`]*`+|(?<!\w)(\*{1,2})(?=\S)[^*]+(?<=\S)\2(?!\w))")
 """Code and emphasis, in which nothing is escaped."""
@@ -33,8 +34,9 @@ def _escape(line: str) -> str:
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
-    """Leave out the fields of named tuples, whose only docstring is "Alias for field number n"."""
-    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
+    """Leave out the fields of named tuples, and torch's product, whose docstring has labels of torch."""
+    alias = (getattr(obj, "__doc__", None) or "").startswith("Alias for field number")
+    return True if alias or obj is linear else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
