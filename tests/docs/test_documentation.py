@@ -194,7 +194,7 @@ def test_every_group_has_a_page() -> None:
 
 
 def test_every_metric_has_a_definition() -> None:
-    """Those of text metrics may also stand in the docstring of their function."""
+    """The docstring of a text metric also counts as its definition."""
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     missing = [metric for metric in METRICS if f"\n`{metric}`\n: " not in page]
     assert [metric for metric in missing if not METRICS[metric].function] == []

@@ -78,7 +78,7 @@ def process(
         lines: lines of the input.
         read: parses a line; raises `UserError` at a bad one, which is reported on standard error.
         compute: returns one result per parsed line, given these by line number.
-        write: writes a line's output, given its number, what was parsed and the result; None for a bad line.
+        write: prints a line's output, given its number, the parsed line and the result (None for a bad line).
         strict: raise the error of the first bad line, after the output of the lines before it.
 
     Returns:

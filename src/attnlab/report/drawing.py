@@ -1,4 +1,4 @@
-"""What the figures of a study share: the figure with its texts, axes, marks, legend, and SVG for the page."""
+"""Parts shared by all figures of a study: texts, axes, marks, the legend, and SVG for the page."""
 
 from __future__ import annotations
 
