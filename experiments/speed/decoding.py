@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from tables import print_table
+from tables import precisions, print_table
 
 from attnlab.config import build
 from attnlab.config.compose import compose_run
@@ -106,13 +106,11 @@ def main() -> None:
             search_function(network, batch, max_length=options.max_length)
 
     five = partial(beam, size=5)
-    works = {
-        "greedy, one at a time": one_at_a_time,
-        "greedy": partial(search, greedy, "32-true"),
-        "beam 5": partial(search, five, "32-true"),
-        "greedy, bf16": partial(search, greedy, "bf16-mixed"),
-        "beam 5, bf16": partial(search, five, "bf16-mixed"),
-    }
+    works = {"greedy, one at a time": one_at_a_time}
+    for name, precision in precisions().items():
+        suffix = "" if name == "fp32" else f", {name}"
+        works[f"greedy{suffix}"] = partial(search, greedy, precision)
+        works[f"beam 5{suffix}"] = partial(search, five, precision)
     times = timing.time_interleaved(works, batches, options.rounds, settings.device)
     each = {name: median(seconds) / size for name, seconds in times.items()}
     each["greedy, one at a time"] *= size / alone

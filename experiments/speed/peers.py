@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from tables import print_table
+from tables import precisions, print_table
 
 from attnlab.config import build
 from attnlab.config.compose import compose_run
@@ -124,6 +124,7 @@ def main() -> None:
     options = parser.parse_intermixed_args()
 
     quieten_lightning()
+    measured = precisions()
     with tempfile.TemporaryDirectory() as folder:
         batches = write_batches(
             [f"data.path={options.pairs}"], options.batches, options.sentences, Path(folder)
@@ -146,7 +147,7 @@ def main() -> None:
             for name, parts in jobs.items():
                 spent: dict[tuple[str, str, str], float] = {}
                 for part in parts:
-                    for precision in ("fp32", "bf16"):
+                    for precision in measured:
                         for program, worker in workers.items():
                             if (program, precision, name) == ("JoeyNMT", "bf16", f"beam {BEAM}"):
                                 continue  # fails in JoeyNMT: its bridge does not run under autocast

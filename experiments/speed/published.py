@@ -3,7 +3,7 @@
     python published.py conala data.path=conala-train.json
     python published.py reverse_published batching.bucket_by_length=true
 
-The loops alternate step by step. Prints, and writes to --csv, the median seconds per epoch of each, their
+The loops alternate step by step. Prints, and writes to --csv, the median seconds per step of each, their
 ratios, and the share of the peak speed of matrix products. The published loops use random batches, attnlab
 those of the settings.
 """
@@ -14,12 +14,13 @@ import argparse
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
 import torch
 import torch.nn.functional as F
-from tables import print_table
+from tables import precisions, print_table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -137,8 +138,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("system", choices=PUBLISHED)
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab train")
-    parser.add_argument("--rounds", type=int, default=3, help="timed epochs per loop")
-    parser.add_argument("--batches", type=int, default=10_000, help="maximum number of batches per epoch")
+    parser.add_argument("--rounds", type=int, default=3, help="timed rounds per loop")
+    parser.add_argument("--batches", type=int, default=40, help="largest number of batches per round")
     parser.add_argument("--csv", type=Path, help="file of the table")
     options = parser.parse_intermixed_args()
 
@@ -149,40 +150,27 @@ def main() -> None:
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     settings = timing.Settings.of(config)
-    mixed = replace(settings, precision="bf16-mixed")
     ours, theirs = (
         timing.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
         for chosen in (config, at_random)
     )
     module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     original = published_step(options.system, vocabularies.target.size, settings)
-    full = timing.training_step(module, timing.fast_loss, settings)
-    half = timing.training_step(module, timing.fast_loss, mixed)
-    product, product_flops = timing.gemm(settings)
-    half_product, _ = timing.gemm(mixed)
-    times = timing.time_interleaved(
-        {
-            "published": lambda i: original(theirs[i]),
-            "attnlab, fp32": lambda i: full(ours[i]),
-            "attnlab, bf16": lambda i: half(ours[i]),
-            "matrix product, fp32": lambda i: product(ours[i]),
-            "matrix product, bf16": lambda i: half_product(ours[i]),
-        },
-        range(len(ours)),
-        options.rounds,
-        settings.device,
-    )
+    works = {"published": lambda i: original(theirs[i])}
+    peaks = {"published": "matrix product, fp32"}
+    for name, precision in precisions().items():
+        chosen = replace(settings, precision=precision)
+        step = timing.training_step(module, timing.fast_loss, chosen)
+        product, product_flops = timing.gemm(chosen)
+        peaks[f"attnlab, {name}"] = f"matrix product, {name}"
+        works[f"attnlab, {name}"] = partial(lambda work, i: work(ours[i]), step)
+        works[f"matrix product, {name}"] = partial(lambda work, i: work(ours[i]), product)
+    times = timing.time_interleaved(works, range(len(ours)), options.rounds, settings.device)
     flops = {
-        "published": fmean(3 * useful_flops(module.network, batch) for batch in theirs),
-        **dict.fromkeys(
-            ("attnlab, fp32", "attnlab, bf16"),
-            fmean(3 * useful_flops(module.network, batch) for batch in ours),
-        ),
-    }
-    peaks = {
-        "published": "matrix product, fp32",
-        "attnlab, fp32": "matrix product, fp32",
-        "attnlab, bf16": "matrix product, bf16",
+        work: fmean(
+            3 * useful_flops(module.network, batch) for batch in (theirs if work == "published" else ours)
+        )
+        for work in peaks
     }
     rows = []
     for work, needed in flops.items():
@@ -192,7 +180,6 @@ def main() -> None:
                 "work": work,
                 "ms per step": f"{1e3 * median(times[work]):.2f}",
                 "best": f"{1e3 * min(times[work]):.2f}",
-                "s per epoch": f"{len(ours) * median(times[work]):.2f}",
                 "speed": f"{median(times['published']) / median(times[work]):.2f}",
                 "of peak": f"{needed / median(times[work]) / peak:.3f}",
                 "GFLOP/s": f"{peak / 1e9:.0f}",

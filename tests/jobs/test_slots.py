@@ -160,3 +160,12 @@ def test_torch_uses_the_threads_of_its_slot() -> None:
         check=True,
     )
     assert output.stdout.split() == ["1", "0"]
+
+
+@pytest.mark.parametrize(("asked", "threads"), [("1", 1), ("3", 3), ("999", 6), ("", 6), ("2,1", 6)])
+def test_processes_of_a_sweep_have_no_more_threads_than_the_user_allows(
+    monkeypatch: pytest.MonkeyPatch, asked: str, threads: int
+) -> None:
+    monkeypatch.setattr("attnlab.jobs.slots._cores", lambda: 12)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert find_slots([trainer(accelerator="cpu")], slots=2, jobs_per_gpu=1, threads=None).threads == threads

@@ -93,7 +93,8 @@ def find_slots(
         trainers: trainer settings of all jobs.
         slots: number of shares of the cores; None for one per core.
         jobs_per_gpu: number of jobs that a GPU runs at a time.
-        threads: number of threads of each process; None for an equal share of the cores.
+        threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`
+            if that is less.
 
     Raises:
         UserError: if a number is below 1.
@@ -109,7 +110,7 @@ def find_slots(
         devices,
         gpus=bool(gpus),
         jobs_per_device=jobs_per_device,
-        threads=threads or max(1, cores // (len(devices) * jobs_per_device)),
+        threads=threads or max(1, min(cores // (len(devices) * jobs_per_device), _thread_limit(cores))),
     )
 
 
@@ -156,6 +157,12 @@ def parse_gpus(listed: str) -> list[str]:
 def _cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _thread_limit(cores: int) -> int:
+    """Return the number of threads that `OMP_NUM_THREADS` asks for; all cores if it is not set."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if re.fullmatch(r"[1-9]\d*", asked) else cores
 
 
 def check_devices(config: DictConfig) -> None:

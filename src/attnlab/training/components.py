@@ -100,6 +100,7 @@ def build_callbacks(
         callbacks.Guard(),
         callbacks.Reproducible(config.seed),
         callbacks.Throughput(),
+        callbacks.BusyCores(),
         callbacks.Predictions(run.predictions),
         callbacks.LearningRate(),
         *_configured_callbacks(config, run),

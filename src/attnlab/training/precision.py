@@ -43,7 +43,7 @@ def resolve_precision(
     """
     if precision != "auto":
         return precision
-    return recorded or (BF16 if _multiplies_bf16(accelerator, flags) else FP32)
+    return recorded or (BF16 if multiplies_bf16(accelerator, flags) else FP32)
 
 
 def warn_of_slow_precision(precision: str, accelerator: str, flags: Set[str]) -> None:
@@ -51,7 +51,7 @@ def warn_of_slow_precision(precision: str, accelerator: str, flags: Set[str]) ->
 
     Arguments as of `resolve_precision`.
     """
-    if precision.startswith("bf16") and not _multiplies_bf16(accelerator, flags):
+    if precision.startswith("bf16") and not multiplies_bf16(accelerator, flags):
         log.warning(
             "trainer.precision=%s: this CPU has no bf16 units, and a matrix product takes %.1f times as long "
             "as in fp32: train with trainer.precision=auto or 32-true",
@@ -60,7 +60,7 @@ def warn_of_slow_precision(precision: str, accelerator: str, flags: Set[str]) ->
         )
 
 
-def _multiplies_bf16(accelerator: str, flags: Set[str]) -> bool:
+def multiplies_bf16(accelerator: str, flags: Set[str]) -> bool:
     """Return whether the GPU, or the CPU where none is used, has units for bf16."""
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))

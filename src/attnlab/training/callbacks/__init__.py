@@ -3,6 +3,7 @@
 from attnlab.training.callbacks.attention_figures import AttentionFigures
 from attnlab.training.callbacks.attention_weights import AttentionWeights
 from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
+from attnlab.training.callbacks.busy_cores import BusyCores
 from attnlab.training.callbacks.epoch_digests import EpochDigests
 from attnlab.training.callbacks.epoch_log import EpochLog
 from attnlab.training.callbacks.guard import Guard
@@ -20,6 +21,7 @@ __all__ = [
     "AttentionFigures",
     "AttentionWeights",
     "BestCheckpoint",
+    "BusyCores",
     "EpochDigests",
     "EpochLog",
     "Guard",
