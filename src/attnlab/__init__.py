@@ -55,7 +55,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name on its first use."""
     if name not in _MODULES:
         raise AttributeError(f"module 'attnlab' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)

@@ -55,19 +55,14 @@ class Evaluation:
     """Evaluation of one split.
 
     Attributes:
-        split: "val", "test" or "test/NAME".
-        folder: the folder of its files.
-        total_sentences: number of sentences of the split, of which `result["sentences"]` were decoded.
-        result: content of result.json in the folder.
-        by_length: the metrics for ranges of source lengths.
         explanations: scorecard of the attention weights as explanations; empty without the group `explain`.
     """
 
-    split: str
-    folder: Path
-    total_sentences: int
-    result: dict[str, Any]
-    by_length: list[LengthScores]
+    split: str  # "val", "test" or "test/NAME"
+    folder: Path  # the folder of its files
+    total_sentences: int  # number of sentences of the split, of which `result["sentences"]` were decoded
+    result: dict[str, Any]  # content of result.json in the folder
+    by_length: list[LengthScores]  # the metrics for ranges of source lengths
     explanations: dict[str, Score]
 
 
@@ -159,11 +154,9 @@ class _Setup:
 
     @property
     def others(self) -> list[str]:
-        """Paths of the other members of an ensemble."""
         return [str(path) for _, path in self.members[1:]]
 
     def folder(self, split: str) -> Path:
-        """Return the folder of the evaluation of a split."""
         changes = [*self.changes, *self.others]
         name = split.replace("/", "-")
         evaluations = self.members[0][0].directory / "evaluations"

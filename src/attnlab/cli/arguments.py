@@ -31,11 +31,7 @@ def add_runs_and_overrides(parser: argparse.ArgumentParser, settings: str) -> No
 
 
 def split_overrides(options: argparse.Namespace, purpose: str) -> tuple[list[str], list[str]]:
-    """Return the runs and the overrides.
-
-    Raises:
-        UsageError: if there is no run.
-    """
+    """Return the runs and the overrides; raise `UsageError` if there is no run."""
     overrides = [word for word in options.runs_and_overrides if "=" in word and not exists(word)]
     runs = [word for word in options.runs_and_overrides if word not in overrides]
     if not runs:

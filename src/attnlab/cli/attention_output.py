@@ -62,7 +62,6 @@ def open_output(path: Path | None, config: DictConfig) -> AbstractContextManager
 
 @contextmanager
 def _numbers(path: Path) -> Iterator[Write]:
-    """Write one JSON object per prediction."""
     with ExitStack() as stack:
         files: list[BinaryIO] = []
 
@@ -92,7 +91,6 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
 
 
 def _print(prediction: Prediction) -> None:
-    """Print a heat map."""
     assert prediction.weights is not None
     console = Console(highlight=False)
     heatmap = prediction.weights, prediction.source_tokens, prediction.tokens

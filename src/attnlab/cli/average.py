@@ -16,7 +16,6 @@ IMPORTS = ("attnlab.training.checkpoints",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run directory")
     parser.add_argument(
         "--last",
@@ -27,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     from attnlab.training.checkpoints import AtomicCheckpointIO, average_checkpoints
 
     run = Run(Path(options.run).expanduser().absolute())

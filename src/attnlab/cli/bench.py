@@ -24,7 +24,6 @@ IMPORTS = ("attnlab.training.benchmark.gpu_report",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "overrides", metavar="OVERRIDE", nargs="*", help="settings, as for attnlab train: attention=dot"
     )
@@ -63,7 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     from lightning import seed_everything
 
     from attnlab.config import build

@@ -32,7 +32,6 @@ CONFIG_DIR = ("--config-dir", "-cd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "--line", metavar="TEXT", help="print the completions of this command line, as the script does"
     )
@@ -131,7 +130,6 @@ def _config_dirs(arguments: Sequence[str]) -> list[Path]:
 
 
 def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and the value of every setting."""
     for key, child in node.items():
         if str(key).startswith("_"):
             continue

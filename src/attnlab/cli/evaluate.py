@@ -21,7 +21,6 @@ IMPORTS = ("attnlab.api.evaluation", "attnlab.jobs.logs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     arguments.add_runs_and_overrides(parser, "settings to change: data.path=FILE search.beam_size=5")
     parser.add_argument(
         "--split", choices=("val", "test"), help="default: test, or val if the corpus has no test split"
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     from attnlab.api.evaluation import evaluate
     from attnlab.jobs.logs import quieten_lightning
 
@@ -103,7 +101,6 @@ def _short_number(score: float | None) -> str:
 
 
 def _explanations_table(scores: dict[str, Score], split: str) -> Table:
-    """Build a table with one row per measure."""
     columns = [Column("attention weights as explanations", overflow="fold")]
     columns += [Column(name, justify="right") for name in ("value", "95 % interval", "units")]
     result = Table(*columns, title=f"{split} · intervals by bootstrap over sentences")

@@ -17,7 +17,6 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
     parser.add_argument(
         "--onnx",
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     missing = [package for package in PACKAGES if find_spec(package) is None]
     if missing:
         raise UserError(f"attnlab export needs {', '.join(missing)}: pip install 'attnlab[export]'")
@@ -75,5 +73,4 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _report(path: Path, files: Iterable[Path]) -> None:
-    """Print the paths and sizes of the exported files."""
     print(f"{path}  {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")

@@ -25,11 +25,7 @@ class Line(NamedTuple):
     text: bytes
 
     def decode(self) -> str:
-        """Return the text of the line.
-
-        Raises:
-            UserError: if it is empty or is not valid UTF-8.
-        """
+        """Return the text of the line; raise `UserError` if it is empty or is not valid UTF-8."""
         try:
             text = self.text.decode()
         except UnicodeDecodeError as error:
@@ -43,11 +39,7 @@ class Line(NamedTuple):
 
 
 def standard_input(expected: str) -> BinaryIO:
-    """Return standard input as a binary stream.
-
-    Raises:
-        UserError: if it is closed.
-    """
+    """Return standard input as a binary stream; raise `UserError` if it is closed."""
     if sys.stdin is None:
         raise UserError(f"Standard input is closed: give {expected}")
     return sys.stdin.buffer

@@ -132,7 +132,6 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _explain(error: Exception) -> str:
-    """Describe an error in one line."""
     if isinstance(error, UserError):
         message = str(error)
     elif isinstance(error, MemoryError) or "can't allocate memory" in str(error):

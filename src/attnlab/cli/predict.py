@@ -27,7 +27,6 @@ EXAMPLES = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     arguments.add_runs_and_overrides(parser, "settings of the search to change: search.temperature=0.8")
     parser.add_argument(
         "--beam",
@@ -162,7 +161,6 @@ class _Warnings:
         self.unknown: Counter[str] = Counter()
 
     def check(self, pair: Pair, predictions: Sequence[Prediction]) -> None:
-        """Record the warnings about a translated line."""
         if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
             limit = f"{self.max_length} tokens"
             self.lines[f"the output reached {limit} and may be incomplete; --max-length sets the limit"] += 1
@@ -175,7 +173,6 @@ class _Warnings:
             self.unknown.update(token for token, id in spelled if id == unk)
 
     def check_columns(self, text: str) -> None:
-        """Record a line that may have several columns."""
         if "\t" in text and not self.has_features:
             self.lines["a tab: all columns were read as one sentence; cut -f1 gives the first column"] += 1
 

@@ -31,7 +31,6 @@ from attnlab.report.tables import Table, build_tables, write_tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "paths",
         metavar="PATH",
@@ -78,7 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     output = options.output or options.paths[0] / "report.html"
     if output.suffix != ".html":
         raise UsageError(f"-o {output}: the name must end in .html")
@@ -148,11 +146,7 @@ def _require_finished(study: Study) -> None:
 
 
 def _requested(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the requested metrics, each once.
-
-    Raises:
-        UsageError: if no finished run has one of them.
-    """
+    """Return the requested metrics, each once; raise `UsageError` if no finished run has one of them."""
     available = sorted({name for run in study.finished for name in run.scores})
     for metric in metrics:
         if metric not in available:

@@ -22,7 +22,6 @@ IMPORTS = ("attnlab.api.model",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help=arguments.RUNS)
     parser.add_argument("--json", action="store_true", help="print a JSON object per line, with the tokens")
     arguments.add_strict(parser, "scored")

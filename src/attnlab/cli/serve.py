@@ -14,7 +14,6 @@ from attnlab.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run directory or a checkpoint file")
     parser.add_argument("--port", type=_port, default=8000, help="port; 0 for any free one (default: 8000)")
     parser.add_argument(

@@ -129,11 +129,7 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
 
 
 def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
-    """Build the datamodule: batches of every split.
-
-    Raises:
-        UserError: as `check_alignments`.
-    """
+    """Build the datamodule: batches of every split; raise `UserError` as `check_alignments`."""
     check_alignments(config.data.get("alignments_path"), vocabularies)
     data: Seq2SeqData = construct(
         section(config, "batching"),

@@ -215,7 +215,6 @@ def _alternatives(kind: Any) -> list[str]:
 
 
 def _number(base: Any, metadata: list[Any]) -> str:
-    """Describe the numbers between bounds."""
     low = next((bound for bound in metadata if isinstance(bound, Ge | Gt)), None)
     high = next((bound for bound in metadata if isinstance(bound, Le | Lt)), None)
     kind = "a whole number" if base is int else "a number"
@@ -243,7 +242,6 @@ def _check_section(name: str, value: Any) -> None:
 
 
 def _check_name(key: str, value: Any) -> None:
-    """Check a part of the run directory's path."""
     text = "" if value is None else str(value)
     problem = None
     if not text.strip():

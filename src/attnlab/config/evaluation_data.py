@@ -31,15 +31,10 @@ UNCHANGED_DATA = ("cache",)
 
 
 class GivenData(NamedTuple):
-    """Files given on the command line.
+    """Files given on the command line."""
 
-    Attributes:
-        files: the file, prefix or named files of "val" and "test", and their "alignments_path".
-        layout: the given settings of `LAYOUT`.
-    """
-
-    files: dict[str, Any]
-    layout: dict[str, Any]
+    files: dict[str, Any]  # the file, prefix or named files of "val" and "test", and their "alignments_path"
+    layout: dict[str, Any]  # the given settings of `LAYOUT`
 
 
 def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[str]]:

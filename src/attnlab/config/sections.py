@@ -244,21 +244,13 @@ class _Trainer(TypedDict):
 
 
 class Section(NamedTuple):
-    """A section of the configuration.
+    """A section of the configuration."""
 
-    Attributes:
-        own: settings that its target does not take.
-        target: class or function that receives the settings if the section has no `_target_`.
-        types: types of arguments of a target outside attnlab.
-        supplied: arguments that attnlab passes, which are no settings.
-        optional: whether the configuration may lack the section, or have null in its place.
-    """
-
-    own: type | None = None
-    target: str | None = None
-    types: type | None = None
-    supplied: tuple[str, ...] = ()
-    optional: bool = False
+    own: type | None = None  # settings that its target does not take
+    target: str | None = None  # class or function that receives the settings if the section has no `_target_`
+    types: type | None = None  # types of arguments of a target outside attnlab
+    supplied: tuple[str, ...] = ()  # arguments that attnlab passes, which are no settings
+    optional: bool = False  # whether the configuration may lack the section, or have null in its place
 
     def signature(self, target: Any) -> Signature:
         """Return the settings of the section by name, if its `_target_` is this."""

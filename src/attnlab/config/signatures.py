@@ -90,7 +90,6 @@ class _Module(dict[str, Any]):
         raise KeyError(name)
 
     def source(self, node: ast.ImportFrom) -> str:
-        """Return the absolute name of the module from which a statement imports."""
         if not node.level:
             return node.module or ""
         parents = self.name.split(".")

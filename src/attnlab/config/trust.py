@@ -118,7 +118,6 @@ def _is_component(resolved: Any) -> bool:
 
 
 def _definition(target: str, source: Path | str) -> str:
-    """Return the dotted name under which the object of a target is defined."""
     resolved = _resolve(target, source)
     return f"{getattr(resolved, '__module__', '')}.{getattr(resolved, '__qualname__', '')}"
 

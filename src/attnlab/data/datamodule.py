@@ -122,7 +122,6 @@ class Seq2SeqData(LightningDataModule):
         self._started_batches = state_dict["started_batches"]
 
     def setup(self, stage: str) -> None:
-        """Encode the splits that a stage uses."""
         if getattr(self.trainer, "overfit_batches", 0):  # set by Lightning, but not declared
             raise UserError(
                 "trainer.overfit_batches is not supported, because it replaces the batch sampler. Use "
@@ -166,7 +165,6 @@ class Seq2SeqData(LightningDataModule):
         return self._loader(examples, sampler)
 
     def _with_dropout(self, examples: Examples) -> SampledExamples:
-        """Return the training examples with the BPE dropout of the tokenizers."""
         settings = self._encode.keywords
         if settings["with_copy_ids"]:
             raise UserError("tokenizer.dropout does not work with readout=pointer_generator: set it to 0")
@@ -192,7 +190,6 @@ class Seq2SeqData(LightningDataModule):
         )
 
     def _rank_and_world(self) -> tuple[int, int]:
-        """Return the number of this process and the number of processes."""
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 

@@ -155,7 +155,6 @@ def encode(
 
 
 def _log_truncated(side: str, limit: int | None, sequences: Sequence[Sequence[int]]) -> None:
-    """Log how many sequences are longer than a limit of text tokens."""
     if limit is not None and (truncated := sum(len(ids) > limit for ids in sequences)):
         log.warning(
             "%d of %d %ss are truncated to %d tokens: batching.max_%s_length",

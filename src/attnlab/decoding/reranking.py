@@ -79,7 +79,6 @@ class PreferredFirst:
     preference: Callable[[Prediction], float]
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
-        """Return the predictions with the largest values first."""
         return sorted(predictions, key=lambda prediction: -self.preference(prediction))
 
 

@@ -173,7 +173,6 @@ class Translator:
         )
 
     def _constraints(self, batch: Batch, pairs: Sequence[Pair]) -> Constraints:
-        """Return the restrictions on the outputs of a batch."""
         forced = torch.tensor([self._forced_ids()], device=batch.target.device, dtype=torch.int64)  # [1, P]
         if self.prefix_size != 0:
             prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P']

@@ -54,7 +54,6 @@ class MovedWeights(Attention):
         self.added = added
 
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Return context [B, Q, D] and weights α' [B, Q, S], and the next state."""
         weights, state = self.inner.weigh(query, memory, keys, state)  # [B, Q, S]
         weights = self.kept[..., None] * weights + self.added * weights.sum(dim=-1, keepdim=True)
         return self.inner.context(weights, memory), weights.clamp(min=0), state

@@ -62,7 +62,6 @@ def distract(network: Seq2Seq, pairs: list[Pair], others: list[Pair], encode: En
 def _measure(
     network: Seq2Seq, pairs: list[Pair], others: list[Pair], encode: Encode, *, first: bool
 ) -> Distracted:
-    """Measure the distractors on one side of the sources."""
     device = next(network.parameters()).device
     added = encode(others)
     own = encode(pairs)

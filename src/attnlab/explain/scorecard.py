@@ -146,7 +146,6 @@ def _explain_batch(
     epsilon: float,
     seed: int,
 ) -> None:
-    """Add the measures of single units."""
     if not batch.target_text.any():
         return
     units = units_of(network, batch)
@@ -176,7 +175,6 @@ def _explain_batch(
 
 
 def _add_distractors(sums: Sums, model: Model, pairs: Sequence[Pair]) -> None:
-    """Add the measures of sentences beside a distractor."""
     examples = model.encode(list(pairs))
     lengths: list[int] = examples.source_lengths.tolist()
     chosen = [
@@ -203,7 +201,6 @@ def _add_alignment(
     gold: Sequence[alignment.Gold] | None,
     reverse: Model | None,
 ) -> None:
-    """Add the alignment error rates."""
     known = _task_alignments(model, pairs) if gold is None else dict(enumerate(gold))
     if not known:
         return

@@ -71,7 +71,6 @@ class FusedUnroll(Unroll):
         return DecoderOutput(*(part[:, None] for part in parts))
 
     def finish(self, embedded: Tensor) -> DecoderOutput:
-        """Process the whole target [B, T, E], whose first tokens are those given to `step`."""
         gates = self.linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
         return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(gates)))
 

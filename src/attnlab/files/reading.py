@@ -91,7 +91,6 @@ def exists(path: str) -> bool:
 
 
 def _decompress(content: bytes, *, name: str) -> bytes:
-    """Return the content of a gzip file."""
     setting = os.environ.get(SIZE_LIMIT, str(DEFAULT_SIZE_LIMIT))
     if not setting.isdecimal():
         raise UserError(f"{SIZE_LIMIT}={setting}: must be a whole number of bytes")

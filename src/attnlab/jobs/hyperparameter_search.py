@@ -143,8 +143,6 @@ class TrialPruning:
     therefore asks again for its last stored value.
 
     Args:
-        trial: the trial.
-        run: its run.
         metric: the metric that the search optimises.
         interval: seconds between two looks at the metric.
     """

@@ -54,5 +54,4 @@ def quieten_lightning() -> None:
 
 
 def _stderr_is(path: Path) -> bool:
-    """Return whether standard error is redirected to this file."""
     return os.path.samestat(os.fstat(sys.stderr.fileno()), path.stat())

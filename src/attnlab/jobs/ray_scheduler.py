@@ -35,14 +35,12 @@ class RayScheduler(Scheduler):
         self.runs = {train.remote(ClusterTask(run.directory)): run for run in runs}
 
     def collect(self) -> dict[Run, int | str]:
-        """Return the runs whose tasks have ended."""
         if not self.runs:
             return {}
         ready, _ = ray.wait([*self.runs], num_returns=len(self.runs), timeout=0)
         return {self.runs.pop(task): _result(task) for task in ready}
 
     def cancel(self) -> None:
-        """Interrupt the running tasks and remove the waiting ones."""
         for task in self.runs:
             ray.cancel(task)
 

@@ -117,7 +117,6 @@ class Scheduler(ABC):
             time.sleep(self.POLL_INTERVAL)
 
     def _end(self, run: Run, code: int | str) -> None:
-        """Record and print how the job of a run ended."""
         self.pending.remove(run)
         if isinstance(code, str) or code == IN_USE:
             try:

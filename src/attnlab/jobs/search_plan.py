@@ -130,11 +130,7 @@ def _check_space(space: Mapping[str, Override], fixed: list[str]) -> None:
 
 
 def build_sampler(tune: DictConfig, seed: int) -> BaseSampler:
-    """Build the sampler of the search.
-
-    Raises:
-        UsageError: if it cannot be built.
-    """
+    """Build the sampler of the search; raise `UsageError` if it cannot be built."""
     with _error_of("sampler", tune.sampler):
         sampler: BaseSampler = instantiate(tune.sampler)(seed=seed)
         return sampler
@@ -165,11 +161,7 @@ def _error_of(section: str, node: Any) -> Iterator[None]:
 
 
 def suggest_value(trial: Trial, key: str, sweep: Override) -> str | int | float:
-    """Return the trial's value of a setting.
-
-    Raises:
-        UsageError: if Optuna cannot search this sweep.
-    """
+    """Return the trial's value of a setting; raise `UsageError` if Optuna cannot search this sweep."""
     value = sweep.value()
     draw: Callable[..., float]
     try:

@@ -19,25 +19,15 @@ from attnlab.jobs.worker_process import IN_USE, STOP_TIMEOUT, Worker
 
 @dataclass
 class Job:
-    """A run that waits for devices or uses them.
+    """A run that waits for devices or uses them."""
 
-    Attributes:
-        run: run directory.
-        needs: number of devices.
-        retries: how often it may still be repeated.
-        devices: devices that it uses.
-        started_at: time of its last start, by `time.monotonic`.
-        stopped_at: time at which it was asked to stop.
-        reason: why it was stopped, if it counts as failed.
-    """
-
-    run: Run
-    needs: int
-    retries: int
-    devices: list[str] = field(default_factory=list)
-    started_at: float = 0.0
-    stopped_at: float | None = None
-    reason: str | None = None
+    run: Run  # run directory
+    needs: int  # number of devices
+    retries: int  # how often it may still be repeated
+    devices: list[str] = field(default_factory=list)  # devices that it uses
+    started_at: float = 0.0  # time of its last start, by `time.monotonic`
+    stopped_at: float | None = None  # time at which it was asked to stop
+    reason: str | None = None  # why it was stopped, if it counts as failed
 
 
 class SlotScheduler(Scheduler):
@@ -101,7 +91,6 @@ class SlotScheduler(Scheduler):
             )
 
     def submit(self, runs: Sequence[Run]) -> None:
-        """Queue a job for each run."""
         for run in runs:
             try:
                 needs = self.slots.needed(run.read_config().trainer)
@@ -111,11 +100,9 @@ class SlotScheduler(Scheduler):
                 self.waiting.append(Job(run, needs, self.retries))
 
     def running(self) -> list[Run]:
-        """Return the runs that are training."""
         return [job.run for job in self.workers.values()]
 
     def cancel(self) -> None:
-        """Ask all running jobs to stop, and drop the waiting ones."""
         for worker, job in self.workers.items():
             self._terminate(worker, job)
         dropped = [job.run for job in (*self.waiting, *(self.refused or ()))]
@@ -146,7 +133,6 @@ class SlotScheduler(Scheduler):
         return ended
 
     def _start_waiting(self) -> None:
-        """Start waiting jobs while enough devices are free."""
         if self.refused and not self.waiting and not self.workers:
             self.waiting.extend(self.refused)
             self.refused = None

@@ -79,12 +79,10 @@ class SlurmScheduler(Scheduler):
         self.read_at = 0.0
 
     def submit(self, runs: Sequence[Run]) -> None:
-        """Submit a job array with a job for each run."""
         jobs = self.executor.submit_array([SlurmTask(run.directory) for run in runs])
         self.jobs = dict(zip(runs, jobs, strict=True))
 
     def collect(self) -> dict[Run, int | str]:
-        """Return the runs whose jobs have a final result, or have left the queue without one."""
         self._read_queue()
         ended: dict[Run, int | str] = {}
         for run, job in self.jobs.items():
@@ -120,7 +118,6 @@ class SlurmScheduler(Scheduler):
             self.progress.print(f"Slurm lets jobs wait: {reason}; squeue shows which ones")
 
     def _arrays(self) -> list[str]:
-        """Return the ids of the job arrays."""
         return sorted({job.job_id.partition("_")[0] for job in self.jobs.values()})
 
     def cancel(self) -> None:

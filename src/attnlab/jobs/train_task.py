@@ -100,12 +100,9 @@ class TrainTask:
         return score(run)
 
     def prepare_run(self, config: DictConfig) -> Run:
-        """Create the run directory of a job.
+        """Create the run directory of a job; raise `UserError` if the configuration cannot be trained.
 
         In a sweep, a run that another process uses is recorded in `in_use`, so that the others continue.
-
-        Raises:
-            UserError: if the configuration cannot be trained.
         """
         _check(config)
         run = run_of(config)
@@ -202,7 +199,6 @@ def _check(config: DictConfig) -> None:
 
 
 def _same_run(run: Run, first: DictConfig, second: DictConfig) -> str:
-    """Describe the settings in which two jobs with the same run directory differ."""
     settings = flatten(first), flatten(second)
     differing = {
         name: ",".join(str(values.get(name)) for values in settings)

@@ -137,7 +137,6 @@ def check_socket_path(config: DictConfig) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """Return one line for the user."""
     if isinstance(error, UserError):
         return str(error)
     if no_space_left(error):

@@ -45,15 +45,10 @@ Wait = Callable[[Worker], int]
 
 
 class Exit(NamedTuple):
-    """End of a worker process.
+    """End of a worker process."""
 
-    Attributes:
-        code: result of `record_exit`.
-        stopped: True if a stop signal arrived first.
-    """
-
-    code: int
-    stopped: bool
+    code: int  # result of `record_exit`
+    stopped: bool  # True if a stop signal arrived first
 
 
 def train_in_worker(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> Exit:

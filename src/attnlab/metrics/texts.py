@@ -19,18 +19,13 @@ class UndefinedScoreError(Exception):
 class Texts:
     """Decoded texts with their references.
 
-    Args:
-        predictions: N predictions.
-        tokenize: splits a text into target tokens.
-        bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
-
     Raises:
         ValueError: if there are no predictions.
     """
 
-    predictions: Sequence[Prediction]
-    tokenize: Callable[[str], list[str]] = str.split
-    bleu_tokenizer: str = WORDS
+    predictions: Sequence[Prediction]  # N predictions
+    tokenize: Callable[[str], list[str]] = str.split  # splits a text into target tokens
+    bleu_tokenizer: str = WORDS  # sacreBLEU's name of the tokenizer of BLEU
 
     def __post_init__(self) -> None:
         if not self.predictions:

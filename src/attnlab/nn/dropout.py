@@ -10,7 +10,6 @@ class Dropout(nn.Dropout):
     """`torch.nn.Dropout`, which on a CPU draws uniform numbers and compares them with p: that is faster."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply dropout to a tensor of any shape."""
         if not self.training or not 0 < self.p < 1 or input.device.type != "cpu":
             return super().forward(input)
         kept = torch.rand(input.shape) >= self.p

@@ -76,7 +76,6 @@ class Sinusoidal(Positions):
     """
 
     def add(self, x: Tensor, first: int = 0) -> Tensor:
-        """Add sines and cosines of the positions to [..., T, H]."""
         angles = _angles(first, x.size(-2), x.size(-1), x.device)  # [T, ⌈H / 2⌉]
         waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # [T, H] or [T, H + 1]
         return x + waves[:, : x.size(-1)].to(x.dtype)
@@ -104,7 +103,6 @@ class Rotary(Positions):
             raise ValueError(f"positions=rotary needs heads of even width, not {width}: change size or heads")
 
     def rotate(self, x: Tensor, first: int = 0) -> Tensor:
-        """Rotate pairs of neighbouring elements of [..., T, d]."""
         angles = _angles(first, x.size(-2), x.size(-1), x.device)  # [T, d / 2]
         sin, cos = angles.sin().to(x.dtype), angles.cos().to(x.dtype)  # [T, d / 2]
         even, odd = x[..., 0::2], x[..., 1::2]  # [..., T, d / 2]
@@ -129,7 +127,6 @@ class ALiBi(Positions):
         self.heads = heads
 
     def bias(self, queries: int, keys: int, like: Tensor) -> Tensor:
-        """Return the biases [N, T, S] of the last T of S positions."""
         positions = torch.arange(keys, device=like.device)  # [S]
         distances = (positions[keys - queries :, None] - positions).abs()  # [T, S]
         head = torch.arange(1, self.heads + 1, device=like.device)  # [N]

@@ -162,7 +162,6 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
 
 
 def _with_results(run: Run, record: RunRecord) -> RunRecord:
-    """Add the scores and the predictions of a finished run."""
     result = run.read_result()
     memory = result.get("peak_memory") or {}
     splits = dict.fromkeys(metric_split(name) for name in result["metrics"])

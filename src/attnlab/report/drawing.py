@@ -124,7 +124,6 @@ def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) 
 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
-    """Enlarge the figure by a legend of the variants below the axes."""
     width, height = figure.get_size_inches()
     names = [truncate(name, MAX_NAME) for name in styles]
     columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names)))))

@@ -154,7 +154,6 @@ def _output_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]
 
 
 def _json_size(value: Any) -> int:
-    """Estimate the number of characters of a value as JSON."""
     if isinstance(value, dict):
         return sum(len(key) + 4 + _json_size(item) for key, item in value.items())
     if isinstance(value, list):

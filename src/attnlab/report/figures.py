@@ -153,7 +153,6 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
 
 
 def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    """Draw the metrics that were logged during training."""
     main = [f"val/{registry.name(metric)}" for metric in study.metrics[:1]]
     titles = {
         "train/loss_epoch": "Training loss",
@@ -184,7 +183,6 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
 
 
 def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    """Draw the main score against training time and against the number of parameters."""
     costs: dict[str, tuple[str, str, float, Callable[[RunRecord], float | None]]] = {
         "time": ("time per step", "time per training step, in ms", 1000, lambda run: run.seconds_per_step),
         "parameters": ("model size", "parameters, in thousands", 0.001, lambda run: run.parameters),

@@ -198,7 +198,6 @@ def draw_scorecards(evaluations: Sequence[Evaluation], styles: Styles) -> list[S
 
 
 def _names(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Return the stems of the files of the evaluations."""
     return ["explanations", *(f"explanations-{i}" for i in range(2, len(evaluations) + 1))][
         : len(evaluations)
     ]

@@ -24,7 +24,6 @@ class Halving:
     every: float
 
     def __call__(self, step: int) -> float:
-        """Return the factor at an optimizer step."""
         past = step / self.steps_per_epoch - self.after
         return 1.0 if past < 0 else 0.5 ** (1 + math.floor(past / self.every))
 

@@ -40,12 +40,10 @@ class MetricsFile(Logger):
 
     @property
     def name(self) -> str:
-        """Required by Lightning's Logger interface."""
         return "metrics"
 
     @property
     def version(self) -> str:
-        """Required by Lightning's Logger interface."""
         return ""
 
     @rank_zero_only
@@ -54,7 +52,6 @@ class MetricsFile(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Append one line per metric."""
         epoch = int(metrics["epoch"]) if "epoch" in metrics else None
         values = {metric: value for metric, value in metrics.items() if metric != "epoch"}
         append_metrics(self.path, values, epoch=epoch, step=step)
@@ -193,17 +190,14 @@ class TolerantMLFlowLogger(MLFlowLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Send the metrics of a step."""
         self._send(lambda: super(TolerantMLFlowLogger, self).log_metrics(metrics, step))
 
     @rank_zero_only
     def log_image(self, key: str, path: Path) -> None:
-        """Send an image file as an artifact."""
         self._send(lambda: self.experiment.log_artifact(self.run_id, str(path), key))
 
     @rank_zero_only
     def finalize(self, status: str = "success") -> None:
-        """Set the final status of the run."""
         self._send(lambda: super(TolerantMLFlowLogger, self).finalize(status))
 
     def _send(self, request: Callable[[], None]) -> None:

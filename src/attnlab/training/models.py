@@ -141,5 +141,4 @@ def load_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationM
 
 
 def _inputs(config: DictConfig) -> tuple[bool, bool]:
-    """Return the settings that determine the contents of a batch."""
     return config.batching.source_eos, copies_source(config)

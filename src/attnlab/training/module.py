@@ -143,7 +143,6 @@ class Seq2SeqModule(lightning.LightningModule):
         return (1 - share) * F.nll_loss(log_p, labels, ignore_index=PAD) + share * uniform
 
     def setup(self, stage: str) -> None:
-        """Find out which shards this process holds."""
         if self.shards is not None:
             self.shards.setup(self.trainer)
 
@@ -222,7 +221,6 @@ class Seq2SeqModule(lightning.LightningModule):
             self.shards.add_gradients(self._trained_parameters())
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Divide the gradients of several batches or processes by their number of target tokens."""
         self.gradient_mean.divide(self._trained_parameters(), self.trainer)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -234,11 +232,9 @@ class Seq2SeqModule(lightning.LightningModule):
         self._evaluate(batch, batch_idx, self.data.test_split)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the validation split."""
         self._log_metrics("val")
 
     def on_test_epoch_end(self) -> None:
-        """Log the metrics of the test split."""
         split = self.data.test_split
         self._log_metrics(split)
         if self.trainer.is_global_zero:
@@ -246,7 +242,6 @@ class Seq2SeqModule(lightning.LightningModule):
             warn_of_cut_outputs(split, self.outputs, self.data.examples(split), max_length=limit)
 
     def configure_optimizers(self) -> Any:
-        """Return the optimizer and its scheduler in Lightning's format."""
         optimizer = self.make_optimizer(self.parameters())
         self.trainer.fit_loop.setup_data()  # counts the batches
         available = {

@@ -149,7 +149,6 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
 
 
 def _warn_of_training_data(corpus: Corpus, contents: dict[str, Any]) -> None:
-    """Warn of validation and test sources that are also in the training data."""
     for split in ("val", *corpus.test_splits):
         pairs = corpus.splits[split]
         if seen := digests.count_seen(pairs, contents["training_sources"].numpy()):
@@ -193,5 +192,4 @@ def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, An
 
 
 def _callback(callbacks: Sequence[Callback], kind: type[AnyCallback]) -> AnyCallback:
-    """Return the callback of a class."""
     return next(callback for callback in callbacks if isinstance(callback, kind))

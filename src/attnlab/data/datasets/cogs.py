@@ -110,20 +110,17 @@ def generate_logical_forms(
 
 
 def _known_shape(rng: random.Random) -> Shape:
-    """Draw the structure of a training sentence."""
     verb = rng.choice(("intransitive", "active", "active", "passive"))
     return Shape(rng.choice((0, 0, 1)), verb, object_places=rng.choice((0, 1)) if verb == "active" else 0)
 
 
 def _lexical_shape(rng: random.Random) -> Shape:
-    """Draw a training structure with a word in a new role."""
     new = rng.choice(("object", "passive"))
     verb = "active" if new == "object" else "passive"
     return Shape(rng.choice((0, 0, 1)), verb, new=new)
 
 
 def _structural_shape(rng: random.Random) -> Shape:
-    """Draw a structure that is not in training."""
     match rng.choice(("subject", "places", "clauses")):
         case "subject":
             return _known_shape(rng)._replace(subject_places=1)

@@ -245,13 +245,11 @@ def _groups(examples: list[Example], *, by_question: bool, threshold: float | No
 
 
 def _intent_words(intent: str) -> Tokens:
-    """Return the lower-cased words of an intent with placeholders."""
     text, _ = placeholders.replace_in_intent(normalise(intent))
     return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[Example]:
-    """Parse one file of the archive without unpacking it to disk."""
     name = f"{archive} ({member})"
     fix = "Delete the archive to download it again, or set data.path=FILE"
     try:

@@ -57,7 +57,6 @@ class DisjointSplits:
     def _draw_new(
         self, name: str, rng: random.Random, shape: Shape, example: Callable[[random.Random, Shape], Pair]
     ) -> Pair:
-        """Draw an example that is in no earlier split."""
         for _ in range(DRAWS):
             pair = example(rng, shape)
             if pair.source not in self._taken:

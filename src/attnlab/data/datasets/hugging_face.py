@@ -92,7 +92,6 @@ def load_hugging_face(
 
 
 def _load(dataset: str, config: str | None, revision: str | None, cache: Path) -> Mapping[str, Any]:
-    """Return the splits of a dataset by name."""
     try:
         import datasets
     except ImportError as error:
@@ -132,7 +131,6 @@ def _files(folder: Path) -> tuple[Path, ...]:
 
 
 def _pairs(rows: Any, columns: Sequence[str], location: str) -> Iterator[Pair]:
-    """Yield the pairs of a split."""
     names = [column.partition(".") for column in columns]
     for (column, _, _), full in zip(names, columns, strict=True):
         if column not in rows.column_names:

@@ -116,7 +116,6 @@ class Layout:
         return columns if self.features_column is None else (*columns, self.features_column)
 
     def _parse_row(self, texts: Texts, location: str) -> Pair:
-        """Return the pair of a row of a table."""
         cells = texts[0].split("\t")
         if len(cells) <= max(self.columns):
             raise LeftOutError(
@@ -296,7 +295,6 @@ def _read_lines(files: Sequence[tuple[str, str]]) -> list[Texts]:
 
 
 def _parse_alignment(links: str, location: str) -> Alignment:
-    """Parse a line in Pharaoh format."""
     alignment = []
     for link in links.split():
         match = LINK.fullmatch(link)

@@ -88,7 +88,6 @@ class RestorePlaceholders:
     placeholders: Placeholders
 
     def __call__(self, code: str) -> str:
-        """Return the code with the original texts."""
         if not self.placeholders:
             return code
         texts = dict(self.placeholders)
@@ -115,7 +114,6 @@ def _quoted_text(match: re.Match[str]) -> str:
 
 
 def _join_units(parts: list[tuple[str, ...]]) -> str:
-    """Return the code of a list of units."""
     return join(chain.from_iterable(parts))
 
 

@@ -105,7 +105,6 @@ class _Writer:
         self.fresh = True  # at the beginning of a line
 
     def gap(self, piece: str) -> str:
-        """Return the white space before a piece."""
         if self.end or piece in (INDENT, DEDENT, GLUE) or piece.isspace():
             return ""
         if self.fresh:
@@ -113,7 +112,6 @@ class _Writer:
         return self._space_before(piece)
 
     def write(self, piece: str) -> str:
-        """Update the state by a piece and return its text."""
         if self.end:
             if piece == self.end:
                 self.end, self.left, self.prefix, self.fresh = "", piece, False, piece == "\n"

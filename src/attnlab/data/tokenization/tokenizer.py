@@ -193,7 +193,6 @@ class PythonTokenizer(Tokenizer):
     """Key of the pipeline in the JSON text."""
 
     def pieces(self, text: str) -> list[str]:
-        """Split code into its pieces, before the vocabulary is applied."""
         return list(python_code.cut(text))
 
     def words(self, text: str) -> list[int]:
@@ -202,7 +201,6 @@ class PythonTokenizer(Tokenizer):
         return [number for number in numbers if number is not None]
 
     def to_json(self) -> str:
-        """Return the complete tokenizer as JSON."""
         return json.dumps({self.KEY: super().to_json()})
 
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:

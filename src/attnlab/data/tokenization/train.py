@@ -215,7 +215,6 @@ def _pipeline(
     normalizer: normalizers.Normalizer | None = None,
     decoder: decoders.Decoder | None = None,
 ) -> Pipeline:
-    """Return a pipeline of the library with an empty vocabulary."""
     pipeline = Pipeline(models.WordLevel({}, UNKNOWN))
     pipeline.normalizer = normalizer
     pipeline.pre_tokenizer = pre_tokenizer
@@ -262,7 +261,6 @@ def _train_subwords(
 
 
 def _character_class(setting: str, names: Sequence[str]) -> Regex:
-    """Return a pattern that matches one character of the named classes."""
     for name in names:
         if name not in CHARACTERS:
             raise UserError(

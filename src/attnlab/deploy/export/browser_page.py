@@ -125,11 +125,7 @@ def graph_to_json(graph: onnx.GraphProto, weights: Weights) -> dict[str, Any]:
 
 
 def _supported(operator: str) -> str:
-    """Return an operator that operators.js has.
-
-    Raises:
-        UserError: if it does not have it.
-    """
+    """Return an operator that operators.js has; raise `UserError` if it does not have it."""
     if operator not in operators():
         raise UserError(
             f"--page: the network uses the ONNX operator {operator}, which the page does not have. Use --onnx"

@@ -118,6 +118,5 @@ def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[st
 
 
 def _pipeline(tokenizer: Tokenizer) -> str:
-    """Return the JSON text of a tokenizer's pipeline."""
     text = tokenizer.to_json()
     return str(json.loads(text)[PythonTokenizer.KEY]) if isinstance(tokenizer, PythonTokenizer) else text

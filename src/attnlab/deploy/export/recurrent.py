@@ -43,7 +43,6 @@ class OnnxRecurrentEncoder(Encoder):
                 self.register_buffer(f"bias_{layer}", torch.cat(biases, dim=1))  # [directions, 2 gates]
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        """Encode [B, S, E] to states [B, S, D]: see `Encoder`."""
         states, finals = embedded, []
         for layer in range(self.layers):
             run = self._operator if self.trained.norms is None else self._scan

@@ -295,7 +295,6 @@ def _to_json(prediction: Prediction) -> Translation:
 
 @cache
 def _page() -> tuple[str, str]:
-    """Return the page and its content security policy."""
     scripts = (page.HEAT_MAP, FOLDER / "page.js")
     html = page.render(
         FOLDER, "index.html.j2", title="attnlab: translation and attention weights", scripts=scripts

@@ -77,7 +77,6 @@ class Batcher(Generic[Options, Item, Result]):
                         future.set_result(result)
 
     def _next_batch(self) -> tuple[Options, list[Item], list[asyncio.Future[Result]]]:
-        """Remove the next batch from the queue."""
         wanted = self.waiting[0][0]
         batch: list[tuple[Options, Item, asyncio.Future[Result]]] = []
         others: deque[tuple[Options, Item, asyncio.Future[Result]]] = deque()

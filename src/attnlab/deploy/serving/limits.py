@@ -15,23 +15,14 @@ REQUEST_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of the requests; larger ones are refused with status 413, too many with 429.
+    """Limits of the requests; larger ones are refused with status 413, too many with 429."""
 
-    Attributes:
-        sentences: sentences per request.
-        characters: characters per sentence, and per prefix.
-        waiting: sentences of all clients that may wait for one model.
-        batch_size: sentences that are decoded together.
-        body: bytes of a request.
-        beam_size: largest beam.
-    """
-
-    sentences: int = 64
-    characters: int = 1000
-    waiting: int = 1024
-    batch_size: int = 64
-    body: int = 2**20
-    beam_size: int = 20
+    sentences: int = 64  # sentences per request
+    characters: int = 1000  # characters per sentence, and per prefix
+    waiting: int = 1024  # sentences of all clients that may wait for one model
+    batch_size: int = 64  # sentences that are decoded together
+    body: int = 2**20  # bytes of a request
+    beam_size: int = 20  # largest beam
 
 
 class Connection(H11Protocol):
@@ -43,7 +34,6 @@ class Connection(H11Protocol):
     deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit of the first request."""
         super().connection_made(transport)
         self._wait()
 
@@ -56,7 +46,6 @@ class Connection(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the time limit."""
         self._stop_waiting()
         super().connection_lost(exc)
 

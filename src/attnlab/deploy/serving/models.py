@@ -22,19 +22,12 @@ MAX_EXPLAINED = 2500
 
 @dataclass(frozen=True)
 class Options:
-    """Options that all sentences of a batch share.
+    """Options that all sentences of a batch share."""
 
-    Attributes:
-        beam_size: beam size of the search; None for that of the run.
-        nbest: number of hypotheses per sentence.
-        intervention: replacement of the attention weights; None for those of the model.
-        map: what the maps show: the attention weights, or a method of `attnlab.Model.explain`.
-    """
-
-    beam_size: int | None = None
-    nbest: int = 1
-    intervention: str | None = None
-    map: Map = "weights"
+    beam_size: int | None = None  # beam size of the search; None for that of the run
+    nbest: int = 1  # number of hypotheses per sentence
+    intervention: str | None = None  # replacement of the attention weights; None for those of the model
+    map: Map = "weights"  # what the maps show: the attention weights, or a method of `attnlab.Model.explain`
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,6 @@ class ServedModel:
 
     Args:
         name: unique among the models of a server.
-        model: the model.
 
     Attributes:
         mechanism: class of the attention mechanism, or "ensemble".
@@ -97,7 +89,6 @@ class ServedModel:
         return results
 
     def _explained(self, prediction: Prediction, sources: Sequence[Source], map: Map) -> Prediction:
-        """Replace the weights of a prediction by the values of another map."""
         if map == "weights":
             return prediction
         if map not in self.maps:
@@ -111,7 +102,6 @@ class ServedModel:
         return replace(prediction, tokens=explained.tokens, weights=explained.weights)
 
     def _intervention(self, kind: str | None) -> AbstractContextManager[None]:
-        """Return a context manager that replaces the attention of the network."""
         if kind is None:
             return nullcontext()
         network = self.model.network

@@ -45,7 +45,6 @@ class Additive(Attention):
     Args:
         size: A, the width of the hidden layer.
         bias: add a bias b inside the tanh, to W s and to U h_j.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(self, *, size: Size, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
@@ -55,11 +54,9 @@ class Additive(Attention):
         self.energy = Energy(size)
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys U h_j, [B, S, A]."""
         return self.key(memory.states)  # type: ignore[no-any-return]
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return vᵀ tanh(W s + U h_j), [B, Q, S]."""
         return self.energy.score(self.query(query), keys)
 
 
@@ -80,7 +77,6 @@ class Concat(Attention):
     Args:
         size: A, the width of the hidden layer.
         bias: add a bias b inside the tanh.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(self, *, size: Size, bias: bool = False, **sizes: Unpack[Sizes]) -> None:
@@ -91,10 +87,8 @@ class Concat(Attention):
     linear = staticmethod(F.linear)
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys U h_j plus the bias, [B, S, A]."""
         return self.linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return vᵀ tanh(W [s; h_j]), [B, Q, S]."""
         projected = self.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
         return self.energy.score(projected, keys)

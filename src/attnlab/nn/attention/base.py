@@ -131,9 +131,7 @@ class ScoreWrapper(Attention):
             )
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys of the inner mechanism, [B, S, …]."""
         return self.inner.project(memory)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return the scores of the inner mechanism, [B, Q, S]."""
         return self.inner.score(query, keys, None)

@@ -20,7 +20,6 @@ class NoAttention(Attention):
 
     @property
     def context_size(self) -> int:
-        """Width of the context vector: 0."""
         return 0
 
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
@@ -39,7 +38,6 @@ class Mean(Attention):
     """
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return scores of zero, [B, Q, S]."""
         return keys.new_zeros(query.size(0), query.size(1), keys.size(1))
 
 

@@ -21,7 +21,6 @@ class Coverage(AdditiveWithHistory):
     """
 
     def features(self, state: Tensor) -> Tensor:
-        """Return the coverage as a feature, [B, Q, S, 1]."""
         return state[..., None].to(self.past.weight.dtype)
 
     def advance(self, state: Tensor, weights: Tensor) -> Tensor:
@@ -43,7 +42,6 @@ class CoverageSee(Coverage):
 
     Args:
         size: A, the width of the hidden layer.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(self, *, size: Size, **sizes: Unpack[Sizes]) -> None:
@@ -68,7 +66,6 @@ class CoverageTu(Coverage):
     Args:
         size: A, the width of the hidden layer.
         max_fertility: N, the largest expected number of target tokens per source token.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(self, *, size: Size, max_fertility: Positive, **sizes: Unpack[Sizes]) -> None:
@@ -82,7 +79,6 @@ class CoverageTu(Coverage):
         return torch.cat([self.key(memory.states), self.max_fertility * share], dim=-1)
 
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
-        """Return the additive scores with the features C_ij, [B, Q, S]."""
         keys, fertility = keys[..., :-1], keys[..., -1]
         return super().score(query, keys, state / fertility[:, None])
 

@@ -35,7 +35,6 @@ class Differential(ScoreWrapper):
         score: constructor of an inner mechanism, called with `query_size` and `memory_size`.
         initial: λ₀, the initial share of the second distribution that is subtracted, in [0, 1). The paper
             uses 0.8 - 0.6 exp(-0.3 l) in layer l, from 0; 0.8 is as good.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or if λ₀ is not in [0, 1).
@@ -56,7 +55,6 @@ class Differential(ScoreWrapper):
         return torch.cat([self.inner.project(memory), self.other.project(memory)], dim=-1)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return the scores e, [B, Q, S]."""
         return self.inner.score(query, keys.chunk(2, dim=-1)[0], None)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -67,7 +65,6 @@ class Differential(ScoreWrapper):
         return first - (torch.exp(u1 @ v1) - torch.exp(u2 @ v2) + self.initial) * second, state
 
     def context(self, weights: Tensor, memory: Memory) -> Tensor:
-        """Return the scaled and normalised weighted sum, [B, Q, D], of signed weights [B, Q, S]."""
         context = super().context(weights, memory)  # [B, Q, D]
         return (1 - self.initial) * F.rms_norm(context, context.shape[-1:], eps=1e-5)
 

@@ -29,11 +29,7 @@ class Forward(ScoreWrapper):
 
     Args:
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes y from
-            the scores of the reachable positions.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
+        normaliser: computes y from the scores of the reachable positions.
     """
 
     stateful = True

@@ -35,8 +35,7 @@ class Hard(ScoreWrapper):
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         temperature: τ of the soft weights in the backward pass; a lower temperature gives gradients with less
             bias and more variance.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes the soft
-            weights of the backward pass.
+        normaliser: computes the soft weights of the backward pass.
 
     Raises:
         ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or if τ is not above 0.

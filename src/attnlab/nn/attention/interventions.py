@@ -111,7 +111,6 @@ class InterventionWrapper(Attention):
         self.stateful = inner.stateful or intervention in ("shuffled", "previous")
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys of the inner mechanism, [B, S, …]."""
         return self.inner.project(memory)
 
     def begin(self, memory: Memory) -> InterventionState:

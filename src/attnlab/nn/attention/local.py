@@ -24,7 +24,6 @@ class Windowed(ScoreWrapper):
     Args:
         window: D of the paper, the number of positions on either side of the centre (10 in the paper).
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or the window is too small.
@@ -59,7 +58,6 @@ class LocalM(Windowed):
     Args:
         window: D, 1 or more.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     stateful = True
@@ -90,7 +88,6 @@ class LocalP(Windowed):
         size: A, the number of rows of W.
         window: D of the paper, the number of positions on either side of the centre (10 in the paper).
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(

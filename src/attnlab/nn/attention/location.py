@@ -29,7 +29,6 @@ class Location(Attention):
 
     Args:
         max_length: number of positions that can be scored; later ones get weight 0.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(self, *, max_length: Size, **sizes: Unpack[Sizes]) -> None:
@@ -60,7 +59,6 @@ class AdditiveWithHistory(Additive):
         size: A.
         features: number of features per position.
         feature_bias: add a bias to R f_j.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     stateful = True
@@ -77,7 +75,6 @@ class AdditiveWithHistory(Additive):
         raise NotImplementedError
 
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
-        """Return vᵀ tanh(W s + U h_j + R f_j), [B, Q, S]."""
         keys = keys[:, None] + self.past(self.features(state))  # [B, Q, S, A]
         return self.energy.score(self.query(query), keys)
 
@@ -102,7 +99,6 @@ class LocationSensitive(AdditiveWithHistory):
         channels: C, the number of filters (10 in the paper).
         kernel: K, the number of positions that a filter spans (201 in the paper, for speech); odd, so that
             filters are centred.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if K is even.
@@ -115,7 +111,6 @@ class LocationSensitive(AdditiveWithHistory):
         self.convolution = nn.Conv1d(1, channels, kernel, padding=kernel // 2, bias=False)
 
     def features(self, state: Tensor) -> Tensor:
-        """Return F * α_{i-1}, [B, Q, S, C]."""
         rows = state.flatten(0, 1)[:, None].to(self.convolution.weight.dtype)  # [B·Q, 1, S]
         filtered = self.convolution(rows).transpose(1, 2)  # [B·Q, S, C]
         return filtered.unflatten(0, state.shape[:2])  # type: ignore[no-any-return]

@@ -43,8 +43,7 @@ class Mixture(Attention):
         step: initial Δ, the move of a component per step, in positions, for a hidden layer of zeros.
         width: initial σ, the standard deviation of a component, in positions, for a hidden layer of zeros;
             gradients of wider components reach further.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used,
-            since the weights are probabilities.
+        normaliser: not used, since the weights are probabilities.
 
     Raises:
         ValueError: if `components`, `step` or `width` is too small.

@@ -54,8 +54,7 @@ class Monotonic(Additive):
         offset: initial r, the bias of the energies; choose it lower for longer sources.
         noise: σ, the standard deviation of the noise added to the energies in training, which favours clear
             decisions.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used,
-            since each position is decided independently.
+        normaliser: not used, since each position is decided independently.
     """
 
     stateful = True
@@ -112,8 +111,7 @@ class MoChA(Monotonic):
         chunk: w, the number of positions per chunk; 1 is `Monotonic`.
         offset: initial r of the head; choose it lower for longer sources.
         noise: σ of the noise added to the energies of the head in training.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser maps the scores u
-            of a window to weights.
+        normaliser: maps the scores u of a window to weights.
 
     Raises:
         ValueError: if w < 1.
@@ -139,7 +137,6 @@ class MoChA(Monotonic):
         return torch.cat([super().project(memory), self.inner.project(memory)], dim=-1)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return the energies of the head, [B, Q, S]."""
         return super().score(query, keys.chunk(2, dim=-1)[0], state)
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -174,8 +171,7 @@ class MILk(MoChA):
         size: A, the width of the hidden layers of both scores.
         offset: initial r of the head; choose it lower for longer sources.
         noise: σ of the noise added to the energies of the head in training.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser maps the scores u
-            up to the head to weights.
+        normaliser: maps the scores u up to the head to weights.
     """
 
     def __init__(
@@ -184,7 +180,6 @@ class MILk(MoChA):
         super().__init__(size=size, chunk=1, offset=offset, noise=noise, **sizes)
 
     def distribute(self, heads: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
-        """Distribute the weight of each head position [B, Q, S] over the positions up to it."""
         S = scores.size(-1)
         before = mask[..., None, :] & mask.new_ones(S, S).tril()  # [B, 1, S, S]
         shares = self.normaliser(scores[..., None, :].expand(-1, -1, S, -1), before)  # [B, Q, S, S]

@@ -35,7 +35,6 @@ class MultiHead(Attention):
         heads: N, the number of heads.
         score: constructor of a head, called with `query_size` and `memory_size` (both A / N) and
             `normaliser`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if N does not divide A, or if the heads have no scores.

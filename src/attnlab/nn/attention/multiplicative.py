@@ -26,9 +26,6 @@ class Dot(Attention):
 
     Cost: 2·S·D operations and S numbers; no parameters.
 
-    Args:
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
-
     Raises:
         ValueError: if H ≠ D.
     """
@@ -43,7 +40,6 @@ class Dot(Attention):
             )
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return sᵀ k_j, [B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
 
 
@@ -61,7 +57,6 @@ class ScaledDot(Dot):
     """
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the scaled keys h_j / √D, [B, S, D]."""
         return memory.states / math.sqrt(self.memory_size)
 
 
@@ -76,9 +71,6 @@ class General(Attention):
 
     Cost: 2·S·H operations and S numbers; the keys W h_j take 2·S·D·H operations and S·H numbers once per
     sentence.
-
-    Args:
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
     """
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:
@@ -86,11 +78,9 @@ class General(Attention):
         self.key = nn.Linear(self.memory_size, self.query_size, bias=False)
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys W h_j, [B, S, H]."""
         return self.key(memory.states)  # type: ignore[no-any-return]
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return sᵀ k_j, [B, Q, S]."""
         return torch.bmm(query, keys.transpose(1, 2))  # [B, Q, S]
 
 
@@ -110,7 +100,6 @@ class Cosine(Attention):
 
     Args:
         strength: initial β for a query of zeros; cosines alone differ too little for a sharp softmax.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
 
     Raises:
         ValueError: if the strength is not above 0.
@@ -125,11 +114,9 @@ class Cosine(Attention):
         nn.init.constant_(self.strength.bias, inverse_softplus(strength))
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the unit vectors h_j / ‖h_j‖, [B, S, D]."""
         return _unit_vectors(memory.states)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        """Return β cos(W s, h_j), [B, Q, S]."""
         cosines = torch.bmm(_unit_vectors(self.query(query)), keys.transpose(1, 2))  # [B, Q, S]
         return F.softplus(self.strength(query)) * cosines
 

@@ -43,7 +43,6 @@ class PerLayer(Attention):
 
     @property
     def context_size(self) -> int:
-        """Width of the context vectors of each layer."""
         return self.mechanisms[0].context_size
 
     @property
@@ -52,7 +51,6 @@ class PerLayer(Attention):
         return any(layer.stateful for layer in self.mechanisms)
 
     def project(self, memory: Memory) -> Tensor:
-        """Return the keys of all layers, [B, L, S, …]."""
         return torch.stack([layer.project(memory) for layer in self.mechanisms], dim=1)
 
     def begin(self, memory: Memory) -> tuple[Any, ...]:

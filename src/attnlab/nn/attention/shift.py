@@ -48,10 +48,7 @@ class Shift(ScoreWrapper):
     Args:
         reach: K, the largest shift per step in either direction, in positions.
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes w^c.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
+        normaliser: computes w^c.
     """
 
     stateful = True

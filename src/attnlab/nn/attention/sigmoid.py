@@ -27,10 +27,7 @@ class Sigmoid(ScoreWrapper):
 
     Args:
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser is not used.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
+        normaliser: not used.
     """
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:

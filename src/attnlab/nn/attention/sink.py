@@ -32,10 +32,6 @@ class Sink(ScoreWrapper):
 
     Args:
         score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
     """
 
     def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:

@@ -98,7 +98,6 @@ def measure_system(
 
 
 def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
-    """Measure training steps and the peak."""
     network: Any = module.network
     bound = copy.deepcopy(module)
     bound.network = LSTMs(network).to(settings.device)  # type: ignore[assignment]

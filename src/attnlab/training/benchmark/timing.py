@@ -321,6 +321,5 @@ def sizes_of(batch: Batch) -> Sizes:
 
 
 def _wait(device: torch.device) -> None:
-    """Wait until a GPU has finished all kernels."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -32,7 +32,6 @@ class AttentionFigures(Callback):
         self.every_n_epochs = every_n_epochs
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Request the weights of the first sentences."""
         assert isinstance(pl_module, Seq2SeqModule)
         pl_module.kept_weights = max(pl_module.kept_weights, self.count)
 

@@ -25,12 +25,10 @@ class AttentionWeights(Callback):
         self.count = count
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Request the weights of the first sentences."""
         assert isinstance(pl_module, Seq2SeqModule)
         pl_module.kept_weights = max(pl_module.kept_weights, self.count)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the validation split after training if there is no test split."""
         assert isinstance(pl_module, Seq2SeqModule)
         if trainer.state.fn != "fit" and not pl_module.data.corpus.test_splits:
             self._write(trainer, pl_module)

@@ -25,7 +25,6 @@ class EpochDigests(Callback):
         self.digests: list[str] = []
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Append the digest of this epoch."""
         state = {
             "weights": pl_module.state_dict(),
             "optimizer": [optimizer.state_dict() for optimizer in trainer.optimizers],
@@ -37,7 +36,6 @@ class EpochDigests(Callback):
         return {"digests": list(self.digests)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the digests so far."""
         self.digests = list(state_dict["digests"])
 
 

@@ -13,7 +13,6 @@ class EpochLog(Callback):
     """Logs `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · …` after each epoch."""
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the training loss and the validation metrics of the epoch."""
         numbers = " · ".join(
             f"{name.removesuffix('_epoch')} {float(value):.4g}"
             for name, value in trainer.callback_metrics.items()

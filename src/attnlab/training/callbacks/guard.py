@@ -45,17 +45,14 @@ class Guard(Callback):
             self._check()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Check the last step of the epoch."""
         self._check()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Check the last step before the validation."""
         self._check()
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Check the last step before the checkpoint."""
         self._check()
 
     def _check(self) -> None:

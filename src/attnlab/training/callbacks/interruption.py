@@ -30,7 +30,6 @@ class Interruption(Callback):
             signal.signal(number, self._request)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the previous handlers."""
         self._restore()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -107,7 +107,6 @@ class LastCheckpoint(Callback):
             trainer.fit_loop.epoch_loop.restarting = False
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save the end of the previous epoch."""
         if trainer.fit_loop.epoch_loop.batch_progress.total.ready > self.saved_batches:
             self._save_epoch(trainer)
         self._stop_if_requested(trainer)
@@ -115,7 +114,6 @@ class LastCheckpoint(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Save inside an epoch if the time has come or any process was interrupted."""
         if batch_idx == 0 or batch_idx % trainer.accumulate_grad_batches != 0:
             return
         save = self.interruption.requested or self._is_time(trainer)

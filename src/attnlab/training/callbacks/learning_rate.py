@@ -31,7 +31,6 @@ class LearningRate(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Log before the first batch of an optimizer step."""
         if batch_idx % trainer.accumulate_grad_batches or trainer.global_step % self.every:
             return
         rates = {

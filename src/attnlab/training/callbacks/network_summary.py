@@ -13,7 +13,6 @@ class NetworkSummary(Callback):
     """Prints each part of the network with its class and its number of parameters."""
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Print the table before training."""
         assert isinstance(pl_module, Seq2SeqModule)
         if not trainer.is_global_zero:
             return

@@ -26,11 +26,9 @@ class Predictions(Callback):
         self.rows = rows
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the validation split."""
         self._write(trainer, pl_module, "val")
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the current test set."""
         assert isinstance(pl_module, Seq2SeqModule)
         self._write(trainer, pl_module, pl_module.data.test_split)
 

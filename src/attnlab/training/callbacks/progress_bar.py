@@ -28,7 +28,6 @@ class ProgressBar(RichProgressBar):
         return epoch_number(self.trainer)
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        """Return the values that are shown next to the bar."""
         assert isinstance(pl_module, Seq2SeqModule)
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)  # the hash of the run, which its directory shows

@@ -29,7 +29,6 @@ class Reproducible(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Seed for this batch."""
         self._seed(trainer, trainer.fit_loop.epoch_loop.total_batch_idx)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -37,7 +36,6 @@ class Reproducible(Callback):
         self._seed(trainer, 0)
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Seed independently of the step."""
         self._seed(trainer, 0)
 
     def _seed(self, trainer: Trainer, batches: int) -> None:

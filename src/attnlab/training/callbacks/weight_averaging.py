@@ -32,7 +32,6 @@ class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
         super().__init__(avg_fn=self._update)
 
     def _update(self, average: Tensor, current: Tensor, count: Tensor | int) -> Tensor:
-        """Return the new average of a parameter (any shape)."""
         updated: Tensor = self.average(average, current, count) if self.started else current
         return updated
 
@@ -44,7 +43,6 @@ class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Update the average after an optimizer step."""
         self.started = trainer.current_epoch >= self.first_epoch
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
@@ -56,11 +54,9 @@ class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
             super().on_load_checkpoint(trainer, pl_module, checkpoint)
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Switch to the averaged weights during training."""
         if trainer.state.fn == "fit":
             super().on_validation_epoch_start(trainer, pl_module)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Switch back to the current weights during training."""
         if trainer.state.fn == "fit":
             super().on_validation_epoch_end(trainer, pl_module)
