@@ -13,7 +13,10 @@ from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import Study
 from attnlab.report.tables import escape_markdown
 
-METRICS = ("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match")
+METRICS = (
+    *("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match"),
+    "attention/effective_positions",
+)
 TESTED = ("val/loss", "val/conala_bleu")
 BASELINE = "none"
 REFERENCES = (BASELINE, "none_matched", "mean")

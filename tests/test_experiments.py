@@ -212,3 +212,13 @@ def test_no_folder_has_the_name_of_a_package() -> None:
     optional = {"bottleneck", "numexpr", "numba", "xarray", "tables", "fastparquet"}
     folders = {path.name for path in EXPERIMENTS.iterdir()}
     assert not folders & (optional | set(sys.stdlib_module_names))
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/README.md")), ids=lambda path: path.parent.name)
+def test_report_ends_with_what_limits_it(path: Path) -> None:
+    ending = path.read_text().rsplit("\n\n", 1)[-1]
+    assert re.findall(r"^- \*\*(.+?):\*\*", ending, re.MULTILINE) == [
+        "What would change this conclusion",
+        "Decided before the runs",
+        "Cost of a single seed",
+    ]

@@ -78,8 +78,19 @@ class Atlas:
         return [*dict.fromkeys(key[:2] for key in self.cells if (key[1] != SAME) == shifted)]
 
     def matrix(self, model: str, *, shifted: bool) -> Scores:
-        """Return the exact match of a model, [seeds, test sets]."""
-        return np.array([self.cells[*test, model] for test in self.tests(shifted=shifted)]).T
+        """Return the exact match of a model, [seeds, tasks].
+
+        Each task counts once: its shifted test sets are averaged, and tasks that no model learned are left
+        out of them.
+        """
+        tests = self.tests(shifted=shifted)
+        tasks = dict.fromkeys(task for task, _ in tests if not shifted or self.learned_by(task))
+        columns = [[self.cells[*test, model] for test in tests if test[0] == task] for task in tasks]
+        return np.array([np.mean(column, axis=0) for column in columns]).T
+
+    def learned_by(self, task: str) -> list[str]:
+        """Return the models that have learned a task."""
+        return [model for model in self.models if self.mean(task, SAME, model) >= LEARNED]
 
     def mean(self, task: str, test_set: str, model: str) -> float:
         """Return the mean exact match over seeds."""
@@ -166,7 +177,8 @@ def aggregates_table(atlas: Atlas) -> Table:
     note = (
         "Definitions of rliable (Agarwal et al., 2021); in brackets: 95 % percentile interval of the "
         "stratified bootstrap, which is too narrow for few seeds. Learned: mean exact match on the test set "
-        f"same of at least {100 * LEARNED:.0f} %."
+        f"same of at least {100 * LEARNED:.0f} %. Shifted: each task once, with the mean of its shifted test "
+        "sets; tasks that no model learned are left out."
     )
     return Table("aggregates", "Aggregates", columns, rows, [note])
 
@@ -175,8 +187,7 @@ def generalising(atlas: Atlas) -> str:
     """Return a list with the models that learned each task, best on its shifted test set first."""
     lines = []
     for task, test_set in atlas.tests(shifted=True):
-        learned = [model for model in atlas.models if atlas.mean(task, SAME, model) >= LEARNED]
-        ranked = sorted(learned, key=lambda model: -atlas.mean(task, test_set, model))
+        ranked = sorted(atlas.learned_by(task), key=lambda model: -atlas.mean(task, test_set, model))
         shown = [f"`{model}` {100 * atlas.mean(task, test_set, model):.0f}" for model in ranked]
         lines.append(f"- {task}, {test_set}: {', '.join(shown) or 'learned by no model'}\n")
     return f"Exact match in %:\n\n{''.join(lines)}"

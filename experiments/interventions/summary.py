@@ -20,8 +20,9 @@ from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
 from attnlab.report import tables
 from attnlab.report.collect import collect
+from attnlab.report.comparison import SIGNIFICANCE_LEVEL
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.statistics import estimate
+from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import Cell, Column, Table
 
@@ -33,6 +34,10 @@ STUDIES = {
     "conala_attention": ("CoNaLa, official BLEU on the development split", "val/conala_bleu", 1.0),
 }
 """Title, score and scale of each study."""
+SIGNIFICANT = (
+    "\\* p < 0.05 of a paired t test over seeds, corrected by Holm's method over all tests of the table; changes "
+    "that are equal in all seeds are not tested."
+)
 Mechanisms = dict[str, list[RunRecord]]
 
 
@@ -49,7 +54,7 @@ def main(outputs: str | None = None) -> None:
         draw(axes, title, mechanisms, metric, scale)
     if outputs is not None:
         save(figure, HERE / "drops.png")
-    print(tables.INTERVALS)
+    print(f"{tables.INTERVALS} {SIGNIFICANT}")
 
 
 def evaluated_runs(folder: Path) -> list[RunRecord]:
@@ -95,19 +100,29 @@ def table(mechanisms: Mechanisms, metric: str, scale: float) -> Table:
     """Return a table of each mechanism's score and its change by each intervention."""
     names = ("mechanism", "seeds", LEARNED, *INTERVENTIONS)
     columns = [Column(name, numeric=name != "mechanism") for name in names]
-    rows = [
-        [
-            Cell(name),
-            Cell(str(len(runs))),
-            tables.estimate_cell(estimate([scale * run.scores[metric] for run in runs], (0, 100)), digits=1),
-            *(
-                tables.estimate_cell(estimate(changes(runs, each, metric, scale), (-100, 100)), digits=1)
-                for each in INTERVENTIONS
-            ),
-        ]
-        for name, runs in mechanisms.items()
-    ]
+    significant = significant_changes(mechanisms, metric, scale)
+    rows = []
+    for name, runs in mechanisms.items():
+        learned = estimate([scale * run.scores[metric] for run in runs], (0, 100))
+        row = [Cell(name), Cell(str(len(runs))), tables.estimate_cell(learned, digits=1)]
+        for each in INTERVENTIONS:
+            change = estimate(changes(runs, each, metric, scale), (-100, 100))
+            cell = tables.estimate_cell(change, digits=1)
+            row.append(replace(cell, text=f"{cell.text} *" if (name, each) in significant else cell.text))
+        rows.append(row)
     return Table("interventions", "Interventions", columns, rows)
+
+
+def significant_changes(mechanisms: Mechanisms, metric: str, scale: float) -> set[tuple[str, str]]:
+    """Return the mechanisms and interventions whose change is significant; all are one family."""
+    p_values = {}
+    for name, runs in mechanisms.items():
+        for each in INTERVENTIONS:
+            changed = changes(runs, each, metric, scale)
+            if len({*changed}) > 1:
+                p_values[name, each] = t_test_p_value(changed)
+    corrected = zip(p_values, holm([*p_values.values()]), strict=True)
+    return {key for key, p in corrected if p < SIGNIFICANCE_LEVEL}
 
 
 def draw(axes: Axes, title: str, mechanisms: Mechanisms, metric: str, scale: float) -> None:

@@ -1,12 +1,12 @@
 """Mutation testing: apply one change of the list to the code, run narrow tests, and record whether they fail.
 
-python tests/mutations/run.py [--only TEXT]: run mutations.csv, one line after the other, and append to
-results.csv; those that it already contains are left out.
+python tests/mutations/run.py [--list drawn] [--quick] [--only TEXT]: run mutations.csv or drawn.csv, one line after
+the other, and append to results.csv or drawn-results.csv; those that it already contains are left out.
 
 Libraries are imported once. Each mutation is a forked process that imports attnlab with the changed line and
 runs its tests, so that no file changes. A mutation is killed if a test fails or the limit of time is reached,
-and survives if all tests pass, slow ones last. Tests that do not pass on the unchanged code are reported
-instead.
+and survives if all tests pass, slow ones last (with --quick, they are not run, and reaching the limit is no
+result). Tests that do not pass on the unchanged code are reported instead.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from types import CodeType
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LIMIT = 240  # seconds
+QUICK_LIMIT = 600  # for machines with load, since a mutation then is not killed by time
 PASSED = (0, 5)  # exit codes of pytest: all tests passed, no test was selected
 LIBRARIES = (
     *("torch", "lightning", "hydra", "omegaconf", "torchmetrics", "sacrebleu", "tokenizers", "scipy.stats"),
@@ -37,13 +38,15 @@ def main() -> None:
     """Run the selected mutations and write one line of results each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="files whose path contains this text")
+    parser.add_argument("--list", choices=("mutations", "drawn"), default="mutations", help="list of mutations")
+    parser.add_argument("--quick", action="store_true", help="leave out slow tests")
     options = parser.parse_args()
     os.chdir(ROOT)
     for library in LIBRARIES:
         importlib.import_module(library)
-    with (HERE / "mutations.csv").open(newline="") as file:
+    with (HERE / f"{options.list}.csv").open(newline="") as file:
         mutations = list(csv.DictReader(file))
-    results = HERE / "results.csv"
+    results = HERE / ("results.csv" if options.list == "mutations" else "drawn-results.csv")
     if not results.exists():
         results.write_text("number,file,line,result,seconds\n")
     done = {row["number"] for row in csv.DictReader(results.read_text().splitlines())}
@@ -53,7 +56,7 @@ def main() -> None:
             if str(number) in done or options.only not in mutation["file"]:
                 continue
             start = time.monotonic()
-            result = run(mutation)
+            result = run(mutation, quick=options.quick)
             row = (number, mutation["file"], mutation["line"], result, f"{time.monotonic() - start:.0f}")
             writer.writerow(row)
             file.flush()
@@ -71,17 +74,22 @@ def mutate(mutation: dict[str, str]) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-def run(mutation: dict[str, str]) -> str:
+def run(mutation: dict[str, str], *, quick: bool) -> str:
     """Run the tests on the mutated code; return "killed", "killed by time", "survived" or an obstacle."""
     source = mutate(mutation)
     if source is None:
         return "stale"
-    for marker in ("not slow", "slow"):
-        if not passes_unchanged(mutation["tests"], marker):
-            return "tests fail without it"
-        status = run_tests(mutation["tests"], marker, str(ROOT / mutation["file"]), source)
+    if not mutation["tests"]:
+        return "no test"
+    for marker in ("not slow",) if quick else ("not slow", "slow"):
+        limit = QUICK_LIMIT if quick else LIMIT
+        status = run_tests(mutation["tests"], marker, str(ROOT / mutation["file"]), source, limit=limit)
         if status not in PASSED:
-            return "killed by time" if status is None else "killed"
+            if not passes_unchanged(mutation["tests"], marker):
+                return "tests fail without it"
+            if status is None:
+                return "no result in time" if quick else "killed by time"
+            return "killed"
     return "survived"
 
 
@@ -91,7 +99,9 @@ def passes_unchanged(tests: str, marker: str) -> bool:
     return run_tests(tests, marker) in PASSED
 
 
-def run_tests(tests: str, marker: str, path: str = "", source: str = "") -> int | None:
+def run_tests(
+    tests: str, marker: str, path: str = "", source: str = "", *, limit: float = LIMIT
+) -> int | None:
     """Run tests in a forked process; return pytest's exit code, None if the limit of time is reached.
 
     Args:
@@ -99,6 +109,7 @@ def run_tests(tests: str, marker: str, path: str = "", source: str = "") -> int 
         marker: expression that selects some of them.
         path: a module whose source is replaced; empty for none.
         source: its new source.
+        limit: limit of time in seconds.
     """
     child = os.fork()
     if child == 0:
@@ -112,7 +123,7 @@ def run_tests(tests: str, marker: str, path: str = "", source: str = "") -> int 
         options = ["-x", "-q", "-n", "0", "-m", marker, "-p", "no:cacheprovider"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
         os._exit(int(pytest.main([*options, *tests.split()])))
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
