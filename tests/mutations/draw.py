@@ -134,7 +134,9 @@ def tests_of(path: Path) -> list[str]:
     name = (module.parent.name if module.name == "__init__" else module.name).strip("_")
     texts = {test: test.read_text(encoding="utf-8") for test in TESTS.rglob("test_*.py")}
     dotted = ".".join(("attnlab", *module.parts)).removesuffix(".__init__")
-    importing = re.compile(rf"^ *(from {re.escape(dotted)} import|import {re.escape(dotted)}\b)", re.MULTILINE)
+    importing = re.compile(
+        rf"^ *(from {re.escape(dotted)} import|import {re.escape(dotted)}\b)", re.MULTILINE
+    )
     defined = [node.name for node in ast.parse(path.read_text()).body if hasattr(node, "name")]
     mentioned = re.compile("|".join(rf"\b{public}\b" for public in defined) or "(?!)")
     found: list[Path] = []
@@ -144,7 +146,9 @@ def tests_of(path: Path) -> list[str]:
         [test for test, text in texts.items() if mentioned.search(text)],
         [test for test in texts if test.is_relative_to(TESTS / module.parts[0])],
     ):
-        found += sorted((test for test in matches if test not in found), key=lambda test: (len(texts[test]), test))
+        found += sorted(
+            (test for test in matches if test not in found), key=lambda test: (len(texts[test]), test)
+        )
         if found:
             break
     return [str(test.relative_to(ROOT)) for test in found[:MOST_TESTS]]

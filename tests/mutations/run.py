@@ -1,7 +1,7 @@
 """Mutation testing: apply one change of the list to the code, run narrow tests, and record whether they fail.
 
-python tests/mutations/run.py [--list drawn] [--quick] [--only TEXT]: run mutations.csv or drawn.csv, one line after
-the other, and append to results.csv or drawn-results.csv; those that it already contains are left out.
+python tests/mutations/run.py [--list drawn] [--quick] [--only TEXT]: run mutations.csv or drawn.csv, one line
+after the other, and append to results.csv or drawn-results.csv; those that it already contains are left out.
 
 Libraries are imported once. Each mutation is a forked process that imports attnlab with the changed line and
 runs its tests, so that no file changes. A mutation is killed if a test fails or the limit of time is reached,
@@ -38,7 +38,9 @@ def main() -> None:
     """Run the selected mutations and write one line of results each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="files whose path contains this text")
-    parser.add_argument("--list", choices=("mutations", "drawn"), default="mutations", help="list of mutations")
+    parser.add_argument(
+        "--list", choices=("mutations", "drawn"), default="mutations", help="list of mutations"
+    )
     parser.add_argument("--quick", action="store_true", help="leave out slow tests")
     options = parser.parse_args()
     os.chdir(ROOT)
