@@ -35,8 +35,8 @@ STUDIES = {
 }
 """Title, score and scale of each study."""
 SIGNIFICANT = (
-    "\\* p < 0.05 of a paired t test over seeds, corrected by Holm's method over all tests of the table; changes "
-    "that are equal in all seeds are not tested."
+    "\\* p < 0.05 of a paired t test over seeds, corrected by Holm's method over all tests of the table; "
+    "changes that are equal in all seeds are not tested."
 )
 Mechanisms = dict[str, list[RunRecord]]
 

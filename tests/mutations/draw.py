@@ -1,8 +1,8 @@
 """Draw mutations of all packages at random: python tests/mutations/draw.py [COUNT] [SEED] > drawn.csv
 
 A mutation changes one comparison, sign, constant, condition or connective on one line. Every module gets its
-turn before another one gets its second, so that small packages are drawn as often as large ones. The tests are
-the file named like the module in the folder that mirrors it, or else the smallest ones that import it, mention
+turn before another one gets its second, so that small packages are drawn as often as large ones. Its tests
+are the file named like it in the folder that mirrors it, or else the smallest ones that import it, mention
 what it defines, or belong to its package.
 """
 
@@ -87,9 +87,8 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
                 continue
             if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue
-            if isinstance(child, ast.Subscript) and isinstance(child.value, ast.Name):
-                if child.value.id in ("Literal", "Annotated", "Callable", "Sequence"):
-                    continue
+            if isinstance(child, ast.Subscript) and ast.unparse(child.value) in ("Literal", "Annotated"):
+                continue
             yield child
             yield from executed(child)
 
