@@ -11,8 +11,8 @@ import pytest
 from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk, PreferredFirst
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text import conala
-from attnlab.metrics.text.chrf import similarity
 from attnlab.metrics.text.conala import is_valid_python
+from attnlab.metrics.text.ngrams import similarity
 
 UNIFORM = np.array([[0.5, 0.5], [0.5, 0.5]])  # both source tokens have a total weight of 1
 UNEVEN = np.array([[1.0, 0.0], [0.75, 0.25]])  # the second source token has a total weight of 0.25

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.text.helper import _edit_distance
@@ -15,6 +16,7 @@ from torchmetrics.functional.text.helper import _edit_distance
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.scoring import LengthScores, score, score_by_length
 from attnlab.metrics.text.edit_distance import levenshtein
+from attnlab.metrics.text.ngrams import guess_tokenizer
 from attnlab.metrics.texts import Texts
 from predictions import predictions_of
 
@@ -58,6 +60,44 @@ def test_bleu_matches_a_manual_calculation() -> None:
     # BLEU-4: 4/5, 3/4, 2/3, 1/2 of the n-grams match; "." is a token of its own
     expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
     assert values_of(("a b c d.", "a b c d!"), metrics=["bleu"])["bleu"] == pytest.approx(expected)
+
+
+CHINESE = ["我们今天去北京看长城。", "他的书在桌子上面吗？", "猫坐在红色的垫子上。"]
+
+
+def test_perfect_chinese_has_the_largest_bleu_and_a_wrong_character_that_of_sacrebleu() -> None:
+    tokenizer = guess_tokenizer(CHINESE)
+    perfect = Texts(predictions_of(*[(text, text) for text in CHINESE]), bleu_tokenizer=tokenizer)
+    assert score(perfect, ["bleu"]).values == {"bleu": pytest.approx(100)}
+    wrong = [text[:4] + "狗" + text[5:] for text in CHINESE]
+    texts = Texts(predictions_of(*zip(wrong, CHINESE, strict=True)), bleu_tokenizer=tokenizer)
+    # 31 characters, of which 3 are wrong, and the n-grams that contain them
+    precisions = [28 / 31, 22 / 28, 16 / 25, 10 / 22]
+    expected = 100 * math.prod(precisions) ** (1 / 4)
+    assert score(texts, ["bleu"]).values["bleu"] == pytest.approx(expected)
+    assert sacrebleu.corpus_bleu(wrong, [CHINESE], tokenize="zh").score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("references", "tokenizer"),
+    [
+        (["the cat"], "13a"),
+        (["кошка", "बिल्ली", "고양이가 앉았다", "القطة"], "13a"),
+        ([""], "13a"),
+        (["12 + 3"], "13a"),
+        (CHINESE, "zh"),
+        (["我 爱 你"], "zh"),
+        (["用 PyTorch 训练翻译模型"], "13a"),  # most letters are Latin
+        (["日本語の文です"], "char"),
+        (["カタカナ"], "char"),
+        (["แมวนั่งบนเสื่อ"], "char"),
+        (["ສະບາຍດີ"], "char"),
+        (["ភាសាខ្មែរ"], "char"),
+        (["မြန်မာစာ"], "char"),
+    ],
+)
+def test_tokenizer_of_bleu_follows_the_script(references: list[str], tokenizer: str) -> None:
+    assert guess_tokenizer(references) == tokenizer
 
 
 def test_bleu_is_case_sensitive() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.metrics import registry
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, by_question, compare, correct
 from attnlab.report.statistics import holm
+from attnlab.report.tables import scores_table
 from run_files import Sentence, study, write_run
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
@@ -216,6 +219,28 @@ def test_interval_of_a_difference_is_limited_to_possible_differences() -> None:
     assert result.low == pytest.approx(0.7 - T_2 * 0.43589 / sqrt(3), abs=1e-4)
     (loss,) = compare(study({"dot": [9.0, 1.0], "none": [1.0, 1.0]}, "test/loss"))
     assert loss.high == pytest.approx(4 + 12.7062 * 4, abs=1e-3)
+
+
+def test_bleu_over_sentences_has_the_tokenizer_of_the_signature(tmp_path: Path) -> None:
+    """A wrong character in each of 8 sentences; over words, all n-grams would be wrong."""
+    reference = "我们今天去北京看长城"
+    for variant, output in (("dot", reference), ("none", reference[:-1] + "狗")):
+        sentences = [(f"s{n}", reference, output) for n in range(8)]
+        run = write_run(tmp_path, variant, scores={"test/bleu": 90.0}, sentences=sentences)
+        result = json.loads(run.result.read_text())
+        run.result.write_text(json.dumps({**result, "signatures": registry.signatures(["bleu"], "zh")}))
+    collected = collect([tmp_path])
+    _, over_sentences = compare(collected)
+    expected = 100 * (1 - (9 / 10 * 8 / 9 * 7 / 8 * 6 / 7) ** (1 / 4))
+    assert over_sentences.difference == pytest.approx(expected)
+    assert scores_table(collected).notes[2:] == []
+
+    words = replace(collected.runs[0], signatures={})
+    mixed = replace(collected, runs=[words, *collected.runs[1:]])
+    assert [row.over for row in compare(mixed)] == ["seeds"]
+    assert scores_table(mixed).notes[2:] == [
+        "BLEU is not comparable: the runs have different tokenizers (13a, zh)."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from attnlab.config import build
 from attnlab.data.examples import Examples, Sequences
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
+from attnlab.training.length_limits import (
+    check_positions,
+    choose_max_length,
+    warn_of_cut_outputs,
+    warn_of_unattended_positions,
+)
 from tiny_runs import SYNTHETIC, TINY, build_all
 
 
@@ -47,3 +56,76 @@ def test_sources_beyond_the_positions_of_location_attention_are_counted(
     module, data = build_all(composed(*TINY, *SYNTHETIC))
     warn_of_unattended_positions(module.network, data)
     assert caplog.messages == []
+
+
+def test_limit_of_the_search_follows_the_longest_target(composed, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    limits = {}
+    for length, *settings in (
+        (41,),
+        (103,),
+        (103, "decoder=transformer", "decoder.positions=learned", "attention_size=8"),
+    ):
+        config = composed(
+            *TINY,
+            *SYNTHETIC,
+            f"data.train_lengths=[{length},{length}]",
+            "data.test_lengths=[200,200]",
+            *settings,
+        )
+        module, data = build_all(config)
+        limits[length, *settings[:1]] = choose_max_length(config, module.network, data).search.max_length
+    # 1.5 × 103 = 154.5; 256 learned positions, one of them for <eos>, are more
+    assert limits == {(41,): 100, (103,): 155, (103, "decoder=transformer"): 155}
+    assert caplog.messages[0] == "search.max_length=155: the longest target has 103 tokens"
+    fixed = composed(*TINY, *SYNTHETIC, "search.max_length=7")
+    assert choose_max_length(fixed, module.network, data).search.max_length == 7
+    few = composed(
+        *TINY,
+        *SYNTHETIC,
+        "decoder=transformer",
+        "decoder.positions=learned",
+        "decoder.max_positions=40",
+        "attention_size=8",
+    )
+    module, data = build_all(few)
+    assert choose_max_length(few, module.network, data).search.max_length == 39
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_texts_beyond_learned_positions_are_an_error_before_training(
+    composed, tmp_path: Path, part: str
+) -> None:
+    lines = [*["a b\tb a"] * 3, "a b c d e f\tx y z w v u"]
+    for name, rows in (("train", lines[:3]), ("val", lines[:2]), ("test", lines)):
+        (tmp_path / name).write_text("".join(f"{row}\n" for row in rows))
+    files = [f"data.{name}={tmp_path / name}" for name in ("train", "val", "test")]
+    side = {"encoder": "source", "decoder": "target"}[part]
+
+    def check(limit: int, *settings: str) -> None:
+        learned = [f"{part}=transformer", f"{part}.positions=learned", f"{part}.max_positions={limit}"]
+        config = composed(
+            *TINY,
+            "data=pairs",
+            *files,
+            *learned,
+            *settings,
+            f"{part}.size=8",
+            f"{part}.heads=2",
+            "attention_size=8",
+        )
+        corpus = build.build_corpus(config)
+        vocabularies = build.build_vocabularies(config, corpus)
+        data = build.build_data(config, corpus, vocabularies)
+        check_positions(build.build_network(config, vocabularies), data)
+
+    longest = {"encoder": 6, "decoder": 7}[part]  # <eos> included in targets
+    check(longest)
+    check(4, f"batching.max_{side}_length=4")
+    with pytest.raises(UserError) as error:
+        check(longest - 1)
+    assert str(error.value) == (
+        f"{part}.max_positions={longest - 1}: 1 test {side}s have more tokens (up to {longest}; the first is "
+        f"{tmp_path}/test, line 4). Set {part}.max_positions={longest}, or "
+        f"batching.max_{side}_length={longest - 1} to truncate them"
+    )

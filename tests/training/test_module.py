@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
+from attnlab.training import components
 from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions, throughput
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.token_mean import EpochLoss
@@ -283,3 +285,55 @@ def test_weights_are_kept_for_the_requested_sentences_only(composed: Composed) -
     kept = [output.weights for output in module.outputs]
     assert [weights is not None for weights in kept] == [True, True, False, False]
     assert all(weights.base is None for weights in kept if weights is not None)  # no view of the whole batch
+
+
+def test_bleu_has_the_tokenizer_of_the_setting_or_of_the_script_of_the_references(
+    composed: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"{letter} b\t我们今天去北京\n" for letter in ascii_lowercase), encoding="utf-8"
+    )
+    chinese = (*TINY, "data=pairs", f"data.path={tmp_path}/pairs.tsv")
+    tokenizers = {}
+    for name, settings in {
+        "guess": chinese,
+        "set": (*chinese, "bleu.tokenize=char"),
+        "latin": (*TINY, *SYNTHETIC),
+    }.items():
+        tokenizers[name] = build_all(composed(*settings))[0].bleu_tokenizer
+    assert tokenizers == {"guess": "zh", "set": "char", "latin": "13a"}
+    assert [text for text in caplog.messages if "bleu" in text] == [
+        "bleu.tokenize=zh: the references have no spaces between words"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("monitored", "section"),
+    [
+        (("checkpoint.monitor=val/bleu", "checkpoint.mode=max"), "checkpoint"),
+        (
+            (
+                "+callbacks.early_stopping.monitor=val/bleu",
+                "+callbacks.early_stopping.mode=max",
+                "+callbacks.early_stopping.patience=2",
+            ),
+            "callbacks.early_stopping",
+        ),
+    ],
+)
+def test_monitored_score_that_the_texts_do_not_define_is_an_error(
+    composed: Composed, monitored: tuple[str, ...], section: str
+) -> None:
+    def check(length: int) -> None:
+        config = composed(*TINY, *SYNTHETIC, *monitored, f"data.test_lengths=[{length},{length}]")
+        module, data = build_all(config)
+        components.check_monitored(config, module, data.corpus)
+
+    check(4)
+    with pytest.raises(UserError) as error:
+        check(3)
+    assert str(error.value) == (
+        f"{section}.monitor=val/bleu is undefined for the validation data: no reference has 4 tokens, the "
+        f"length of a 4-gram. Set {section}.monitor=val/loss and {section}.mode=min"
+    )

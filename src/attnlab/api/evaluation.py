@@ -40,7 +40,7 @@ from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
 
 CHANGEABLE = (
-    *("attention_override", "batching", "data", "explain"),
+    *("attention_override", "batching", "bleu", "data", "explain"),
     *("paths", "reranking", "search", "seed", "trainer"),
 )
 """Settings and groups that can be changed after training, except `FIXED`."""
@@ -194,7 +194,10 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         "seen_in_training": _seen_in_training(setup.training_sources, decoded),
         "metrics": metrics,
         "by_length": [row._asdict() for row in by_length],
-        "signatures": registry.signatures(setup.module.text_metrics),
+        "signatures": registry.signatures(setup.module.text_metrics, setup.module.bleu_tokenizer),
+        "undefined": {
+            name: reason for name, reason in setup.module.undefined.items() if registry.split(name) == split
+        },
         "references": references(decoded, setup.vocabularies),
     }
     if changed:

@@ -52,6 +52,8 @@ def _print(evaluation: Evaluation) -> None:
         print_table(_explanations_table(evaluation.explanations, evaluation.split))
     for metric, signature in result["signatures"].items():
         print_line(f"{registry.label(f'test/{metric}')}  {signature}")
+    for metric, reason in result["undefined"].items():
+        print_line(f"{registry.label(metric)} is undefined: {reason}")
     if result["references"] == "normalised":
         print_line("references: as normalised by the target tokenizer, not the raw text")
     if seen := result["seen_in_training"]:

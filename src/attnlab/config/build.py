@@ -314,10 +314,15 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
 
 
 def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translator:
-    """Build the search and the reranking that decode sources to predictions."""
+    """Build the search and the reranking that decode sources to predictions.
+
+    The configuration of a run in training and of a checkpoint has a number for `search.max_length` (see
+    `attnlab.training.length_limits`); null is the constructor's default.
+    """
     reranking = _build_rerankers(config)
+    search = {name: value for name, value in config.search.items() if (name, value) != ("max_length", None)}
     with _report_errors("search"):
-        return Translator(vocabularies=vocabularies, reranking=reranking, **config.search)
+        return Translator(vocabularies=vocabularies, reranking=reranking, **search)
 
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:

@@ -85,7 +85,7 @@ def _required() -> dict[str, list[str]]:
     """Return the settings that every configuration has, by section."""
     content = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))
     plain = [key for key, value in content.items() if not isinstance(value, dict | list)]
-    named = ("paths", "embedding", "batching", "loss", "checkpoint", "trainer")
+    named = ("paths", "embedding", "batching", "loss", "bleu", "checkpoint", "trainer")
     built = ("data", "tokenizer", "encoder", "bridge", "attention", "readout", "optimizer")
     required: dict[str, list[str]] = {"": plain, "decoder": ["_target_", "size"], "search": ["max_length"]}
     return {

@@ -123,6 +123,30 @@ Args:
 """
 
 
+class _Search(TypedDict):
+    """Search for the outputs.
+
+    Args:
+        max_length: maximum number of output tokens, EOS excluded; null for 1.5 times the longest training or
+            validation target, at least 100.
+    """
+
+    max_length: Size | None
+
+
+class _Bleu(TypedDict):
+    """BLEU of the outputs.
+
+    Args:
+        tokenize: sacreBLEU's tokenizer; null for one that fits the script of the references: 13a, zh, or char
+            for other scripts without spaces between words.
+    """
+
+    tokenize: (
+        Literal["13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"] | None
+    )
+
+
 class _Reranking(TypedDict):
     coverage_penalty: NotNegative
     similarity: Component | None
@@ -301,8 +325,9 @@ SECTIONS = {
     ),
     "loss": Section(_Loss),
     "distillation": Section(_Distillation, optional=True),
+    "bleu": Section(_Bleu),
     "search": Section(
-        target="attnlab.decoding.translator.Translator", supplied=("vocabularies", "reranking")
+        _Search, target="attnlab.decoding.translator.Translator", supplied=("vocabularies", "reranking")
     ),
     "reranking": Section(_Reranking),
     "init": Section(_Initialisation, optional=True),

@@ -106,7 +106,9 @@ class Seq2SeqData(LightningDataModule):
         return self.corpus.splits.get(split, [])
 
     def examples(self, split: str) -> Examples:
-        """Return the encoded pairs of a split; available after `setup` of a stage that uses the split."""
+        """Return the encoded pairs of a split."""
+        if split not in self._examples:
+            self._examples[split] = self._encode(self.pairs(split))
         return self._examples[split]
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,12 +130,11 @@ class Seq2SeqData(LightningDataModule):
                 "trainer.limit_train_batches"
             )
         for split in {"fit": ("train", "val"), "validate": ("val",)}.get(stage, (self.test_split,)):
-            if split not in self._examples:
-                self._examples[split] = self._encode(self.pairs(split))
+            self.examples(split)
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of the training split, starting at the current position of training."""
-        examples = self._examples["train"]
+        examples = self.examples("train")
         rank, world = self._rank_and_world() if self._shards is None else (0, 1)
         sampler = self._training_sampler(
             examples.source_lengths, examples.target_lengths, rank=rank, world=world
@@ -153,7 +154,7 @@ class Seq2SeqData(LightningDataModule):
         return self._evaluation_loader(self.test_split)
 
     def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
-        examples = self._examples[split]
+        examples = self.examples(split)
         rank, world = self._rank_and_world()
         count = self._shards or world
         sampler = EvaluationBatchSampler(

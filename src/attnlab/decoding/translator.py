@@ -217,15 +217,12 @@ class Translator:
         """
         vocabularies = self.vocabularies
         source = batch.source[row, : int(batch.source_lengths[row])].tolist()  # S ids
-        reference = pair.reference
-        if reference is None:
-            reference = vocabularies.target.clean(pair.target)
         gold = vocabularies.gold_alignment(pair)
         return Prediction(
             index=int(batch.indices[row]),
             line=None if pair.origin is None else pair.origin.line,
             source=pair.source,
-            reference=reference,
+            reference=vocabularies.reference(pair),
             hypothesis=vocabularies.output_text(tokens, pair),
             annotations=pair.annotations or {},
             score=score,

@@ -149,9 +149,10 @@ def compare(
 
     @cache  # each run is compared with several others
     def counts(metric: str, directory: Path) -> Counts:
-        sentence_counts = registry.sentence_counts(metric)
+        run = runs[directory]
+        sentence_counts = registry.sentence_counts(metric, run.tokenizer(metric))
         assert sentence_counts is not None
-        return count_sentences(sentence_counts, runs[directory].predictions[registry.split(metric)])
+        return count_sentences(sentence_counts, run.predictions[registry.split(metric)])
 
     groups = study.by_variant()
     over_seeds, over_sentences = [], []
@@ -212,11 +213,13 @@ def _over_sentences(
 ) -> list[Comparison]:
     """Return the paired test over sentences; empty without predictions for the same test set.
 
-    If runs have different test sets, the one of most pairs is used.
+    If runs have different test sets, the one of most pairs is used. Runs whose metrics have different
+    tokenizers are not compared.
     """
     metric = comparison.metric
-    score = registry.sentence_counts(metric)
-    if score is None or not pairs:
+    tokenizers = {run.tokenizer(metric) for pair in pairs for run in pair}
+    score = registry.sentence_counts(metric, *tokenizers) if len(tokenizers) == 1 else None
+    if score is None:
         return []
     split = registry.split(metric)
     test_sets = [tuple(sentences_of(run.predictions.get(split, [])) for run in pair) for pair in pairs]

@@ -16,10 +16,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
-from attnlab.metrics.sentence_counts import SentenceCounts
-from attnlab.metrics.text.bleu import MIN_BLEU_TOKENS
+from attnlab.metrics.text.ngrams import MIN_BLEU_TOKENS
 from attnlab.plotting.files import fix_layout
 from attnlab.plotting.style import INK, STYLE_SHEET, variant_styles
 from attnlab.report.aggregates import performance_profile, score_matrices, stratified_bootstrap
@@ -120,26 +118,21 @@ def _performance_profile(study: Study, groups: Groups, styles: Styles) -> Iterat
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw a corpus score by source length, which shows the bottleneck of a fixed-size encoding."""
-    metric, score = next(
-        ((name, counts) for name in study.metrics if (counts := registry.sentence_counts(name))),
-        (None, None),
-    )
-    if metric is None or score is None:
+    metric = next((name for name in study.metrics if registry.sentence_counts(name)), None)
+    if metric is None:
         return
     split = registry.split(metric)
-    predictions = {
-        variant: [decoded for run in runs if (decoded := run.predictions.get(split))]
-        for variant, runs in groups.items()
+    decoded = {
+        variant: [run for run in runs if run.predictions.get(split)] for variant, runs in groups.items()
     }
-    sources = [each.source for runs in predictions.values() for decoded in runs for each in decoded]
+    sources = [each.source for runs in decoded.values() for run in runs for each in run.predictions[split]]
     if not sources:
         return
     unit, lengths = _source_lengths(sources)
     edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / MAX_BINS))
-    shortest = MIN_BLEU_TOKENS if registry.name(metric).endswith("bleu") else 0
     bands = {
-        variant: _band([_bin_scores(decoded, score, unit, edges, shortest) for decoded in runs])
-        for variant, runs in predictions.items()
+        variant: _band([_bin_scores(run, metric, unit, edges) for run in runs])
+        for variant, runs in decoded.items()
     }
     if len(edges) < 2 or not any(bands.values()):
         return
@@ -265,13 +258,15 @@ def _source_lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
     return ("words", words) if max(words) > 1 else ("characters", [len(source) for source in sources])
 
 
-def _bin_scores(
-    predictions: Sequence[Prediction], score: SentenceCounts, unit: str, edges: range, shortest: int
-) -> dict[float, float]:
+def _bin_scores(run: RunRecord, metric: str, unit: str, edges: range) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
-    Bins without a reference of at least `shortest` tokens, as BLEU counts them, are omitted.
+    Bins without a reference of four tokens do not define BLEU and are omitted.
     """
+    predictions = run.predictions[registry.split(metric)]
+    score = registry.sentence_counts(metric, run.tokenizer(metric))
+    assert score is not None
+    shortest = MIN_BLEU_TOKENS if registry.name(metric).endswith("bleu") else 0
     counts = count_sentences(score, predictions)
     bins: dict[float, list[int]] = {}
     for row, prediction in enumerate(predictions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, nan
@@ -12,7 +13,9 @@ from typing import Any
 
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_identity import identity
+from attnlab.metrics import registry
 from attnlab.metrics.registry import better, label, main_metrics, split
+from attnlab.metrics.texts import WORDS
 
 SEPARATOR = " · "
 """Separates the name of a variant from the settings that distinguish it."""
@@ -45,6 +48,11 @@ class RunRecord:
     commit: str | None = None
     cpu: str | None = None
     versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
+
+    def tokenizer(self, metric: str) -> str:
+        """Return sacreBLEU's tokenizer in the signature of a metric; the default one if it names none."""
+        found = re.search(r"\btok:([^|]+)", self.signatures.get(registry.name(metric), ""))
+        return WORDS if found is None else found[1]
 
     @property
     def finished(self) -> bool:
@@ -159,6 +167,18 @@ def undefined_scores(study: Study) -> list[str]:
         f"{label(metric)} is undefined{of if names != everywhere else ''}: {reason}."
         for (metric, reason), names in variants.items()
         for of in [f" for {', '.join(sorted(names))}"]
+    ]
+
+
+def mixed_tokenizers(study: Study) -> list[str]:
+    """Return a sentence for each metric that runs computed over different tokens."""
+    tokenizers = {
+        metric: sorted({run.tokenizer(metric) for run in study.finished}) for metric in study.metrics
+    }
+    return [
+        f"{label(metric)} is not comparable: the runs have different tokenizers ({', '.join(different)})."
+        for metric, different in tokenizers.items()
+        if len(different) > 1
     ]
 
 

@@ -25,7 +25,7 @@ from attnlab.report.comparison import Comparison
 from attnlab.report.resampling import count_sentences, score_interval, sentences_of
 from attnlab.report.results_file import format_csv, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
-from attnlab.report.study import RunRecord, Study, undefined_scores
+from attnlab.report.study import RunRecord, Study, mixed_tokenizers, undefined_scores
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
@@ -194,7 +194,9 @@ def scores_table(study: Study) -> Table:
             columns.append(Column(f"{heading(metric)} over sentences"))
             for row, cell in zip(rows, over_sentences, strict=True):
                 row.append(cell)
-    return Table("scores", "Final scores", columns, rows, [*notes, *undefined_scores(study)])
+    return Table(
+        "scores", "Final scores", columns, rows, [*notes, *undefined_scores(study), *mixed_tokenizers(study)]
+    )
 
 
 def with_parameters(table: Table, study: Study) -> Table:
@@ -305,8 +307,10 @@ def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
 
 def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
     """Format the bootstrap interval of the runs that have outputs for the test set of the first one."""
-    score, split = registry.sentence_counts(metric), registry.split(metric)
-    decoded = [run.predictions.get(split, []) for run in runs if run.score(metric) is not None]
+    scored = [run for run in runs if run.score(metric) is not None]
+    tokenizers = {run.tokenizer(metric) for run in scored}
+    score = registry.sentence_counts(metric, tokenizers.pop()) if len(tokenizers) == 1 else None
+    decoded = [run.predictions.get(registry.split(metric), []) for run in scored]
     same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
     if score is None or not same or len(same[0]) < 2:
         return Cell("")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,8 +17,12 @@ from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import default_metrics, name, names
+from attnlab.metrics.scoring import score
+from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
+from attnlab.metrics.texts import WORDS, Texts
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.training import callbacks, checkpoints
 from attnlab.training.loggers import MetricsFile
@@ -24,6 +30,8 @@ from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.precision import cpu_flags, resolve_precision
 from attnlab.training.shards import Shards
+
+log = logging.getLogger(__name__)
 
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
@@ -65,8 +73,49 @@ def build_module(
         if teacher is None
         else Distillation(teacher, config.distillation.get("weight", 0.5)),
         text_metrics=text_metrics,
+        bleu_tokenizer=_bleu_tokenizer(config, corpus),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )
+
+
+def _bleu_tokenizer(config: DictConfig, corpus: Corpus) -> str:
+    """Return `bleu.tokenize`, by default the tokenizer that fits the references of all evaluation splits."""
+    tokenizer: str | None = config.bleu.tokenize
+    if tokenizer is None:
+        pairs = chain.from_iterable(corpus.splits[split] for split in ("val", *corpus.test_splits))
+        tokenizer = guess_tokenizer(
+            pair.target if pair.reference is None else pair.reference for pair in pairs
+        )
+        if tokenizer != WORDS:
+            log.info("bleu.tokenize=%s: the references have no spaces between words", tokenizer)
+    bleu_metric(tokenizer)
+    return tokenizer
+
+
+def check_monitored(config: DictConfig, module: Seq2SeqModule, corpus: Corpus) -> None:
+    """Raise `UserError` if the validation texts do not define a monitored score."""
+    stopping = (config.get("callbacks") or {}).get("early_stopping") or {}
+    for section_name, settings in (("checkpoint", config.checkpoint), ("callbacks.early_stopping", stopping)):
+        monitor = settings.get("monitor")
+        if monitor is None or name(monitor) not in module.text_metrics:
+            continue
+        perfect = [
+            Prediction(
+                index=index,
+                source=pair.source,
+                reference=text,
+                hypothesis=text,
+                annotations=pair.annotations or {},
+            )
+            for index, pair in enumerate(corpus.val)
+            for text in [module.vocabularies.reference(pair)]
+        ]
+        texts = Texts(perfect, module.vocabularies.target.spell, module.bleu_tokenizer)
+        for reason in score(texts, [name(monitor)]).undefined.values():
+            raise UserError(
+                f"{section_name}.monitor={monitor} is undefined for the validation data: {reason}. Set "
+                f"{section_name}.monitor=val/loss and {section_name}.mode=min"
+            )
 
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:

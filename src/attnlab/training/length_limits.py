@@ -1,17 +1,59 @@
-"""Warnings about texts that are longer than a limit of the attention or of the search."""
+"""Limits of the lengths of texts: checks, warnings, and the default limit of the search."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from math import ceil, inf
+
+from omegaconf import DictConfig
 
 from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.nn.attention.location import Location
+from attnlab.nn.positions import max_positions
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
 log = logging.getLogger(__name__)
+
+
+LONGEST_OUTPUT = 100
+"""Smallest `search.max_length` that is chosen from the data. Outputs longer than all targets are possible."""
+
+
+def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
+    """Raise `UserError` if a text of any split has more tokens than there are learned positions for."""
+    for part, side in (("encoder", "source"), ("decoder", "target")):
+        limit = max_positions(network, part)
+        for split, pairs in data.corpus.splits.items():
+            if limit == inf:
+                break
+            examples = data.examples(split)
+            lengths = examples.source_lengths if part == "encoder" else examples.target_lengths
+            if longer := (lengths > limit).nonzero()[0].tolist():
+                first = pairs[longer[0]].origin or f"pair {longer[0] + 1}"
+                name, longest = SPLIT_NAMES.get(split, split), lengths.max()
+                raise UserError(
+                    f"{part}.max_positions={limit}: {len(longer)} {name} {side}s have more tokens "
+                    f"(up to {longest}; the first is {first}). Set {part}.max_positions={longest}, or "
+                    f"batching.max_{side}_length={limit} to truncate them"
+                )
+
+
+def choose_max_length(config: DictConfig, network: Seq2Seq, data: Seq2SeqData) -> DictConfig:
+    """Return the configuration with a number for `search.max_length`, which follows from the data if null."""
+    if config.search.max_length is not None:
+        return config
+    longest = max(int(data.examples(split).target_lengths.max()) - 1 for split in ("train", "val"))
+    length = max(LONGEST_OUTPUT, ceil(1.5 * longest))
+    if length > LONGEST_OUTPUT:
+        log.info("search.max_length=%d: the longest target has %d tokens", length, longest)
+    config = config.copy()
+    config.search.max_length = min(length, max_positions(network, "decoder") - 1)  # one position for <eos>
+    return config
 
 
 def warn_of_unattended_positions(network: TranslationModel, data: Seq2SeqData) -> None:

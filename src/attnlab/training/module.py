@@ -233,10 +233,15 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("val")
+        if self.trainer.validating:  # an untrained network seldom ends its outputs
+            self._warn_of_cut_outputs("val")
 
     def on_test_epoch_end(self) -> None:
         split = self.data.test_split
         self._log_metrics(split)
+        self._warn_of_cut_outputs(split)
+
+    def _warn_of_cut_outputs(self, split: str) -> None:
         if self.trainer.is_global_zero:
             limit = self.translator.max_length
             warn_of_cut_outputs(split, self.outputs, self.data.examples(split), max_length=limit)

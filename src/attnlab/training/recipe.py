@@ -28,6 +28,7 @@ from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, r
 from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
+from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.models import load_teacher
 from attnlab.training.precision import cpu_flags, warn_of_slow_precision
@@ -67,9 +68,12 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     word_vectors = load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source)}
     freeze(network, init.get("freeze", []))
+    check_positions(network, data)
+    config = choose_max_length(config, network, data)
     module = components.build_module(
         config, network, vocabularies, corpus, teacher=load_teacher(config, vocabularies)
     )
+    components.check_monitored(config, module, corpus)
     _log_sizes(corpus, vocabularies, network)
 
     # Training

@@ -38,6 +38,10 @@ class Vocabularies(NamedTuple):
             return None
         return pair.alignment
 
+    def reference(self, pair: Pair) -> str:
+        """Return the text that outputs are scored against."""
+        return self.target.clean(pair.target) if pair.reference is None else pair.reference
+
     def decode(self, ids: Sequence[int], source: str) -> str:
         """Decode target ids, including ids copied from `source`, to text."""
         return self.target.decode(ids, self._copied_tokens(ids, source))

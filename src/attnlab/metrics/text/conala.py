@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.registry import text_metric
-from attnlab.metrics.text.bleu import check_four_grams
+from attnlab.metrics.text.ngrams import check_four_grams
 from attnlab.metrics.texts import Texts, UndefinedScoreError
 
 if TYPE_CHECKING:

@@ -1,0 +1,148 @@
+"""BLEU and chrF as sacreBLEU computes them (Post 2018, arXiv 1804.08771; Popović 2015)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from attnlab.errors import UserError
+from attnlab.metrics.registry import text_metric
+from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.bleu import BLEU
+
+    from attnlab.metrics.sentence_counts import SentenceCounts
+
+MIN_BLEU_TOKENS = 4
+"""Number of tokens of the shortest reference that contains a 4-gram."""
+
+UNSPACED = (
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+    "JAVANESE",
+    "BALINESE",
+)
+"""Scripts without spaces between words, as the Unicode names of their letters begin."""
+
+
+def bleu_metric(tokenizer: str) -> BLEU:
+    """Return sacreBLEU's BLEU with one of its tokenizers.
+
+    Raises:
+        UserError: if the tokenizer needs a package that is not installed.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    try:
+        return BLEU(tokenize=tokenizer, force=True)  # no warning about tokenised text, which is common here
+    except (ImportError, RuntimeError) as error:
+        raise UserError(f"bleu.tokenize={tokenizer}: {' '.join(str(error).split())}") from error
+
+
+def guess_tokenizer(references: Iterable[str]) -> str:
+    """Return sacreBLEU's tokenizer for the script of most letters: "zh", "char" for others without spaces.
+
+    "13a", words and punctuation marks, for scripts with spaces. Japanese is not "ja-mecab", which needs
+    further packages.
+    """
+    counts = Counter(character for text in references for character in text)
+    scripts: Counter[str] = Counter()
+    for character, count in counts.items():
+        if character.isalpha():
+            scripts[unicodedata.name(character, "").partition(" ")[0]] += count
+    unspaced = sum(scripts[script] for script in UNSPACED)
+    if 2 * unspaced <= scripts.total():
+        return WORDS
+    # Chinese has no kana, and a Japanese text has many
+    return "zh" if scripts["CJK"] >= 0.9 * unspaced else "char"
+
+
+@cache
+def bleu_counts(tokenizer: str) -> SentenceCounts:
+    """Return the counts of `bleu` per sentence."""
+    from attnlab.metrics import sentence_counts
+
+    return sentence_counts.bleu_counts(bleu_metric(tokenizer), smooth=True)
+
+
+@cache
+def chrf_counts(_: str) -> SentenceCounts:
+    """Return the counts of `chrf` per sentence."""
+    from attnlab.metrics import sentence_counts
+
+    return sentence_counts.chrf_counts()
+
+
+def bleu_signature(tokenizer: str) -> str:
+    """Return sacreBLEU's signature of `bleu`."""
+    return _signature(bleu_metric(tokenizer))
+
+
+def chrf_signature(_: str) -> str:
+    """Return sacreBLEU's signature of `chrf`."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return _signature(CHRF())
+
+
+def _signature(metric: Metric) -> str:
+    metric.corpus_score([""], [[""]])  # sacreBLEU sets the number of references when it scores
+    return str(metric.get_signature())
+
+
+@text_metric(
+    label="BLEU",
+    format="points",
+    direction="higher",
+    signature=bleu_signature,
+    counts=bleu_counts,
+    default=True,
+    rank=2,
+)
+def bleu(texts: Texts) -> float:
+    """Return corpus BLEU (0 to 100) as sacreBLEU computes it by default, over the tokens of one tokenizer."""
+    score = bleu_metric(texts.bleu_tokenizer).corpus_score(texts.hypotheses, [texts.references])
+    check_four_grams(bleu_counts(texts.bleu_tokenizer), texts)
+    return float(score.score)
+
+
+def check_four_grams(counts: SentenceCounts, texts: Texts) -> None:
+    """Raise `UndefinedScoreError` if no reference has the four tokens of a 4-gram."""
+    if counts.count(texts.hypotheses, texts.references)[:, 1].max() < MIN_BLEU_TOKENS:
+        raise UndefinedScoreError(f"no reference has {MIN_BLEU_TOKENS} tokens, the length of a 4-gram")
+
+
+@text_metric(
+    label="chrF",
+    format="points",
+    direction="higher",
+    signature=chrf_signature,
+    counts=chrf_counts,
+    default=True,
+    rank=3,
+)
+def chrf(texts: Texts) -> float:
+    """Return corpus chrF2 (0 to 100) as sacreBLEU computes it by default."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    if not any(reference.strip() for reference in texts.references):
+        raise UndefinedScoreError("all references are empty")
+    return float(CHRF().corpus_score(texts.hypotheses, [texts.references]).score)
+
+
+def similarity(text: str, reference: str) -> float:
+    """Return chrF2 (0 to 100) of one text."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return float(CHRF().sentence_score(text, [reference]).score)
