@@ -326,7 +326,7 @@ def test_monitored_score_that_the_texts_do_not_define_is_an_error(
     composed: Composed, monitored: tuple[str, ...], section: str
 ) -> None:
     def check(length: int) -> None:
-        config = composed(*TINY, *SYNTHETIC, *monitored, f"data.test_lengths=[{length},{length}]")
+        config = composed(*TINY, *SYNTHETIC, *monitored, f"data.val_lengths=[{length},{length}]")
         module, data = build_all(config)
         components.check_monitored(config, module, data.corpus)
 
