@@ -5,6 +5,7 @@ N pairs of a split · B pairs of a batch
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -15,7 +16,12 @@ from torch.utils.data import Sampler
 from attnlab.data.examples import Lengths
 from attnlab.errors import UserError
 
+log = logging.getLogger(__name__)
+
 BatchType = Literal["sentences", "tokens"]
+
+MIN_POOLS = 8
+"""Smallest number of pools in an epoch whose batches are of similar length."""
 
 
 class TrainingBatchSampler(Sampler[list[int]]):
@@ -28,20 +34,22 @@ class TrainingBatchSampler(Sampler[list[int]]):
         A batch has at most `size` pairs, and batch sizes differ by at most one. The number of batches is the
         smallest that is divisible by `world`; with `size` 1 some batches therefore may have 2 pairs. With
         `bucket_by_length`, pairs are shuffled, divided into pools of `pool` batches per rank, and sorted by
-        length within each pool before they are divided into batches.
+        length within each pool before they are divided into batches. An epoch of fewer than `MIN_POOLS` whole
+        pools is in random order: few pools hold nearly the same batches in every epoch, each of one length,
+        and the model then needs more epochs than the saved padding is worth.
     batch_type="tokens"
         (longest source + longest target) · B, the number of padded tokens, is at most `size`; a longer pair
         is a batch by itself. The whole split is sorted by length with ties in random order, so that all
         epochs have the same batch sizes. Requires `bucket_by_length`.
 
-    At each step all ranks get batches of similar length if `bucket_by_length`.
+    At each step all ranks get batches of similar length, if batches are sorted by length.
 
     Args:
         source_lengths: S of each pair, [N].
         target_lengths: T of each pair, [N].
         size: maximum batch size, in the unit of `batch_type`.
         batch_type: "sentences" or "tokens".
-        bucket_by_length: put pairs of similar length into a batch.
+        bucket_by_length: put pairs of similar length into a batch, if there are enough batches.
         pool: batches per pool and rank.
         seed: seed of the shuffle.
         rank: number of this process, from 0.
@@ -83,6 +91,15 @@ class TrainingBatchSampler(Sampler[list[int]]):
             if pool < 1:
                 raise UserError(f"batching.pool={pool} must be at least 1")
             pools = np.arange(len(sizes)) // (pool * world)
+            self._bucket_by_length = bucket_by_length and len(sizes) >= MIN_POOLS * pool * world
+            if bucket_by_length and not self._bucket_by_length:
+                log.info(
+                    "batches are in random order, not of similar length: an epoch has %d batches, fewer than "
+                    "%d pools of batching.pool=%d",
+                    len(sizes) // world,
+                    MIN_POOLS,
+                    pool,
+                )
         self._bounds = np.cumsum(sizes)[:-1]  # [batches - 1]: boundaries between batches
         self._pools = np.repeat(pools, sizes)  # [N]: the pool of each position in the order
         self._epoch = 0
