@@ -13,13 +13,14 @@ from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from attnlab.config.options import suggest
 from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
-from attnlab.data.features import pair_with_features
+from attnlab.data.features import feature_ids, pair_with_features
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.decoding.reranking import (
     AcceptedFirst,
@@ -36,6 +37,7 @@ from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.decoders import BahdanauDecoder, Decoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
+from attnlab.nn.features import Concatenated
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
@@ -195,7 +197,19 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
             vocabulary_size=vocabularies.target.size, word_dropout=config.embedding.word_dropout, **embedding
         )
     )
-    encoder: Encoder = construct(_without(config.encoder, "match"), input_size=config.embedding.size)
+
+    def make_encoder() -> Encoder:
+        encoder: Encoder = construct(_without(config.encoder, "match"), input_size=config.embedding.size)
+        return encoder
+
+    encoder = make_encoder()
+    features = construct(
+        config.features,
+        is_feature=_is_feature(config, vocabularies),
+        input_size=config.embedding.size,
+        memory_size=encoder.memory_size,
+        make_encoder=make_encoder,
+    )
     attention = construct(
         _without(config.attention, "match"),
         query_size=config.decoder.size,
@@ -233,10 +247,28 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         target_embedding=target_embedding,
         decoder=decoder,
         readout=readout,
+        features=features,
     )
     if config.get("fused", True):
         accelerate(network)
     return network
+
+
+def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
+    """Return which source tokens are features, [V].
+
+    Raises:
+        UserError: if there are none for an option that treats them apart.
+    """
+    ids = feature_ids(vocabularies.source)
+    if not ids and get_object(config.features._target_) is not Concatenated:
+        raise UserError(
+            "The sources have no features to treat apart. Set data.features_column to the column of the "
+            "features and tokenizer=characters or whitespace, or use features=concatenated"
+        )
+    is_feature = torch.zeros(vocabularies.source.size, dtype=torch.bool)
+    is_feature[ids] = True
+    return is_feature
 
 
 def match_sizes(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:

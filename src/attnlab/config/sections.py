@@ -307,6 +307,7 @@ SECTIONS = {
     "target_tokenizer": TOKENIZER._replace(optional=True),
     "embedding": Section(_Embedding, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size",)),
     "encoder": Section(_Matched, supplied=("input_size",)),
+    "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
     "attention": Section(_Matched, supplied=("query_size", "memory_size", "normaliser")),
     "attention.score": Section(supplied=("query_size", "memory_size", "normaliser")),

@@ -6,12 +6,19 @@ They follow the source text as symbols of their own: `deve` with `N;ACC` is `dev
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from attnlab.data.corpus import Pair
 from attnlab.errors import UserError
+from attnlab.types import UNK
+
+if TYPE_CHECKING:
+    from attnlab.data.tokenization.tokenizer import Tokenizer
 
 FEATURE = r" ⟨[^⟨⟩ ]+⟩"
 """Pattern of a feature in a source, with the space before it."""
+FEATURE_TOKEN = re.compile(FEATURE.replace(" ", " ?", 1))
+"""Pattern of the token of a feature, with or without the space, as the tokenizer splits it."""
 
 
 def split_features(features: str) -> list[str]:
@@ -48,3 +55,11 @@ def pair_with_features(source: str, target: str = "") -> Pair:
     """
     text, _, features = source.partition("\t")
     return Pair(with_features(text, features), target)
+
+
+def feature_ids(tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of the tokens of a vocabulary that are features."""
+    ids = range(UNK, tokenizer.size)
+    return [
+        id for id, token in zip(ids, tokenizer.tokens(ids), strict=True) if FEATURE_TOKEN.fullmatch(token)
+    ]

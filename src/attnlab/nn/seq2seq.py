@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attnlab.nn.decoders import Decoder, Unroll
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
+from attnlab.nn.features import Features
 from attnlab.nn.readout import PointerGenerator, Readout
 from attnlab.types import EOS, Batch, Memory
 
@@ -92,6 +93,7 @@ class Seq2Seq(TranslationModel):
         target_embedding: embedding of the target tokens; may be the same object as `source_embedding`.
         decoder: the decoder, which contains the attention.
         readout: computes the logits.
+        features: encodes sources that end with features, using the encoder; None for the encoder alone.
     """
 
     def __init__(
@@ -103,10 +105,12 @@ class Seq2Seq(TranslationModel):
         target_embedding: TokenEmbedding,
         decoder: Decoder,
         readout: Readout | PointerGenerator,
+        features: Features | None = None,
     ) -> None:
         super().__init__()
         self.source_embedding = source_embedding
         self.encoder = encoder
+        self.features = features
         self.bridge = bridge
         self.target_embedding = target_embedding
         self.decoder = decoder
@@ -127,7 +131,10 @@ class Seq2Seq(TranslationModel):
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, Any]:
         """Encode the sources of a batch, embedded as [B, S, E]: see `encode`."""
-        memory = self.encoder(embedded, batch.source_lengths, batch.source_mask)
+        if self.features is None:
+            memory = self.encoder(embedded, batch.source_lengths, batch.source_mask)
+        else:
+            memory = self.features(self.encoder, embedded, batch)
         keys = self.decoder.attention.project(memory)  # [B, S, …]
         state = self.decoder.begin(self.bridge(memory), memory)
         return Encoded(memory, keys, batch.copy_ids), state

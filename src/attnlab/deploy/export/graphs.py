@@ -38,6 +38,7 @@ from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
+from attnlab.nn.features import Concatenated
 from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
@@ -77,6 +78,8 @@ def export(network: Seq2Seq) -> Graphs:
     """
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
+    if not isinstance(network.features, Concatenated | None):
+        raise _unsupported(network, "its features are encoded apart; features=concatenated can be exported")
     network = deepcopy(network)
     make_plain(network)
     try:

@@ -1,0 +1,136 @@
+"""How a network reads the features of a source, such as those of an inflected form.
+
+Features follow the text of their source as tokens of their own: `d e v e ⟨N⟩ ⟨ACC⟩`, see
+`attnlab.data.features`. The first feature of a source and all tokens after it are its features; a source may
+have none. Positions stay those of the whole source, so that weights [B, T, S] show text and features.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.encoders import Encoder
+from attnlab.types import Batch, Memory
+
+
+class Features(nn.Module, ABC):
+    """Base class of the options of `conf/features/`.
+
+    Args:
+        is_feature: [V] bool, True at the source tokens that are features.
+        input_size: E.
+        memory_size: D of the encoder.
+        make_encoder: builds an encoder with the settings of that of the text.
+    """
+
+    is_feature: Tensor
+
+    def __init__(
+        self, *, is_feature: Tensor, input_size: int, memory_size: int, make_encoder: Callable[[], Encoder]
+    ) -> None:
+        super().__init__()
+        self.register_buffer("is_feature", is_feature, persistent=False)
+
+    @abstractmethod
+    def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
+        """Encode sources with their features.
+
+        Args:
+            encoder: the encoder of the network.
+            embedded: the sources of the batch, [B, S, E].
+            batch: the batch.
+        """
+
+    def text_lengths(self, batch: Batch) -> Tensor:
+        """Return the number of tokens before the first feature, at least 1, [B] int64 on the CPU."""
+        is_feature = self.is_feature[batch.source]  # [B, S]
+        first = is_feature.int().argmax(dim=1).cpu()  # [B]
+        return torch.where(is_feature.any(dim=1).cpu(), first, batch.source_lengths).clamp(min=1)
+
+
+class Concatenated(Features):
+    """The encoder of the network reads text and features as one sequence."""
+
+    def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
+        return encoder(embedded, batch.source_lengths, batch.source_mask)  # type: ignore[no-any-return]
+
+
+class LinearFeatures(Features):
+    """A linear map of the features is added to the states of the text, which alone is attended to.
+
+    ::
+
+        h_j ← h_j + W Σ_k e(f_k)        also to the final states h, not to the cells
+    """
+
+    def __init__(
+        self, *, is_feature: Tensor, input_size: int, memory_size: int, make_encoder: Callable[[], Encoder]
+    ) -> None:
+        super().__init__(
+            is_feature=is_feature, input_size=input_size, memory_size=memory_size, make_encoder=make_encoder
+        )
+        self.map = nn.Linear(input_size, memory_size, bias=False)
+
+    def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
+        lengths = self.text_lengths(batch)  # [B]
+        mask = _before(lengths, embedded)  # [B, S]
+        memory = encoder(embedded, lengths, mask)
+        features = batch.source_mask & ~mask  # [B, S]
+        shift = self.map((embedded * features[..., None]).sum(dim=1, keepdim=True))  # [B, 1, D]
+        return Memory(
+            states=memory.states + shift,
+            mask=mask,
+            hidden=None if memory.hidden is None else memory.hidden + shift,
+            cell=memory.cell,
+        )
+
+
+class EncodedFeatures(Features):
+    """The features have an encoder of their own, with the settings of that of the text.
+
+    The memory is the states of both; the final states of both are added.
+    """
+
+    def __init__(
+        self, *, is_feature: Tensor, input_size: int, memory_size: int, make_encoder: Callable[[], Encoder]
+    ) -> None:
+        super().__init__(
+            is_feature=is_feature, input_size=input_size, memory_size=memory_size, make_encoder=make_encoder
+        )
+        self.encoder = make_encoder()
+
+    def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
+        device, S = embedded.device, embedded.size(1)
+        lengths = self.text_lengths(batch)  # [B]
+        text = _before(lengths, embedded)  # [B, S]
+        memory = encoder(embedded, lengths, text)
+
+        counts = batch.source_lengths - lengths  # [B]: features
+        steps = torch.arange(max(1, int(counts.max())), device=device)  # [F]
+        start = lengths.to(device)[:, None]  # [B, 1]
+        features = _rows(embedded, (start + steps).clamp(max=S - 1))  # [B, F, E]
+        read = counts.clamp(min=1)  # a source without features has one that is not used
+        own = self.encoder(features, read, _before(read, features))
+
+        back = (torch.arange(S, device=device) - start).clamp(0, len(steps) - 1)  # [B, S]
+        states = torch.where(text[..., None], memory.states, _rows(own.states, back))  # [B, S, D]
+        present = (counts > 0).to(device)[:, None, None]  # [B, 1, 1]
+
+        def add(final: Tensor | None, others: Tensor | None) -> Tensor | None:
+            return None if final is None or others is None else final + others * present
+
+        return Memory(states, batch.source_mask, add(memory.hidden, own.hidden), add(memory.cell, own.cell))
+
+
+def _before(lengths: Tensor, rows: Tensor) -> Tensor:
+    """Return a mask [B, S] of the first `lengths` [B] positions of rows [B, S, …]."""
+    return torch.arange(rows.size(1), device=rows.device) < lengths.to(rows.device)[:, None]
+
+
+def _rows(vectors: Tensor, places: Tensor) -> Tensor:
+    """Return the vectors [B, F, E] at the places [B, F] of vectors [B, S, E]."""
+    return vectors.gather(1, places[..., None].expand(-1, -1, vectors.size(-1)))

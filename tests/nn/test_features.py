@@ -1,0 +1,141 @@
+"""Options of conf/features: features of a source apart from its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.nn.decoders import LuongDecoder
+from attnlab.nn.encoders import (
+    BagEncoder,
+    ConvolutionalEncoder,
+    Encoder,
+    MinGRUEncoder,
+    RecurrentEncoder,
+    TransformerEncoder,
+)
+from attnlab.nn.features import Concatenated, EncodedFeatures, Features, LinearFeatures
+from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.types import EOS, PAD, SOS, Batch
+from networks import SOURCE_WIDTH, SOURCE_WORDS, UNITS, assemble, make_attention, randomise
+
+FIRST_FEATURE = 17
+"""Source tokens from here on are features."""
+OPTIONS = (Concatenated, LinearFeatures, EncodedFeatures)
+ENCODERS: dict[str, Callable[[], Encoder]] = {
+    "recurrent": lambda: RecurrentEncoder(input_size=SOURCE_WIDTH, size=UNITS),
+    "mingru": lambda: MinGRUEncoder(input_size=SOURCE_WIDTH, size=UNITS),
+    "convolutional": lambda: ConvolutionalEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS),
+    "bag": lambda: BagEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS, positions="sinusoidal"),
+    "transformer": lambda: TransformerEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS, layers=1, heads=1),
+}
+# Texts of 3, 1 and 2 tokens with 2, 3 and 0 features
+SOURCES = [[5, 6, 7, 17, 19], [8, 18, 17, 21], [9, 10]]
+TARGETS = [[4, 9], [7], [3, 6, 8]]
+
+
+def make_batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    def padded(rows: list[list[int]]) -> Tensor:
+        width = max(map(len, rows))
+        return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+
+    lengths = torch.tensor([len(row) for row in sources])
+    rows = [[SOS, *target, EOS] for target in targets]
+    return Batch(padded(sources), lengths, padded(rows), torch.arange(len(rows)))
+
+
+def make(option: type[Features], encoder: Callable[[], Encoder] = ENCODERS["recurrent"]) -> Seq2Seq:
+    torch.manual_seed(0)
+    built = encoder()
+    attention = make_attention("Additive", 7, built.memory_size)
+    network = assemble(built, LuongDecoder(input_size=5, attention=attention, size=7))
+    network.features = option(
+        is_feature=torch.arange(SOURCE_WORDS) >= FIRST_FEATURE,
+        input_size=SOURCE_WIDTH,
+        memory_size=built.memory_size,
+        make_encoder=encoder,
+    )
+    randomise(network, 0.7)
+    return network.eval()
+
+
+def logits(network: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+    decoded = network(batch)
+    return network.logits(decoded, None), decoded.weights
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("option", OPTIONS)
+@torch.no_grad()
+def test_sources_of_a_batch_do_not_affect_each_other(option: type[Features], encoder: str) -> None:
+    network = make(option, ENCODERS[encoder])
+    together, weights = logits(network, make_batch(SOURCES, TARGETS))
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        alone, attended = logits(network, make_batch([source], [target]))
+        T, S = attended.shape[1:]
+        torch.testing.assert_close(together[row : row + 1, :T], alone, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(weights[row : row + 1, :T, :S], attended, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@torch.no_grad()
+def test_every_feature_changes_the_output(option: type[Features]) -> None:
+    network = make(option)
+    source, target = [[5, 6, 7, 17, 19]], [[4, 9]]
+    before, _ = logits(network, make_batch(source, target))
+    for changed in ([5, 6, 7, 18, 19], [5, 6, 7, 17, 20], [5, 6, 7, 17], [5, 6, 7]):
+        after, _ = logits(network, make_batch([changed], target))
+        assert (after - before).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_linear_features_are_added_to_the_states_of_the_text() -> None:
+    network = make(LinearFeatures)
+    assert isinstance(network.features, LinearFeatures)
+    encoded, _ = network.encode(make_batch(SOURCES, TARGETS))
+    plain = network.encoder(
+        network.source_embedding(torch.tensor([[5, 6, 7]])), torch.tensor([3]), torch.ones(1, 3) == 1
+    )
+    vectors = network.source_embedding(torch.tensor([17, 19]))  # [2, E]
+    shift = (vectors[0] + vectors[1]) @ network.features.map.weight.T  # [D]
+    torch.testing.assert_close(encoded.memory.states[0, :3], plain.states[0] + shift)
+    torch.testing.assert_close(encoded.memory.hidden[0], plain.hidden[0] + shift)
+    assert encoded.memory.mask.tolist() == [
+        [True] * 3 + [False] * 2,
+        [True] + [False] * 4,
+        [True] * 2 + [False] * 3,
+    ]
+    assert network(make_batch(SOURCES, TARGETS)).weights[0, :, 3:].eq(0).all()
+
+
+@torch.no_grad()
+def test_features_with_an_encoder_of_their_own_are_attended_to() -> None:
+    network = make(EncodedFeatures)
+    assert isinstance(network.features, EncodedFeatures)
+    memory = network.encode(make_batch(SOURCES, TARGETS))[0].memory
+    both = []
+    for encoder, tokens in ((network.encoder, [8]), (network.features.encoder, [18, 17, 21])):
+        n = len(tokens)
+        both.append(
+            encoder(
+                network.source_embedding(torch.tensor([tokens])), torch.tensor([n]), torch.ones(1, n) == 1
+            )
+        )
+    torch.testing.assert_close(memory.states[1, :4], torch.cat([part.states[0] for part in both]))
+    torch.testing.assert_close(memory.hidden[1], both[0].hidden[0] + both[1].hidden[0])
+    assert memory.mask.sum(dim=1).tolist() == [5, 4, 2]
+    assert network(make_batch(SOURCES, TARGETS)).weights[0, :, 3:].gt(0).all()
+
+
+@pytest.mark.parametrize("option", [LinearFeatures, EncodedFeatures])
+def test_features_apart_are_trained(option: type[Features]) -> None:
+    network = make(option)
+    network.train()
+    network.logits(network(make_batch(SOURCES, TARGETS)), None).square().sum().backward()
+    assert all(
+        parameter.grad is not None and parameter.grad.ne(0).any()
+        for parameter in network.features.parameters()
+    )
