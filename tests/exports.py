@@ -65,5 +65,5 @@ def write_checkpoint(folder: Path, *overrides: str) -> Path:
         "attnlab": checkpoints.checkpoint_contents(config, vocabularies, "run", corpus),
     }
     path = folder / "network.ckpt"
-    checkpoints.AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    checkpoints.save_checkpoint(checkpoint, path)
     return path

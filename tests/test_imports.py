@@ -127,6 +127,16 @@ for command in {commands()}:
 
 
 @pytest.mark.slow
+def test_translating_needs_neither_lightning_nor_plots() -> None:
+    modules = "attnlab.api.model, attnlab.cli.predict, attnlab.cli.attention_output"
+    code = f"import sys, {modules}; print(*sys.modules)"
+    completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    imported = set(completed.stdout.split())
+    assert "torch" in imported
+    assert not {"lightning", "torchmetrics", "scipy", "matplotlib", "torch._dynamo"} & imported
+
+
+@pytest.mark.slow
 def test_worker_imports_optional_packages_late() -> None:
     code = "import sys, attnlab.training.recipe; print(*sys.modules)"
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

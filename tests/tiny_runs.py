@@ -35,7 +35,7 @@ QUIET = {
 def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     data.setup("fit")
     network = build.build_network(config, vocabularies)
     return components.build_module(config, network, vocabularies, corpus), data

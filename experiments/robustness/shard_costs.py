@@ -76,7 +76,7 @@ def main() -> None:
     config = compose_run(["trainer.accelerator=cpu", *options.overrides])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     data.setup("fit")
     batches = [batch for batch, _ in zip(data.train_dataloader(), range(options.batches), strict=False)]

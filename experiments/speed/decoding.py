@@ -28,6 +28,7 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.types import EOS, Batch
 
@@ -81,7 +82,7 @@ def main() -> None:
     config = compose_run(["experiment=conala", "trainer.accelerator=cpu", *options.overrides])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     data.setup("fit")
     examples = data.examples("train")
     chosen = list(islice(cycle(range(len(examples))), options.sentences))

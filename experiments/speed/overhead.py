@@ -83,7 +83,7 @@ def main() -> None:
         run = prepare_run(config)
         corpus = build.build_corpus(config)
         vocabularies = build.build_vocabularies(config, corpus)
-        data = build.build_data(config, corpus, vocabularies)
+        data = components.build_data(config, corpus, vocabularies)
         data.setup("fit")
         module = components.build_module(
             config, build.build_network(config, vocabularies), vocabularies, corpus

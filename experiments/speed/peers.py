@@ -26,6 +26,7 @@ from tables import precisions, print_table
 from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
+from attnlab.training import components
 from attnlab.types import Batch
 
 HERE = Path(__file__).parent
@@ -85,7 +86,7 @@ def write_batches(overrides: list[str], batches: int, sentences: int, folder: Pa
     count = 0
     for order in ORDERS:
         config.batching.bucket_by_length = order == "like-length"
-        loaded = build.build_data(config, corpus, vocabularies)
+        loaded = components.build_data(config, corpus, vocabularies)
         loaded.setup("fit")
         taken = list(islice(loaded.train_dataloader(), batches))
         for i, batch in enumerate(taken):

@@ -38,7 +38,7 @@ def main() -> None:
     config = compose_run(["trainer.accelerator=cpu", *options.overrides])
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     data.setup("fit")
     loader = data.train_dataloader()
     network = build.build_network(config, vocabularies)

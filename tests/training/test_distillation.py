@@ -53,7 +53,7 @@ def test_training_mixes_both_losses_and_neither_trains_nor_saves_the_teacher(com
     config = composed(*TINY, *SYNTHETIC, "distillation.weight=0.25")
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     data.setup("fit")
     torch.manual_seed(1)
     network, teacher = build.build_network(config, vocabularies), build.build_network(config, vocabularies)

@@ -53,7 +53,7 @@ def test_averaged_weights_are_validated_saved_and_kept(
     config = composed(*TINY)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     network = build.build_network(config, vocabularies)
     module = components.build_module(config, network, vocabularies, corpus)
     recorder = Recorder()

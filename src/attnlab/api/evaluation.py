@@ -108,7 +108,7 @@ def evaluate(
         config=config,
         vocabularies=vocabularies,
         network=network,
-        data=build.build_data(config, corpus, vocabularies),
+        data=components.build_data(config, corpus, vocabularies),
         module=components.build_module(config, network, vocabularies, corpus),
         members=members,
         training_sources=[record.get("training_sources") for record in records],

@@ -1,4 +1,7 @@
-"""Output of `attnlab predict --attention`: a page, figures, numbers, or heat maps in the terminal."""
+"""Output of `attnlab predict --attention`: a page, figures, numbers, or heat maps in the terminal.
+
+Each format imports what it draws with, so that translating a sentence starts without it.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from omegaconf import DictConfig
-from rich.console import Console
 
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction, to_json_line
 from attnlab.files.writing import check_writable, open_atomically
-from attnlab.plotting.files import save
-from attnlab.plotting.heatmap import plot_prediction
-from attnlab.plotting.terminal import heatmap_lines
-from attnlab.report.explorer import Sentence
-from attnlab.report.page import write_explorer
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")
@@ -76,6 +73,9 @@ def _numbers(path: Path) -> Iterator[Write]:
 @contextmanager
 def _page(path: Path, config: DictConfig) -> Iterator[Write]:
     """Write an explorer page of all sentences, with the hypotheses of a sentence side by side."""
+    from attnlab.report.explorer import Sentence
+    from attnlab.report.page import write_explorer
+
     predictions: list[Prediction] = []
     yield predictions.append
     if not predictions:
@@ -91,6 +91,10 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
 
 
 def _print(prediction: Prediction) -> None:
+    from rich.console import Console
+
+    from attnlab.plotting.terminal import heatmap_lines
+
     assert prediction.weights is not None
     console = Console(highlight=False)
     heatmap = prediction.weights, prediction.source_tokens, prediction.tokens
@@ -101,6 +105,9 @@ def _print(prediction: Prediction) -> None:
 
 def _draw(path: Path, prediction: Prediction) -> None:
     """Draw a figure of one prediction: attention-1.png, or attention-1-2.png for the second hypothesis."""
+    from attnlab.plotting.files import save
+    from attnlab.plotting.heatmap import plot_prediction
+
     number = prediction.index + 1
     suffix = f"{number}" if prediction.rank == 1 else f"{number}-{prediction.rank}"
     save(plot_prediction(prediction), path.with_name(f"{path.stem}-{suffix}{path.suffix}"))

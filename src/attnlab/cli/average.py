@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from attnlab.training.checkpoints import AtomicCheckpointIO, average_checkpoints
+    from attnlab.training.checkpoints import average_checkpoints, save_checkpoint
 
     run = Run(Path(options.run).expanduser().absolute())
     run.read_config()  # is it a run directory?
@@ -38,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
             f"again with checkpoint.keep={needed} force=true"
         )
     chosen = kept[-options.last :] if options.last else kept
-    AtomicCheckpointIO().save_checkpoint(average_checkpoints(chosen), run.average)
+    save_checkpoint(average_checkpoints(chosen), run.average)
     print(f"mean of {', '.join(path.name for path in chosen)}")
     print(run.average)
     return 0

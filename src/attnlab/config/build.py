@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +12,12 @@ from typing import Any
 import torch
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from attnlab.config.options import suggest
 from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
-from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
@@ -40,9 +39,6 @@ from attnlab.nn.encoders import Encoder
 from attnlab.nn.features import Concatenated
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-
-CONSTRUCTOR_ERRORS = (TypeError, ValueError, OverflowError, MisconfigurationException)
-"""Exceptions of constructors whose arguments do not fit."""
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
@@ -90,11 +86,22 @@ def _report_errors(target: str) -> Iterator[None]:
                 f"{target} cannot be imported: {' '.join(str(cause).split())}. A custom "
                 "class must be in a module of the current folder, or be installed"
             ) from error
-        if isinstance(cause, CONSTRUCTOR_ERRORS):
+        if isinstance(cause, _constructor_errors()):
             raise UserError(f"{target}: {cause}") from error
         raise
-    except CONSTRUCTOR_ERRORS as error:
+    except _constructor_errors() as error:
         raise UserError(f"{target}: {error}") from error
+
+
+def _constructor_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of constructors whose arguments do not fit.
+
+    Lightning's own is among them once something imported Lightning, which takes seconds and which predicting
+    does not need.
+    """
+    lightning = sys.modules.get("lightning.fabric.utilities.exceptions")
+    own = () if lightning is None else (lightning.MisconfigurationException,)
+    return (TypeError, ValueError, OverflowError, *own)
 
 
 def _target(node: Any) -> str:
@@ -128,19 +135,6 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
         target=None if target is None else constructor(target),
         shared=config.shared_vocabulary,
     )
-
-
-def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
-    """Build the datamodule: batches of every split; raise `UserError` as `check_alignments`."""
-    check_alignments(config.data.get("alignments_path"), vocabularies)
-    data: Seq2SeqData = construct(
-        section(config, "batching"),
-        with_copy_ids=copies_source(config),
-        corpus=corpus,
-        vocabularies=vocabularies,
-        seed=config.seed,
-    )
-    return data
 
 
 def check_alignments(alignments_path: Any, vocabularies: Vocabularies) -> None:

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric.plugins import TorchCheckpointIO
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
@@ -48,37 +47,23 @@ READ_ERRORS = (
 """Exceptions of reading a file that is damaged or not a checkpoint."""
 
 
-class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning plugin that writes checkpoints atomically and loads them with `read_checkpoint`."""
+def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
+    """Write a temporary file, flush it to disk and rename it.
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
-    ) -> None:
-        """Write a temporary file, flush it to disk and rename it.
-
-        Raises:
-            UserError: if there is no space left for it.
-        """
-        try:
-            with open_atomically(Path(path)) as file:
-                torch.save(checkpoint, file)
-                _append_digest(file)
-        except (OSError, RuntimeError) as error:
-            if not no_space_left(error):
-                raise
-            raise UserError(
-                f"{path} cannot be written: no space left. The checkpoint before it is kept; free some space "
-                "and run the same command again"
-            ) from error
-
-    def load_checkpoint(
-        self,
-        path: str | Path,
-        map_location: Any | None = None,
-        weights_only: bool | None = None,
-    ) -> dict[str, Any]:
-        """Load plain values and tensors only."""
-        return read_checkpoint(Path(path), map_location=map_location)
+    Raises:
+        UserError: if there is no space left for it.
+    """
+    try:
+        with open_atomically(path) as file:
+            torch.save(checkpoint, file)
+            _append_digest(file)
+    except (OSError, RuntimeError) as error:
+        if not no_space_left(error):
+            raise
+        raise UserError(
+            f"{path} cannot be written: no space left. The checkpoint before it is kept; free some space "
+            "and run the same command again"
+        ) from error
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:

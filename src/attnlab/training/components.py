@@ -12,9 +12,17 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.build import build_translator, construct, constructor, section
+from attnlab.config.build import (
+    build_translator,
+    check_alignments,
+    construct,
+    constructor,
+    copies_source,
+    section,
+)
 from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus
+from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
@@ -24,7 +32,8 @@ from attnlab.metrics.scoring import score
 from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.training import callbacks, checkpoints
+from attnlab.training import callbacks
+from attnlab.training.checkpoint_io import AtomicCheckpointIO
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
@@ -118,6 +127,19 @@ def check_monitored(config: DictConfig, module: Seq2SeqModule, corpus: Corpus) -
             )
 
 
+def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
+    """Build the datamodule: batches of every split; raise `UserError` as `check_alignments`."""
+    check_alignments(config.data.get("alignments_path"), vocabularies)
+    data: Seq2SeqData = construct(
+        section(config, "batching"),
+        with_copy_ids=copies_source(config),
+        corpus=corpus,
+        vocabularies=vocabularies,
+        seed=config.seed,
+    )
+    return data
+
+
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
     """Build the configured loggers, without those that are unavailable."""
     loggers = [
@@ -183,7 +205,7 @@ def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks
         enable_progress_bar=any(isinstance(part, callbacks.ProgressBar) for part in callbacks_),
         enable_model_summary=False,
         **({} if profiler is None else {"profiler": profiler(dirpath=run.directory, filename="profile")}),
-        plugins=[checkpoints.AtomicCheckpointIO()],
+        plugins=[AtomicCheckpointIO()],
         use_distributed_sampler=False,
         num_sanity_val_steps=0,
     )

@@ -60,7 +60,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     vocabularies = build.build_vocabularies(config, corpus)
     init = config.get("init") or {}
     source, vocabularies = find_source(init.get("from"), run, vocabularies)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
 
     # Model
     log.info("building the network")

@@ -16,7 +16,7 @@ from attnlab.cli.main import run as run_command
 from attnlab.deploy.export import folder
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
-from attnlab.training.checkpoints import AtomicCheckpointIO, read_checkpoint, read_contents
+from attnlab.training.checkpoints import read_checkpoint, read_contents, save_checkpoint
 from browser import Page, browser
 from commands import attnlab
 from exports import WORDS, sentences, write_checkpoint
@@ -147,7 +147,7 @@ def test_prepared_sources_are_refused(
         "_target_": "attnlab.data.datasets.conala.Preparation"
     }
     path = tmp_path / "prepared.ckpt"
-    AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    save_checkpoint(checkpoint, path)
     assert run_command(["export", str(path), "--page", str(tmp_path / "a.html")]) == 1
     assert "data.preparation changes a sentence before the network reads it" in capsys.readouterr().err
 

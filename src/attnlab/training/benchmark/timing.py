@@ -25,7 +25,6 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
 
-from attnlab.config import build
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -35,7 +34,7 @@ from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.benchmark.stepwise import stepwise
-from attnlab.training.components import choose_precision
+from attnlab.training.components import build_data, choose_precision
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch, Hypotheses
@@ -298,7 +297,7 @@ def take_batches(
     config: DictConfig, corpus: Corpus, vocabularies: Vocabularies, count: int, device: torch.device
 ) -> list[Batch]:
     """Return the first training batches, on the device."""
-    data = build.build_data(config, corpus, vocabularies)
+    data = build_data(config, corpus, vocabularies)
     data.setup("fit")
     return [batch.to(device) for batch in islice(data.train_dataloader(), count)]
 
