@@ -27,6 +27,7 @@ extensions = [
     "docstrings",
     "mechanism_reference",
     "metric_reference",
+    "training_page",
 ]
 exclude_patterns = ["build", "extension"]
 nitpicky = False

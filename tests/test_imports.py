@@ -31,6 +31,7 @@ ORDER = (
     {"explain"},
     {"api"},
     {"deploy"},
+    {"lesson"},
     {"cli"},
 )
 """A package may import itself and the packages of earlier rows."""
