@@ -32,11 +32,12 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.fast import accelerate
 from attnlab.nn.attention import Attention
-from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
-from attnlab.nn.decoders import BahdanauDecoder, Decoder
+from attnlab.nn.attention.interventions import INTERVENTIONS, has_weights, intervene
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, ExactHardDecoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.features import Concatenated
+from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
@@ -227,14 +228,26 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         context_size=decoder.context_size,
         input_size=config.embedding.size,
         vocabulary_size=vocabularies.target.size,
-        tied=target_embedding.table if config.readout.get("tied") else None,
+        **(
+            {"tied": target_embedding.table if config.readout.tied else None}
+            if "tied" in config.readout
+            else {}
+        ),
     )
     if readout.reads_previous_state and not isinstance(decoder, BahdanauDecoder):
         raise UserError(
             "readout.parts: previous_state is defined for Bahdanau's order only. Set decoder=bahdanau, or "
             "read state"
         )
-    network = Seq2Seq(
+    kind = Seq2Seq
+    if isinstance(readout, Marginal):
+        if not isinstance(decoder, ExactHardDecoder) or not has_weights(attention):
+            raise UserError(
+                "readout=marginal needs decoder=exact_hard and an attention with weights, such as "
+                "attention=additive or attention=markov"
+            )
+        kind = MarginalSeq2Seq
+    network = kind(
         source_embedding=source_embedding,
         encoder=encoder,
         bridge=bridge,

@@ -9,9 +9,9 @@ from torch import nn
 from attnlab.fast.attend import Energy
 from attnlab.fast.cells import Tanh
 from attnlab.fast.linear import Linear, Products
-from attnlab.fast.parts import Cells, Concat, RecurrentEncoder, Seq2Seq
+from attnlab.fast.parts import Cells, Concat, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
 from attnlab.fast.support import unsupported
-from attnlab.nn import cells, encoders, seq2seq
+from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
@@ -22,6 +22,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     cells.Cells: Cells,
     encoders.RecurrentEncoder: RecurrentEncoder,
     seq2seq.Seq2Seq: Seq2Seq,
+    marginal.MarginalSeq2Seq: MarginalSeq2Seq,
 }
 """Fast class of each plain class. Subclasses of plain classes are not replaced."""
 

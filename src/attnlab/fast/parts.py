@@ -11,7 +11,7 @@ from attnlab.fast.layer import FusedRecurrence
 from attnlab.fast.linear import Products
 from attnlab.fast.support import unsupported
 from attnlab.fast.unroll import FusedUnroll
-from attnlab.nn import cells, encoders, seq2seq
+from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
 from attnlab.nn.decoders import Unroll
 from attnlab.types import Batch, Memory
@@ -53,14 +53,22 @@ class RecurrentEncoder(UsesProducts, encoders.RecurrentEncoder):
         return super().forward(embedded, lengths, mask)
 
 
-class Seq2Seq(seq2seq.Seq2Seq):
-    """Encoder-decoder network whose decoder runs in the fused loop if it supports the decoder's parts."""
+class ClearsProducts(seq2seq.Seq2Seq):
+    """Mix-in of networks: forget prepacked weights before each batch."""
 
     products: Products
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[seq2seq.Encoded, Any]:
         self.products.clear()
         return super().encode_embedded(embedded, batch)
+
+
+class MarginalSeq2Seq(ClearsProducts, marginal.MarginalSeq2Seq):
+    """Encoder-decoder network with exact hard attention."""
+
+
+class Seq2Seq(ClearsProducts):
+    """Encoder-decoder network whose decoder runs in the fused loop if it supports the decoder's parts."""
 
     def begin_unroll(self, encoded: seq2seq.Encoded, state: Any, labels: Tensor) -> Unroll:
         if unsupported(self.decoder) is not None:

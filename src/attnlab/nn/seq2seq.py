@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -152,7 +153,7 @@ class Seq2Seq(TranslationModel):
         unroll = self.begin_unroll(encoded, state, batch.labels)
         first = self._top(state)  # [B, 1, H]
         if forced is not None:
-            tokens = self._sample_inputs(tokens, forced, dropout, unroll, first, encoded.copy_ids)
+            tokens = sample_inputs(tokens, forced, self._predictor(dropout, unroll, first, encoded.copy_ids))
         embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
         output = unroll.finish(embedded)
         before = None if first is None else torch.cat([first, output.states[:, :-1]], dim=1)  # [B, T, H]
@@ -181,40 +182,53 @@ class Seq2Seq(TranslationModel):
         """Return the decoder's top state before a step, [B, Q, H]; None if the readout does not read it."""
         return state.layers[-1][0] if self.readout.reads_previous_state else None
 
-    @torch.no_grad()
-    def _sample_inputs(
-        self,
-        inputs: Tensor,
-        forced: Tensor,
-        dropout: Tensor | None,
-        unroll: Unroll,
-        before: Tensor | None,
-        copy_ids: Tensor | None,
-    ) -> Tensor:
-        """Scheduled sampling: return the input tokens [B, T], each a reference or the model's prediction.
+    def _predictor(
+        self, dropout: Tensor | None, unroll: Unroll, before: Tensor | None, copy_ids: Tensor | None
+    ) -> Callable[[Tensor, int], Tensor]:
+        """Return a function of the tokens [B, 1] and the step that returns logits [n, 1, V].
 
-        No gradient flows through the choice of a token. So the tokens are predicted first, step by step, and
-        the target is then decoded with known tokens. The dropout of the readout, the noise of an attention
-        that draws some and, outside the fused loop, the dropout between the layers of the decoder differ
-        between the two passes.
+        n are the sentences that have not ended: the first ones, or all. The dropout of the readout, the noise
+        of an attention that draws some and, outside the fused loop, the dropout between the layers of the
+        decoder are not those with which the target is decoded afterwards.
         """
-        sampled = (~forced).any(dim=0).tolist()  # steps at which some sentence reads a prediction
-        last = max((i for i, is_sampled in enumerate(sampled) if is_sampled), default=0)
-        tokens = inputs.clone()  # [B, T]
-        for i in range(last):
+
+        def predict(tokens: Tensor, i: int) -> Tensor:
+            nonlocal before
             factors = None if dropout is None else dropout[:, i : i + 1]  # [B, 1, E]
-            embedded = self.target_embedding(tokens[:, i : i + 1], factors)  # [B, 1, E]
+            embedded = self.target_embedding(tokens, factors)  # [B, 1, E]
             output = unroll.step(embedded)
-            if sampled[i + 1]:
-                n = len(output.states)  # sentences that have not ended: the first n, or all
-                previous = None if before is None else before[:n]  # [n, 1, H]
-                decoded = Decoded(self.readout.features(output, embedded[:n], previous), output.weights)
-                predicted = self.logits(decoded, None if copy_ids is None else copy_ids[:n])  # [n, 1, V]
-                best = EOS + predicted[:, 0, EOS:].argmax(dim=-1)  # [n]: neither PAD nor SOS, as in searches
-                tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
+            n = len(output.states)
+            previous = None if before is None else before[:n]  # [n, 1, H]
+            decoded = Decoded(self.readout.features(output, embedded[:n], previous), output.weights)
             before = None if before is None else output.states
-        torch.clear_autocast_cache()  # the cached casts of the weights have no gradients
-        return tokens
+            return self.logits(decoded, None if copy_ids is None else copy_ids[:n])
+
+        return predict
+
+
+@torch.no_grad()
+def sample_inputs(inputs: Tensor, forced: Tensor, predict: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Scheduled sampling: return the input tokens [B, T], each a reference or the model's prediction.
+
+    No gradient flows through the choice of a token. So the tokens are predicted first, step by step, and
+    the target is then decoded with known tokens.
+
+    Args:
+        inputs: tokens of the reference, [B, T].
+        forced: True where the decoder reads the reference, [B, T].
+        predict: returns the logits [n, 1, V] of the first n sentences after reading the tokens [B, 1] of a
+            step. The others have ended.
+    """
+    sampled = (~forced).any(dim=0).tolist()  # steps at which some sentence reads a prediction
+    last = max((i for i, is_sampled in enumerate(sampled) if is_sampled), default=0)
+    tokens = inputs.clone()  # [B, T]
+    for i in range(last):
+        predicted = predict(tokens[:, i : i + 1], i)  # [n, 1, V]
+        n = len(predicted)
+        best = EOS + predicted[:, 0, EOS:].argmax(dim=-1)  # [n]: neither PAD nor SOS, as in searches
+        tokens[:n, i + 1] = torch.where(forced[:n, i + 1], inputs[:n, i + 1], best)
+    torch.clear_autocast_cache()  # the cached casts of the weights have no gradients
+    return tokens
 
 
 def select(tree: Any, *index: Tensor) -> Any:

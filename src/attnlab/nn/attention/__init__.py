@@ -9,6 +9,7 @@ from attnlab.nn.attention.forward import Forward
 from attnlab.nn.attention.hard import Hard
 from attnlab.nn.attention.local import LocalM, LocalP
 from attnlab.nn.attention.location import Location, LocationSensitive
+from attnlab.nn.attention.markov import Markov
 from attnlab.nn.attention.mixture import Mixture
 from attnlab.nn.attention.monotonic import MILk, MoChA, Monotonic
 from attnlab.nn.attention.multihead import MultiHead
@@ -35,6 +36,7 @@ __all__ = [
     "Location",
     "LocationSensitive",
     "MILk",
+    "Markov",
     "Mean",
     "Mixture",
     "MoChA",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.normalisers import SOFTMAX, Normaliser
+from attnlab.nn.attention.numerics import SMALLEST_WEIGHT
 from attnlab.types import Memory
 
 
@@ -86,6 +87,28 @@ class Attention(nn.Module):
     def advance(self, state: Any, weights: Tensor) -> Any:
         """Return the state after a target position whose weights are [B, Q, S]."""
         return state
+
+    def observe(self, state: Any, log_likelihood: Tensor) -> Any:
+        """Condition the state on an emitted token, given log p(y_i | s_i, h_j) [B, Q, S].
+
+        Called by `attnlab.nn.marginal` after each target position. Only mechanisms whose alignments depend on
+        each other override it.
+        """
+        return state
+
+    def posterior(
+        self, queries: Tensor, memory: Memory, keys: Tensor, weights: Tensor, log_likelihood: Tensor
+    ) -> Tensor:
+        """Return the alignment given the whole target, p(a_i | y, x) [B, T, S] ∝ α_ij p(y_i | s_i, h_j).
+
+        Args:
+            queries: of all target positions, [B, T, H].
+            memory: as in `forward`.
+            keys: as in `forward`.
+            weights: α [B, T, S].
+            log_likelihood: log p(y_i | s_i, h_j), [B, T, S].
+        """
+        return SOFTMAX(weights.clamp(min=SMALLEST_WEIGHT).log() + log_likelihood, weights > 0)
 
     def context(self, weights: Tensor, memory: Memory) -> Tensor:
         """Return the context Σ_j α_j h_j, [B, Q, D], of weights [B, Q, S]."""

@@ -130,6 +130,9 @@ class InterventionWrapper(Attention):
         context = self.inner.context(weights, memory)  # [B, Q, D]
         return context, weights.clamp(min=0), InterventionState(inner, carried)
 
+    def observe(self, state: InterventionState, log_likelihood: Tensor) -> InterventionState:
+        return state._replace(inner=self.inner.observe(state.inner, log_likelihood))
+
     def _replace(self, weights: Tensor, mask: Tensor, carried: Any) -> tuple[Tensor, Tensor | None]:
         """Return α' [B, Q, S] and the next `carried`; the mask [B, 1, S] is True at real tokens."""
         if self.intervention == "uniform":

@@ -3,6 +3,7 @@
 from attnlab.nn.cells import StateShape
 from attnlab.nn.decoders.bahdanau import BahdanauDecoder
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
+from attnlab.nn.decoders.exact_hard import ExactHardDecoder
 from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.transformer import TransformerDecoder
@@ -13,6 +14,7 @@ __all__ = [
     "Decoder",
     "DecoderOutput",
     "DecoderState",
+    "ExactHardDecoder",
     "GNMTDecoder",
     "LuongDecoder",
     "StateShape",

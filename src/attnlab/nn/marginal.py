@@ -1,0 +1,184 @@
+"""Exact hard attention: the alignment is a latent variable that is summed out.
+
+::
+
+    p(y_i | y_<i, x) = Σ_j α_ij p(y_i | s_i, h_j)          α_ij = p(a_i = j | y_<i, x)
+
+Soft attention has one output distribution of a mixture of memory states; this is a mixture of output
+distributions. In Wu, Shapiro & Cotterell 2018 (arXiv 1808.10024) the alignments of the target positions are
+independent (0th order), and any mechanism computes α. In Wu & Cotterell 2019 (arXiv 1905.06319) an alignment
+depends on that of the position before (1st order); the state of `attnlab.nn.attention.Markov` is the forward
+distribution. In both, α_i depends on y_<i alone, so that every search, ensemble and score applies.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.decoders import ExactHardDecoder
+from attnlab.nn.decoders.base import DecoderState
+from attnlab.nn.dropout import Dropout
+from attnlab.nn.seq2seq import Decoded, Encoded, Seq2Seq, sample_inputs
+from attnlab.settings import Fraction
+from attnlab.types import PAD, SOS, Batch, Memory
+
+RANGE = 30.0
+"""Summands of the logits are at least their maximum minus this. The products of exponentials are then in the
+range of fp32; probabilities below exp(-30) are of no interest."""
+
+FLOOR = 1e-35
+"""Added to probabilities, so that the logarithm is finite where all weights are 0."""
+
+
+class Emissions(NamedTuple):
+    """Output distributions of all pairs of a target and a source position, as factors.
+
+    p(v | s_i, h_j) = exp(of_state[i, v] + of_memory[j, v]) / total[i, j]
+    """
+
+    of_state: Tensor  # [B, T, V]
+    of_memory: Tensor  # [B, S, V]
+    total: Tensor  # [B, T, S]
+
+
+class Marginal(nn.Module):
+    """Readout of exact hard attention.
+
+    ::
+
+        p(v | s_i, h_j) = exp(a_iv + b_jv) / Z_ij          a_i = W s_i, b_j = U h_j + b
+        Z_ij = Σ_v exp(a_iv + b_jv)
+        p(v) = Σ_j α_ij p(v | s_i, h_j) = exp(a_iv) Σ_j (α_ij / Z_ij) exp(b_jv)
+
+    The logits are those of `Readout` with `parts=[state, context]` at a single position. (Wu et al. have a
+    tanh layer before W, with which the distributions of all pairs [B, T, S, V] must be computed.) Z and p are
+    matrix products of the exponentials, 2·T·S·V operations each. a and b are in fp32, whatever the
+    precision.
+
+    Args:
+        state_size: H.
+        context_size: D.
+        input_size: not used.
+        vocabulary_size: V.
+        dropout: dropout probability of s_i and of h_j.
+    """
+
+    reads_previous_state = False
+
+    def __init__(
+        self,
+        *,
+        state_size: int,
+        context_size: int,
+        input_size: int,
+        vocabulary_size: int,
+        dropout: Fraction = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.state = nn.Linear(state_size, vocabulary_size, bias=False)
+        self.memory = nn.Linear(context_size, vocabulary_size)
+
+    def emissions(self, states: Tensor, memory: Memory) -> Emissions:
+        """Return the output distributions of decoder states [B, T, H] at all source positions."""
+        with torch.autocast(states.device.type, enabled=False):
+            of_state = _bounded(self.state(self.dropout(states.float())))  # [B, T, V]
+            of_memory = _bounded(self.memory(self.dropout(memory.states.float())))  # [B, S, V]
+            total = torch.bmm(of_state.exp(), of_memory.exp().transpose(1, 2))  # [B, T, S]
+        return Emissions(of_state, of_memory, total)
+
+    def log_likelihood(self, emissions: Emissions, tokens: Tensor) -> Tensor:
+        """Return log p(y_i | s_i, h_j) [B, T, S] of tokens [B, T]; 0 at PAD and SOS."""
+        of_state, of_memory, total = emissions
+        from_state = of_state.gather(-1, tokens[..., None])  # [B, T, 1]
+        columns = tokens[..., None].expand(total.shape)  # [B, T, S]
+        from_memory = of_memory.transpose(1, 2).gather(1, columns)  # [B, T, S]
+        emitted = (tokens != PAD) & (tokens != SOS)  # [B, T]
+        return (from_state + from_memory - total.log()) * emitted[..., None]
+
+    def mix(self, emissions: Emissions, weights: Tensor) -> Tensor:
+        """Return log Σ_j α_ij p(v | s_i, h_j), [B, T, V], of weights α [B, T, S]."""
+        of_state, of_memory, total = emissions
+        with torch.autocast(total.device.type, enabled=False):
+            shares = torch.bmm(weights.float() / total, of_memory.exp())  # [B, T, V]
+        return (of_state.exp() * shares + FLOOR).log()
+
+    def forward(
+        self, features: Tensor, weights: Tensor | None = None, copy_ids: Tensor | None = None
+    ) -> Tensor:
+        """Return `features`: they are log-probabilities [..., V] already."""
+        return features
+
+
+def _bounded(logits: Tensor) -> Tensor:
+    """Subtract the maximum of logits [..., V], and limit them from below."""
+    return (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=-RANGE)
+
+
+class MarginalSeq2Seq(Seq2Seq):
+    """Encoder-decoder network with exact hard attention, see the docstring of this module.
+
+    The attention weights of a step are α_i, before y_i is known. Those of a whole target are α in training
+    mode; in evaluation mode they are the posterior p(a_i | y, x), the alignment in the light of the whole
+    target.
+    """
+
+    decoder: ExactHardDecoder
+    readout: Marginal  # type: ignore[assignment]
+
+    def step(self, tokens: Tensor, state: DecoderState, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
+        memory, keys = encoded.memory, encoded.keys
+        earlier = self.readout.emissions(state.layers[-1][0], memory)  # of s_{i-1}
+        likelihood = self.readout.log_likelihood(earlier, tokens)  # [B, Q, S]
+        state = state._replace(attention=self.decoder.attention.observe(state.attention, likelihood))
+        inputs = self.decoder.project(self.target_embedding(tokens))  # [B, Q, gates]
+        output, state = self.decoder.step(inputs, state, memory, keys)
+        log_p = self.readout.mix(self.readout.emissions(output.states, memory), output.weights)  # [B, Q, V]
+        return log_p, output.weights, state
+
+    def decode(
+        self, encoded: Encoded, state: DecoderState, batch: Batch, forced: Tensor | None = None
+    ) -> Decoded:
+        tokens, memory, keys = batch.inputs, encoded.memory, encoded.keys
+        if forced is not None:
+            tokens = self._sample(tokens, forced, encoded, state)
+        states = self.decoder.states(self.target_embedding(tokens), state)  # [B, T, H]
+        emissions = self.readout.emissions(states, memory)
+        observed = torch.cat([tokens[:, 1:], batch.labels[:, -1:]], dim=1)  # [B, T]
+        likelihood = self.readout.log_likelihood(emissions, observed)  # [B, T, S]
+        weights = self._align(states, likelihood, encoded, state)  # [B, T, S]
+        log_p = self.readout.mix(emissions, weights)  # [B, T, V]
+        if not self.training:
+            weights = self.decoder.attention.posterior(states, memory, keys, weights, likelihood)
+        return Decoded(log_p, weights)
+
+    def _align(self, states: Tensor, likelihood: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:
+        """Return α [B, T, S]."""
+        attention, memory, keys, current = (
+            self.decoder.attention,
+            encoded.memory,
+            encoded.keys,
+            state.attention,
+        )
+        if not attention.stateful:
+            return attention(states, memory, keys, current)[1]  # type: ignore[no-any-return]
+        weights = []
+        for query, observed in zip(states.split(1, dim=1), likelihood.split(1, dim=1), strict=True):
+            _, weight, current = attention(query, memory, keys, current)
+            current = attention.observe(current, observed)
+            weights.append(weight)
+        return torch.cat(weights, dim=1)
+
+    @torch.no_grad()
+    def _sample(self, inputs: Tensor, forced: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:
+        """Scheduled sampling, as in `Seq2Seq`, one step of the search at a time."""
+
+        def predict(tokens: Tensor, i: int) -> Tensor:
+            nonlocal state
+            logits, _, state = self.step(tokens, state, encoded)
+            return logits
+
+        return sample_inputs(inputs, forced, predict)
