@@ -79,6 +79,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Forward": {"score": partial(variants.Additive, size=ENERGY)},
     "Hard": {"score": partial(variants.Additive, size=ENERGY)},
     "LocalM": {"window": 2},
+    "Markov": {"score": partial(variants.Additive, size=ENERGY), "window": 2},
     "LocalP": {"size": ENERGY, "window": 2},
     "Location": {"max_length": 3},
     "LocationSensitive": {"size": ENERGY, "channels": 2, "kernel": 3},

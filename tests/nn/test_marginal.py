@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.decoding.beam import beam
+from attnlab.decoding.scoring import score
+from attnlab.decoding.search import greedy
+from attnlab.fast import accelerate, make_plain
+from attnlab.nn.attention import Additive, Attention, LocationSensitive, Markov
+from attnlab.nn.bridge import LinearBridge
+from attnlab.nn.decoders import ExactHardDecoder
+from attnlab.nn.embedding import TokenEmbedding
+from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.ensemble import Ensemble
+from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
+from attnlab.types import EOS, PAD, UNK, Batch, Memory
+from networks import (
+    ENERGY,
+    SOURCE_WIDTH,
+    SOURCE_WORDS,
+    STATE,
+    TARGET_WIDTH,
+    UNITS,
+    make_batch,
+    random_rows,
+    randomise,
+    stepwise,
+)
+
+V = 6  # special tokens and two others
+ADDITIVE = partial(Additive, size=ENERGY)
+MECHANISMS: dict[str, Any] = {
+    "0th": ADDITIVE,
+    "0th with state": partial(LocationSensitive, size=ENERGY, channels=2, kernel=3),
+    "1st": partial(Markov, score=ADDITIVE, window=2, monotonic=False),
+    "1st monotonic": partial(Markov, score=ADDITIVE, window=2),
+}
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def make_network(name: str, *, layers: int = 1, seed: int = 0, **readout: Any) -> MarginalSeq2Seq:
+    torch.manual_seed(seed)
+    encoder = RecurrentEncoder(input_size=SOURCE_WIDTH, size=UNITS)
+    attention = MECHANISMS[name](query_size=STATE, memory_size=encoder.memory_size)
+    decoder = ExactHardDecoder(input_size=TARGET_WIDTH, attention=attention, size=STATE, layers=layers)
+    network = MarginalSeq2Seq(
+        source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
+        encoder=encoder,
+        bridge=LinearBridge(
+            memory_size=encoder.memory_size, encoder_layers=1, **decoder.state_shape._asdict()
+        ),
+        target_embedding=TokenEmbedding(vocabulary_size=V, size=TARGET_WIDTH),
+        decoder=decoder,
+        readout=Marginal(
+            state_size=STATE,
+            context_size=decoder.context_size,
+            input_size=TARGET_WIDTH,
+            vocabulary_size=V,
+            **readout,
+        ),
+    )
+    randomise(network)
+    accelerate(network)
+    return network.eval()
+
+
+def batch_of(source_lengths: list[int], target_lengths: list[int], padding: int = 0) -> Batch:
+    return make_batch(
+        random_rows(source_lengths, SOURCE_WORDS), random_rows(target_lengths, V), padding=padding
+    )
+
+
+def transition(network: MarginalSeq2Seq, state: Tensor, memory: Memory, came_from: int) -> Tensor:
+    """Return p(a_i | a_{i-1} = came_from) [S] of a state [1, 1, H], in a loop over the positions."""
+    attention: Attention = network.decoder.attention
+    assert isinstance(attention, Markov)
+    content = attention.inner.score(state, attention.inner.project(memory), None)[0, 0]  # [S]
+    jumps = attention.query(state)[0, 0] + attention.key(memory.states)[0, came_from]  # [W]
+    scores = torch.full_like(content, -torch.inf)
+    for jump in range(-attention.back, attention.jumps - attention.back):
+        if 0 <= came_from + jump < len(scores):
+            scores[came_from + jump] = content[came_from + jump] + jumps[jump + attention.back]
+    return scores.softmax(dim=0)
+
+
+def enumerate_alignments(network: MarginalSeq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return p(y | x) and p(a | y, x) [T, S] of a single sentence, summed over all S^T alignments."""
+    encoded, first = network.encode(batch)
+    memory, attention = encoded.memory, network.decoder.attention
+    states = network.decoder.states(network.target_embedding(batch.inputs), first)  # [1, T, H]
+    S, labels = batch.source.size(1), batch.labels[0].tolist()
+    readout = network.readout
+    logits = readout.state(states)[0][:, None] + readout.memory(memory.states)[0]  # [T, S, V]
+    emissions = logits.softmax(dim=-1)
+    independent = attention(states, memory, encoded.keys, None)[1][0] if not attention.stateful else None
+    total, posterior = torch.tensor(0.0), torch.zeros(len(labels), S)
+    for alignment in itertools.product(range(S), repeat=len(labels)):
+        p, before = torch.tensor(1.0), 0
+        for i, (j, label) in enumerate(zip(alignment, labels, strict=True)):
+            if independent is None:
+                p = p * transition(network, states[:, i : i + 1], memory, before)[j]
+            else:
+                p = p * independent[i, j]
+            p, before = p * emissions[i, j, label], j
+        total = total + p
+        for i, j in enumerate(alignment):
+            posterior[i, j] += p
+    return total, posterior / total
+
+
+@pytest.mark.parametrize("name", ["0th", "1st", "1st monotonic"])
+@pytest.mark.parametrize("seed", range(3))
+@torch.no_grad()
+def test_probability_and_posterior_equal_sums_over_all_alignments(name: str, seed: int) -> None:
+    network = make_network(name, seed=seed)
+    batch = batch_of([5], [3])
+    total, posterior = enumerate_alignments(network, batch)
+    torch.testing.assert_close(score(network, batch).sum(), total.log(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(network(batch).weights[0], posterior, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["0th", "1st", "1st monotonic"])
+def test_gradients_equal_those_of_the_sum_over_all_alignments(name: str) -> None:
+    network = make_network(name)
+    batch = batch_of([3], [2])
+    parameters = dict(network.named_parameters())
+    make_plain(network)
+    expected = torch.autograd.grad(
+        enumerate_alignments(network, batch)[0].log(), [*parameters.values()], allow_unused=True
+    )
+    log_p = network.logits(network.train()(batch), None).log_softmax(dim=-1)
+    total = log_p.gather(-1, batch.labels[..., None]).sum()
+    for key, one, two in zip(
+        parameters,
+        torch.autograd.grad(total, [*parameters.values()], allow_unused=True),
+        expected,
+        strict=True,
+    ):
+        assert one is not None, key
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5, msg=key)
+
+
+@every_mechanism
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    network = make_network(name, layers=2).train()
+    batch = batch_of([3, 7, 5], [4, 2, 5])
+    network.logits(network(batch), None, batch.labels != PAD).square().sum().backward()
+    idle = {key for key, parameter in network.named_parameters() if not parameter.grad.any()}
+    assert idle == set()
+
+
+@every_mechanism
+@torch.no_grad()
+def test_teacher_forcing_equals_steps(name: str) -> None:
+    network = make_network(name, layers=2)
+    batch = batch_of([3, 7], [4, 2])
+    forced = torch.ones_like(batch.inputs, dtype=torch.bool)
+    logits, weights = stepwise(network, batch, forced)
+    real = batch.labels != PAD
+    torch.testing.assert_close(network.logits(network(batch), None, real), logits[real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits[real].exp().sum(dim=-1), torch.ones(int(real.sum())))
+    network.train()  # nothing here depends on the mode except which weights are returned
+    torch.testing.assert_close(network(batch).weights[real], weights[real], rtol=0, atol=1e-5)
+
+
+@every_mechanism
+@torch.no_grad()
+def test_padding_and_other_sentences_change_no_result(name: str) -> None:
+    network = make_network(name)
+    sources, targets = random_rows([4, 1, 7], SOURCE_WORDS), random_rows([0, 5, 3], V)
+    batch = make_batch(sources, targets, padding=2)
+    together = network(batch)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        alone, (T, S) = network(make_batch([source], [target])), (len(target) + 1, len(source))
+        torch.testing.assert_close(together.features[row, :T], alone.features[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.weights[row, :T, :S], alone.weights[0], rtol=0, atol=1e-5)
+        assert not together.weights[row, :, S:].any()
+
+
+@every_mechanism
+@torch.no_grad()
+def test_wide_beam_finds_the_most_probable_target_of_all(name: str) -> None:
+    network, length = make_network(name, seed=1), 3
+    source = random_rows([4], SOURCE_WORDS)
+    found = beam(network, make_batch(source), size=100, max_length=length, length_penalty=0.0)
+    tokens = range(UNK, V)
+    targets = [list(t) for n in range(length + 1) for t in itertools.product(tokens, repeat=n)]
+    scores = score(network, make_batch(source * len(targets), targets)).sum(dim=1)
+    order = scores.argsort(descending=True).tolist()
+    for tokens_of, value, best in zip(found.tokens[0], found.scores[0], order[:10], strict=False):
+        assert tokens_of == targets[best]
+        assert value == pytest.approx(scores[best].item(), abs=1e-4)
+
+
+@every_mechanism
+@torch.no_grad()
+def test_sampled_inputs_are_those_of_greedy_search(name: str) -> None:
+    network = make_network(name, seed=2)
+    batch = batch_of([3, 7, 5], [6, 6, 6])
+    sampled = network(batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+    choices = EOS + sampled.features[..., EOS:].argmax(dim=-1)  # [B, T]
+    for row, [tokens] in enumerate(greedy(network, batch, max_length=6).tokens):
+        assert choices[row, : len(tokens)].tolist() == tokens
+
+
+@torch.no_grad()
+def test_ensemble_averages_probabilities() -> None:
+    members = [make_network("0th", seed=1), make_network("1st monotonic", seed=2)]
+    batch = batch_of([3, 5], [4, 4])
+    each = torch.stack([score(member, batch).exp() for member in members])
+    torch.testing.assert_close(score(Ensemble(members), batch).exp(), each.mean(dim=0))
+
+
+@torch.no_grad()
+def test_monotonic_alignment_starts_at_the_first_position_and_never_moves_back() -> None:
+    network = make_network("1st monotonic")
+    weights = network.train()(batch_of([7], [5])).weights[0]  # [T, S]
+    assert not weights[0, 3:].any()  # window 2 from the first position
+    assert weights[0, :3].all()
+    expected = torch.arange(7.0) @ weights.T
+    assert (expected.diff() > -1e-6).all()
+
+
+def test_extreme_logits_give_finite_losses_and_gradients() -> None:
+    network = make_network("1st monotonic").train()
+    with torch.no_grad():
+        network.readout.state.weight.mul_(1000)
+        network.readout.memory.weight.mul_(-1000)
+    batch = batch_of([3, 7], [4, 2])
+    log_p = network.logits(network(batch), None, batch.labels != PAD)
+    log_p.sum().backward()
+    assert log_p.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in network.parameters())
+
+
+def test_dropout_is_applied_in_training_only() -> None:
+    network = make_network("0th", dropout=0.5)
+    batch = batch_of([3, 5], [4, 4])
+    assert torch.equal(network(batch).features, network(batch).features)
+    network.train()
+    assert not torch.equal(network(batch).features, network(batch).features)
