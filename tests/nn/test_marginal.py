@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnlab.decoding.alignment import with_posterior_weights
 from attnlab.decoding.beam import beam
 from attnlab.decoding.scoring import score
 from attnlab.decoding.search import greedy
@@ -209,6 +210,19 @@ def test_sampled_inputs_are_those_of_greedy_search(name: str) -> None:
         assert choices[row, : len(tokens)].tolist() == tokens
 
 
+@every_mechanism
+@torch.no_grad()
+def test_alignment_of_a_search_is_the_posterior(name: str) -> None:
+    network = make_network(name, seed=2)
+    model = Ensemble([network, make_network("0th", seed=1)]) if name == "1st" else network
+    batch = batch_of([3, 7, 5], [6, 6, 6])
+    hypotheses = with_posterior_weights(model, batch, beam(model, batch, size=3, max_length=6))
+    for row, source in enumerate(batch.source.tolist()):
+        for tokens, weights in zip(hypotheses.tokens[row], hypotheses.weights[row], strict=True):
+            single = make_batch([source[: int(batch.source_lengths[row])]], [tokens])
+            torch.testing.assert_close(weights, model(single).weights[0], rtol=0, atol=1e-5)
+
+
 @torch.no_grad()
 def test_ensemble_averages_probabilities() -> None:
     members = [make_network("0th", seed=1), make_network("1st monotonic", seed=2)]
@@ -220,7 +234,7 @@ def test_ensemble_averages_probabilities() -> None:
 @torch.no_grad()
 def test_monotonic_alignment_starts_at_the_first_position_and_never_moves_back() -> None:
     network = make_network("1st monotonic")
-    weights = network.train()(batch_of([7], [5])).weights[0]  # [T, S]
+    weights = network(batch_of([7], [5])).weights[0]  # [T, S]: p(a_i | y, x)
     assert not weights[0, 3:].any()  # window 2 from the first position
     assert weights[0, :3].all()
     expected = torch.arange(7.0) @ weights.T

@@ -14,6 +14,7 @@ from torch import Tensor
 from attnlab.data.alignment import output_links
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.decoding.alignment import with_posterior_weights
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.grammar import PythonGrammar
@@ -128,6 +129,8 @@ class Translator:
             array of the whole batch: copy those that are kept.
         """
         hypotheses = self.search(model, batch, pairs, encoded)
+        if model.latent_alignment:
+            hypotheses = with_posterior_weights(model, batch, hypotheses, encoded)
         batch = batch.to("cpu")  # at once: each prediction would wait for several small transfers
         candidates = self.beam_size if self.reranking else nbest
         results = []

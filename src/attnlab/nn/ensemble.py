@@ -26,6 +26,7 @@ class Ensemble(TranslationModel):
     def __init__(self, members: Sequence[TranslationModel]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.latent_alignment = any(member.latent_alignment for member in members)
 
     def __iter__(self) -> Iterator[TranslationModel]:
         for member in self.members:

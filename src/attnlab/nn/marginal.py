@@ -126,6 +126,8 @@ class MarginalSeq2Seq(Seq2Seq):
     target.
     """
 
+    latent_alignment = True
+
     decoder: ExactHardDecoder
     readout: Marginal  # type: ignore[assignment]
 
@@ -166,7 +168,9 @@ class MarginalSeq2Seq(Seq2Seq):
         if not attention.stateful:
             return attention(states, memory, keys, current)[1]  # type: ignore[no-any-return]
         weights = []
-        for query, observed in zip(states.split(1, dim=1), likelihood.split(1, dim=1), strict=True):
+        for query, observed in zip(
+            torch.split(states, 1, dim=1), torch.split(likelihood, 1, dim=1), strict=True
+        ):
             _, weight, current = attention(query, memory, keys, current)
             current = attention.observe(current, observed)
             weights.append(weight)

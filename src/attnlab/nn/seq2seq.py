@@ -31,6 +31,9 @@ class TranslationModel(nn.Module, ABC):
     [B, Q]: `select` picks sentences and hypotheses from them.
     """
 
+    latent_alignment = False
+    """True if `decode` returns the alignment given the whole target, which `step` does not know."""
+
     @abstractmethod
     def encode(self, batch: Batch) -> tuple[Any, Any]:
         """Encode the sources of a batch; return them, and the decoder state before the first token."""

@@ -88,7 +88,7 @@ class Markov(ScoreWrapper):
         """Return p(a_i | y, x) [B, T, S] by the backward algorithm."""
         after = torch.zeros_like(log_likelihood[:, :1])  # [B, 1, S]: log p(y_{i+1} … y_T | a_i)
         all_after = [after]
-        steps = zip(queries.split(1, dim=1), log_likelihood.split(1, dim=1), strict=True)
+        steps = zip(torch.split(queries, 1, dim=1), torch.split(log_likelihood, 1, dim=1), strict=True)
         for query, likelihood in list(steps)[:0:-1]:
             next_steps = self.transitions(query, memory, keys) + self._reached(after + likelihood)
             after = next_steps.logsumexp(dim=-1)  # [B, 1, S]
@@ -114,5 +114,5 @@ class Markov(ScoreWrapper):
         S, W = paths.shape[-2:]
         rows = F.pad(paths.transpose(-1, -2), (0, W), value=IMPOSSIBLE).flatten(-2)  # [..., W (S + W)]
         # Rows that are one element shorter move row r by r positions to the right
-        moved = rows[..., : W * (S + W - 1)].unflatten(-1, (W, S + W - 1))
+        moved = rows[..., : W * (S + W - 1)].reshape(*rows.shape[:-1], W, S + W - 1)
         return moved[..., self.back : self.back + S]
