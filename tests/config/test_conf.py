@@ -101,6 +101,8 @@ def overrides_for(option: str, parallel: Path) -> list[str]:
         return [*SYNTHETIC, option, "attention_size=4"]
     if option == "attention=multihead":  # the heads must divide attention_size, which is 5
         return [*SYNTHETIC, option, "attention.heads=5"]
+    if option == "readout=marginal":
+        return [*SYNTHETIC, "decoder=exact_hard", option]
     return [*SYNTHETIC, *option.split()]
 
 
@@ -415,6 +417,12 @@ def test_all_keys_lists_groups_and_nested_keys(composed: Composed) -> None:
 def test_backward_half_needs_a_bidirectional_encoder(composed: Composed) -> None:
     with pytest.raises(UserError, match=r"encoder\.bidirectional=true"):
         build_all(composed(*TINY, *SYNTHETIC, "bridge.half=backward", "encoder.bidirectional=false"))
+
+
+def test_exact_hard_attention_needs_its_decoder_and_weights(composed: Composed) -> None:
+    for options in (["readout=marginal"], ["decoder=exact_hard", "attention=none"]):
+        with pytest.raises(UserError, match="needs decoder=exact_hard and an attention with weights"):
+            build_all(composed(*TINY, *SYNTHETIC, *options))
 
 
 @pytest.mark.parametrize("form", ["two columns", "three columns", "a header line"])

@@ -47,10 +47,14 @@ def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: di
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
-    [("encoder=mingru", "attention=mocha"), ("encoder=transformer",)],
-    ids=["linear recurrence", "self-attention"],
+    [
+        ("encoder=mingru", "attention=mocha"),
+        ("encoder=transformer",),
+        ("decoder=exact_hard", "attention=markov"),
+    ],
+    ids=["linear recurrence", "self-attention", "exact hard attention"],
 )
-def test_other_encoders_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
+def test_other_networks_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)
     network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
     for graph in graphs.export(network):

@@ -85,6 +85,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("ReduceMin", [real(2, 3), integers(1)], {}),
     ("ReduceL2", [real(2, 3, 5), integers(-1)], {}),
     ("ReduceSumSquare", [real(2, 3)], {}),
+    ("ReduceLogSumExp", [10 * real(2, 3, 5), integers(-2)], {"keepdims": 0}),
     ("MatMul", [real(2, 3, 5), real(2, 5, 7)], {}),
     ("MatMul", [real(3, 1, 2, 6), real(6, 7)], {}),
     ("MatMul", [real(2, 3, 0), real(0, 5)], {}),

@@ -91,6 +91,8 @@ const onnx = (() => {
     for (let k = 0, p = start; k < size; k++, p += step) y[p] = x[p] - shift;
   };
 
+  const logAddExp = (a, b) => a === b ? a + Math.log(2) : Math.max(a, b) + Math.log1p(Math.exp(-Math.abs(a - b)));
+
   const reduce = (initial, add, finish = value => value) => ([x, axesInput], { axes, keepdims = 1 }) => {
     const given = list(axesInput) || axes || [];
     const reduced = new Set((given.length ? given : x.shape.map((_, axis) => axis)).map(axis => axisOf(axis, x.shape)));
@@ -442,7 +444,7 @@ const onnx = (() => {
     Softmax: alongAxis(softmax), LogSoftmax: alongAxis(logSoftmax),
     ReduceSum: reduce(0, (a, b) => a + b), ReduceMean: reduce(0, (a, b) => a + b, (sum, count) => sum / count),
     ReduceMax: reduce(-Infinity, Math.max), ReduceMin: reduce(Infinity, Math.min), ReduceL2: reduce(0, (a, b) => a + b * b, Math.sqrt),
-    ReduceSumSquare: reduce(0, (a, b) => a + b * b),
+    ReduceSumSquare: reduce(0, (a, b) => a + b * b), ReduceLogSumExp: reduce(-Infinity, logAddExp),
     MatMul: matmul, Gemm: gemm, Transpose: transpose, Gather: gather, GatherElements: gatherElements, ScatterElements: scatterElements, ScatterND: scatterND,
     Concat: concat, Slice: slice, Split: split, Pad: pad, Reshape: reshape, Unsqueeze: unsqueeze, Squeeze: squeeze, Cast: cast,
     Flatten: ([x], { axis = 1 }) => [tensor([product(x.shape.slice(0, axis)), product(x.shape.slice(axis))], x.data)],
