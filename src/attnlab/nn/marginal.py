@@ -64,6 +64,9 @@ class Marginal(nn.Module):
         input_size: not used.
         vocabulary_size: V.
         dropout: dropout probability of s_i and of h_j.
+
+    Raises:
+        ValueError: without attention.
     """
 
     reads_previous_state = False
@@ -78,6 +81,10 @@ class Marginal(nn.Module):
         dropout: Fraction = 0.0,
     ) -> None:
         super().__init__()
+        if context_size == 0:
+            raise ValueError(
+                "exact hard attention needs an attention with weights, such as attention=additive"
+            )
         self.dropout = Dropout(dropout)
         self.state = nn.Linear(state_size, vocabulary_size, bias=False)
         self.memory = nn.Linear(context_size, vocabulary_size)
