@@ -421,8 +421,8 @@ def test_backward_half_needs_a_bidirectional_encoder(composed: Composed) -> None
 
 def test_exact_hard_attention_needs_its_decoder_and_weights(composed: Composed) -> None:
     exact_hard = "decoder=exact_hard"
-    for options in (["readout=marginal"], [exact_hard, "attention=mean"], [exact_hard, "attention=none"]):
-        with pytest.raises(UserError, match="needs .*an attention with weights"):
+    for options in (["readout=marginal"], [exact_hard, "attention=final"], [exact_hard, "attention=none"]):
+        with pytest.raises(UserError, match=r"needs .*an attention with weights"):
             build_all(composed(*TINY, *SYNTHETIC, *options))
 
 
