@@ -100,7 +100,7 @@ def train(chapter: int, *functions: Callable[..., Any], settings: list[str] | No
     seed_everything(config.seed, verbose=False)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    data = build.build_data(config, corpus, vocabularies)
+    data = components.build_data(config, corpus, vocabularies)
     network = build.build_network(config, vocabularies)
     _insert(network, mine)
     module = components.build_module(config, network, vocabularies, corpus)
