@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.files.predictions import Prediction
+from attnlab.jobs.logs import quieten_lightning
 from attnlab.lesson.exercises import exercises
 from attnlab.nn.attention import Additive, Final
 from attnlab.nn.decoders import BahdanauDecoder, DecoderOutput, DecoderState
@@ -96,7 +96,7 @@ def train(chapter: int, *functions: Callable[..., Any], settings: list[str] | No
     if chapter > 1:
         mine.pop("final_state", None)
     config = compose_run([*SETTINGS, *CHAPTERS.get(chapter, []), *(settings or [])])
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    quieten_lightning()
     seed_everything(config.seed, verbose=False)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
