@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from omegaconf import DictConfig, open_dict, read_write
 
 from attnlab.config.compose import accept
+from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
@@ -51,7 +52,7 @@ def _seeded() -> None:
 @cache
 def compose_options(*overrides: str) -> DictConfig:
     """Compose the configuration with these options of groups; do not change the result."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         return compose("train", overrides=[*overrides], return_hydra_config=True)
 
 

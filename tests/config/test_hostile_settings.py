@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import check_composed, compose_run, explain
-from attnlab.config.options import CONF
+from attnlab.config.hydra_versions import initialize_conf
 from attnlab.errors import UsageError
 from attnlab.jobs.train_task import TrainTask
 from commands import TINY_REVERSE, attnlab
@@ -313,7 +313,7 @@ COMMANDS = (
 def base(options: str) -> tuple[DictConfig, DictConfig]:
     """Compose options once for all values; returns Hydra's configuration and that of the job."""
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         composed = compose("train", overrides=options.split(), return_hydra_config=True)
     hydra = OmegaConf.masked_copy(composed, "hydra")
     HydraConfig.instance().set_config(composed)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from attnlab.config.compose import resolve
+from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 from attnlab.errors import UsageError
+from attnlab.jobs.grid import expand, list_jobs
 from attnlab.jobs.preflight import find_error
-from hydra_plugins.attnlab_sweeper import expand
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
@@ -26,11 +25,9 @@ def jobs(study: str, *more: str) -> list[list[str]]:
     overrides = [f"study={study}", *more]
     grid = composed(overrides)
     assert grid.hydra.mode.name == "MULTIRUN"
-    swept = [f"{key}={value}" for key, value in grid.hydra.sweeper.params.items()]
+    sweeper = grid.hydra.sweeper
     loader = GlobalHydra.instance().config_loader()
-    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*swept, *overrides])
-    (batch,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return [expand(job, grid.hydra.sweeper.overrides) for job in batch]
+    return list_jobs(sweeper.params, sweeper.zip, sweeper.overrides, overrides, loader)
 
 
 def covering(batch: list[list[str]]) -> list[list[str]]:
@@ -52,14 +49,14 @@ def run_config(overrides: list[str]) -> DictConfig:
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_quick_study_has_few_jobs_and_another_name(study: str) -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         batch = jobs(study, "quick=true")
         assert 2 <= len(batch) <= 8
         assert run_config(batch[-1]).name == f"{study}_quick"
 
 
 def test_command_line_overrides_replace_the_grid() -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         batch = jobs("attention_variants", "quick=true", "seed=7", "trainer.max_epochs=1")
         assert [override for job in batch for override in job if override.startswith("seed=")] == [
             "seed=7"
@@ -68,7 +65,7 @@ def test_command_line_overrides_replace_the_grid() -> None:
 
 
 def test_attention_variants_has_every_mechanism() -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         swept = {override.split("=")[1] for job in jobs("attention_variants") for override in job[:1]}
     assert swept == {path.stem for path in Path(CONF / "attention").glob("*.yaml")}
 
@@ -86,7 +83,7 @@ def test_values_of_a_study_stand_for_overrides() -> None:
 @pytest.mark.parametrize("quick", ["true", "false"])
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_job_of_a_study_builds_under_a_unique_name(study: str, quick: str) -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         configs = [run_config(overrides) for overrides in covering(jobs(study, f"quick={quick}", "seed=0"))]
         assert [find_error(config) for config in configs] == [None] * len(configs)
         assert len({config.variant for config in configs}) == len(configs)

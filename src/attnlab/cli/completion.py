@@ -101,13 +101,13 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
 
 def _compose(command: str, arguments: Sequence[str]) -> Any:
     """Compose the configuration of the arguments so far; without them if that fails, as for a sweep."""
-    from hydra import compose, initialize_config_dir
+    from hydra import compose
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     from attnlab.config.compose import accept
-    from attnlab.config.options import CONF
+    from attnlab.config.hydra_versions import initialize_conf
 
     tune = ["+tune=default"] if command == "tune" else []
     if folders := [f"file://{folder.absolute()}" for folder in _config_dirs(arguments)]:
@@ -115,7 +115,7 @@ def _compose(command: str, arguments: Sequence[str]) -> Any:
     overrides = [
         argument for argument in arguments if "=" in argument and not argument.startswith(("tune=", "-"))
     ]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         try:
             config = compose("train", overrides=[*tune, *accept(overrides)])
         except (HydraException, OmegaConfBaseException):

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-import hydra
-from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
+from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, usage_errors
-from attnlab.config.options import CONF, check_overrides
+from attnlab.config.options import check_overrides
 from attnlab.config.sweep_overrides import check_sweeps
 from attnlab.errors import UsageError, UserError
+from attnlab.jobs.grid import split_zip
 from attnlab.jobs.train_task import TrainTask
 from attnlab.jobs.worker_process import INTERRUPTED
 
@@ -60,14 +60,17 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     # conf/hydra/launcher files have the names of their plugins' schemas, against which they are checked.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
     options = _check_options(arguments)
-    check_overrides(options.overrides)
+    task.zips = [word for word in options.overrides if split_zip(word) is not None]
+    plain = [word for word in options.overrides if word not in task.zips]
+    overrides = [*plain, *(override for word in task.zips for override in split_zip(word) or [])]
+    check_overrides(overrides)
     if options.multirun:
-        check_sweeps(OverridesParser.create().parse_overrides(options.overrides))
+        check_sweeps(OverridesParser.create().parse_overrides(overrides))
     # Hydra's parser needs the options before the overrides
     sys.argv[1:] = [word for word in arguments if word not in options.overrides]
-    sys.argv += accept(options.overrides)
+    sys.argv += accept(plain)
     with _unused_sweep_folder_removed(arguments):
-        hydra.main(config_path=str(CONF), config_name="train", version_base="1.3")(task)()
+        hydra_versions.main(task)
 
 
 @contextmanager
@@ -96,7 +99,7 @@ def _check_options(arguments: list[str]) -> argparse.Namespace:
     def fail(message: str) -> NoReturn:
         raise UsageError(f"{message} (attnlab train --help shows the options)")
 
-    parser = get_args_parser()
+    parser = hydra_versions.get_args_parser()
     parser.error = fail  # type: ignore[method-assign]
     options = parser.parse_intermixed_args(arguments)
     if options.resolve and not options.cfg and not options.help:

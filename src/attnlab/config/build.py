@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from hydra.errors import InstantiationException
-from hydra.utils import get_object, instantiate
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from attnlab.config.hydra_versions import instantiate
 from attnlab.config.options import suggest
 from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import DictConfig, OmegaConf
-from omegaconf._utils import get_yaml_loader
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from attnlab.config.options import CONF, keys_of, options_of, suggest
@@ -170,7 +169,7 @@ def _read_text(value: Any) -> Any:
     """Return the number, flag or null that a text stands for; any other value as it is."""
     try:
         text = isinstance(value, str) and bool(value.strip())
-        return yaml.load(value, Loader=get_yaml_loader()) if text else value
+        return OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]))["value"] if text else value
     except yaml.YAMLError:
         return value
 

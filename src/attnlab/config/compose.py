@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings, known_settings
-from attnlab.config.options import CONF, check_overrides, options_of, suggest
+from attnlab.config.hydra_versions import initialize_conf, register_resolver
+from attnlab.config.options import check_overrides, options_of, suggest
 from attnlab.config.presets import adapt_presets, check_added_settings
 from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError
@@ -23,7 +24,7 @@ from attnlab.errors import UsageError
 REPLACEABLE = ("reranking", "explain")
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
 
-OmegaConf.register_new_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
+register_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
 """`${quick:a,b}` is a if `quick=true`, else b."""
 
 
@@ -35,7 +36,7 @@ def _from_step(first: str, then: Any, before: Any, *, _root_: DictConfig) -> Any
     return then if steps.index(_root_.step) >= steps.index(first) else before
 
 
-OmegaConf.register_new_resolver("from_step", _from_step)
+register_resolver("from_step", _from_step)
 
 
 def compose_run(overrides: list[str]) -> DictConfig:
@@ -46,7 +47,7 @@ def compose_run(overrides: list[str]) -> DictConfig:
         UsageError: at a value that is not allowed.
     """
     check_overrides(overrides)
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_conf():
         return resolve(compose("train", overrides=accept(overrides), return_hydra_config=True))
 
 

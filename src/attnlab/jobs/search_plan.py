@@ -11,7 +11,6 @@ import optuna
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from optuna import Trial
 from optuna.pruners import BasePruner, NopPruner
@@ -19,6 +18,7 @@ from optuna.samplers import BaseSampler
 
 from attnlab.config import options
 from attnlab.config.compose import compose_run
+from attnlab.config.hydra_versions import instantiate
 from attnlab.config.sweep_overrides import check_sweeps
 from attnlab.errors import UsageError
 from attnlab.files.run_directory import run_of

@@ -35,6 +35,7 @@ class TrainTask:
         discarded: whether a single job was refused by its worker, which printed the error.
         created: the run directories that this command created.
         composed: the configurations of the jobs of a sweep, by overrides.
+        zips: arguments `zip(…)` of the command line, which Hydra cannot parse.
 
     Args:
         prepare_only: create the run directory of a single job and print it, for workers that something else
@@ -50,6 +51,7 @@ class TrainTask:
         self.discarded = False
         self.created: set[Path] = set()
         self.composed: dict[tuple[str, ...], DictConfig] = {}
+        self.zips: list[str] = []
 
     def __reduce__(self) -> tuple[type[TrainTask], tuple[()]]:
         """Pickle an empty list: launchers send this function to processes that each train one job."""
@@ -69,6 +71,8 @@ class TrainTask:
         self.sweeping = HydraConfig.get().mode == RunMode.MULTIRUN
         try:
             if not self.sweeping:
+                if self.zips:
+                    raise UsageError(f"{self.zips[0]}: this is a sweep: add -m")
                 if not self.prepare_only:
                     check_devices(config)
                 check_composed(config)

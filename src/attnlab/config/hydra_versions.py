@@ -1,0 +1,62 @@
+"""Hydra 1.3 with OmegaConf 2.3, and Hydra 1.4 with OmegaConf 2.4: the calls that differ. Imports no torch.
+
+This is the only module that imports a private name of Hydra: the parser of its command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import hydra
+import hydra.utils
+from hydra import initialize_config_dir
+from hydra._internal.utils import get_args_parser as get_args_parser
+from omegaconf import OmegaConf
+
+from attnlab.config.options import CONF
+
+IS_1_4 = hasattr(hydra.utils, "execution_whitelist")
+"""Whether Hydra checks `instantiate` against a list of targets, as 1.4 does."""
+
+VERSION_BASE: dict[str, str] = {} if IS_1_4 else {"version_base": "1.3"}
+"""Argument of Hydra 1.3 that chooses its current behaviour; 1.4 has no other, and deprecates the argument."""
+
+register_resolver: Callable[[str, Callable[..., Any]], None] = getattr(
+    OmegaConf, "register_resolver" if IS_1_4 else "register_new_resolver"
+)
+
+
+def initialize_conf() -> initialize_config_dir:
+    """Return a context in which `hydra.compose` reads `conf/`."""
+    return initialize_config_dir(str(CONF), **VERSION_BASE)
+
+
+def main(task: Callable[..., Any]) -> None:
+    """Compose the configurations that `sys.argv` describes, and call `task` with each."""
+    hydra.main(config_path=str(CONF), config_name="train", **VERSION_BASE)(task)()
+
+
+def instantiate(node: Any) -> Any:
+    """Return what the `_target_` of a section builds.
+
+    Hydra 1.4 calls only what is defined in the packages of the targets that the section names, whatever else
+    is reachable by a dotted name. `attnlab.config.trust` decides which targets a file may name.
+    """
+    if not IS_1_4:
+        return hydra.utils.instantiate(node)
+    allowed = [name for target in _targets(node) for name in (target, f"{target.partition('.')[0]}.*")]
+    return hydra.utils.instantiate(node, _execution_whitelist_=allowed)
+
+
+def _targets(node: Any) -> Iterator[str]:
+    """Yield the names of the targets of a section and of the sections in it."""
+    if OmegaConf.is_config(node):
+        node = OmegaConf.to_container(node, resolve=True)
+    if isinstance(node, Mapping):
+        if isinstance(node.get("_target_"), str):
+            yield node["_target_"]
+        node = [*node.values()]
+    if isinstance(node, list | tuple):
+        for child in node:
+            yield from _targets(child)

@@ -1,0 +1,110 @@
+"""The jobs of a sweep: every combination of values, in which some settings change together. Imports no torch.
+
+`zip(encoder.size=64,128 decoder.size=128,256)` is two jobs, not four: the first values of both settings, and
+the second ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+
+from attnlab.errors import UsageError
+
+Axis = dict[str, list[str]]
+"""Settings that change together, with the override of each job: {"seed": ["seed=0", "seed=1"]}."""
+
+Further = Mapping[str, Mapping[str, Sequence[str]]]
+"""Further overrides by setting and value: {"model": {"mingru": ["encoder=mingru"]}}."""
+
+ZIP = re.compile(r"zip\((.*)\)", re.DOTALL)
+
+NEXT_SETTING = re.compile(r"\s+(?=[^\s=,]+=)")
+"""Space between two settings of `zip(…)`."""
+
+
+def split_zip(word: str) -> list[str] | None:
+    """Return the overrides inside `zip(…)`, an argument of the command line; None for other arguments."""
+    zipped = ZIP.fullmatch(word)
+    return None if zipped is None else NEXT_SETTING.split(zipped[1].strip())
+
+
+def list_jobs(
+    params: Mapping[str, str],
+    zips: Sequence[Mapping[str, str]],
+    further: Further,
+    arguments: Sequence[str],
+    loader: ConfigLoader | None = None,
+) -> list[list[str]]:
+    """Return the overrides of each job.
+
+    Args:
+        params: sweeps of a study by setting.
+        zips: sweeps of a study that change together, by setting.
+        further: see `expand`.
+        arguments: overrides of the command line and `zip(…)`, which replace sweeps of the same settings.
+        loader: Hydra's loader of configurations, for `glob(*)`.
+
+    Raises:
+        UsageError: if settings that change together have different numbers of values.
+        HydraException: at an override that cannot be parsed.
+    """
+    axes = [_values([f"{key}={values}"], loader) for key, values in params.items()]
+    axes += [_zip_values([f"{key}={values}" for key, values in each.items()], loader) for each in zips]
+    given = [
+        _values([word], loader) if (zipped := split_zip(word)) is None else _zip_values(zipped, loader)
+        for word in arguments
+    ]
+    replaced = set().union(*given)
+    axes = [{key: values for key, values in axis.items() if key not in replaced} for axis in axes]
+    choices = [list(zip(*axis.values(), strict=True)) for axis in [*axes, *given] if axis]
+    return [expand([*itertools.chain(*job)], further) for job in itertools.product(*choices)]
+
+
+def expand(job: Sequence[str], further: Further) -> list[str]:
+    """Return the overrides of a job with those that its values stand for.
+
+    Raises:
+        UsageError: at a value that has no overrides.
+    """
+    given = dict(override.lstrip("+").split("=", maxsplit=1) for override in job)
+    added = []
+    for key, by_value in further.items():
+        if given.get(key) not in by_value:
+            raise UsageError(f"{key}={given.get(key)}: choose from {', '.join(by_value)}")
+        added += [word for word in by_value[given[key]] if word.partition("=")[0] not in given]
+    return [*added, *job]
+
+
+def _zip_values(overrides: Sequence[str], loader: ConfigLoader | None) -> Axis:
+    """Return the values of settings that change together."""
+    axis = _values(overrides, loader)
+    counts = {key: len(values) for key, values in axis.items()}
+    if len(set(counts.values())) > 1 or len(axis) < len(overrides):
+        listed = ", ".join(f"{key} has {count}" for key, count in counts.items())
+        raise UsageError(
+            f"zip({' '.join(overrides)}): each setting once, and the same number of values; {listed}"
+        )
+    return axis
+
+
+def _values(overrides: Sequence[str], loader: ConfigLoader | None) -> Axis:
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides([*overrides])
+    return {override.key_or_group: _single_values(override) for override in parsed}
+
+
+def _single_values(override: Override) -> list[str]:
+    """Return an override of one value for each value of a sweep."""
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{key}={override.get_value_element_as_str()}"]
+    if not override.is_discrete_sweep():
+        raise UsageError(
+            f"{override.input_line}: a sweep needs a list of values; attnlab tune searches intervals"
+        )
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
