@@ -23,6 +23,7 @@ from pathlib import Path
 
 from attnlab.config.compose import compose_run
 from attnlab.files.run_directory import Run, prepare_run
+from attnlab.jobs.verification import digests, read_outputs
 from attnlab.jobs.worker_process import INTERRUPTED, worker_environment
 
 SETTINGS = (
@@ -153,16 +154,10 @@ def last_step(run: Run) -> int:
 
 
 def digest(run: Run) -> str:
-    """Return a digest of the weights, the optimizer's states, the metrics and the predictions of a run."""
-    result = run.read_result()
-    lines = run.metrics.read_text().splitlines()
-    parts = [
-        repr(result["epoch_digests"]).encode(),
-        repr(result["metrics"]).encode(),
-        "\n".join(line for line in lines if ",throughput/" not in line).encode(),
-        *(path.read_bytes() for path in sorted(run.predictions.iterdir())),
-    ]
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    """Return a digest of the weights and optimizer states of every epoch, metrics and predictions."""
+    files = digests(read_outputs(run))
+    compared = {name: content for name, content in files.items() if not name.startswith("checkpoints/")}
+    return hashlib.sha256(repr(compared).encode()).hexdigest()
 
 
 def read_rows(path: Path, name: str) -> list[dict[str, str]]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
 import json
 import os
 import random
@@ -30,6 +29,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from attnlab.files.run_directory import Run
 
 ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
 RESULTS = Path(__file__).with_name("kills.csv")
@@ -170,7 +171,7 @@ def sigkill(case: Case, command: subprocess.Popen[bytes], draw: random.Random) -
     processes = case.processes()
     targets = {
         "command": [command.pid],
-        "worker": [p for p in processes if parent(p) == command.pid and has(p, "cmdline", b"cli.worker")],
+        "worker": [p for p in processes if parent(p) == command.pid and has(p, "cmdline", b"jobs.worker")],
         "rank 1": [p for p in processes if has(p, "environ", b"\0LOCAL_RANK=1\0")],
         "all": processes,
     }
@@ -228,28 +229,9 @@ def disturb(case: Case, draw: random.Random) -> str:
 
 def outputs_of(run: Path) -> dict[str, str]:
     """Return a digest of everything that must not depend on disturbances, by file."""
-    from attnlab.training.checkpoints import read_checkpoint
+    from attnlab.jobs.verification import digests, read_outputs
 
-    content: dict[str, Any] = {}
-    for name in ("best.ckpt", "last.ckpt"):
-        checkpoint = read_checkpoint(run / "checkpoints" / name)
-        content[name] = [checkpoint[key] for key in ("state_dict", "optimizer_states", "lr_schedulers")]
-    lines = (run / "metrics.csv").read_text().splitlines()
-    content["metrics.csv"] = [line for line in lines if ",throughput/" not in line]
-    result = json.loads((run / "result.json").read_text())
-    content["result.json"] = [result[key] for key in ("status", "metrics", "steps")]
-    for path in (run / "predictions").iterdir():
-        content[path.name] = path.read_text()
-    return {name: hashlib.sha256(repr(plain(value)).encode()).hexdigest() for name, value in content.items()}
-
-
-def plain(value: Any) -> Any:
-    """Convert tensors to bytes, so that `repr` shows every bit."""
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value.numpy().tobytes() if hasattr(value, "numpy") else value
+    return digests(read_outputs(Run(run)))
 
 
 @contextmanager

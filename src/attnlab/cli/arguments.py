@@ -71,8 +71,17 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """Parse a whole number ≥ 1."""
-    if not (text.isascii() and text.isdigit()) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ 1")
+    return _at_least(1, text)
+
+
+def natural(text: str) -> int:
+    """Parse a whole number ≥ 0."""
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ {least}")
     if int(text) > MAX_NUMBER:
         raise argparse.ArgumentTypeError(f"{text!r} exceeds {MAX_NUMBER}")
     return int(text)

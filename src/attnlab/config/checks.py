@@ -169,7 +169,7 @@ def _read_text(value: Any) -> Any:
     """Return the number, flag or null that a text stands for; any other value as it is."""
     try:
         text = isinstance(value, str) and bool(value.strip())
-        return OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]))["value"] if text else value
+        return OmegaConf.from_dotlist([f"value={value}"]).value if text else value
     except yaml.YAMLError:
         return value
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
@@ -38,8 +39,8 @@ class GridSweeper(Sweeper):
         """Store what `sweep` needs; called by Hydra."""
         self.loader = hydra_context.config_loader
         self.task: Any = task_function  # attnlab.jobs.train_task.TrainTask
-        self.config = config
-        self.launcher = Plugins.instance().instantiate_launcher(
+        self.config: DictConfig = config
+        self.launcher: Launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 

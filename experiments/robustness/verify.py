@@ -1,0 +1,109 @@
+"""Verify one run of each setting of kill_runs.py with many kills.
+
+    python experiments/robustness/verify.py --kills 1000 --work /tmp/verify
+
+Trains a run of each setting once, and passes it to `attnlab verify`, which trains it again and again, each
+worker killed at a random moment, until there were enough kills. Appends a row per verification to verify.csv;
+a second start continues with another seed after the rows that exist.
+
+All processes are forks of this one, which has imported PyTorch (tests/forked.py), and draw no curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from kill_runs import ATTNLAB, COMMON, ON_TMPFS, SETTINGS
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from commands import clean_environment
+from forked import ForkedProcess
+
+RESULTS = Path(__file__).with_suffix(".csv")
+COLUMNS = ("setting", "seed", "kills", "trainings", "result")
+KILLS = 10
+"""Kills per verification."""
+
+
+def attnlab(*arguments: str, folder: Path) -> str:
+    """Run a command and return its output."""
+    with ForkedProcess(
+        [ATTNLAB, *arguments],
+        cwd=folder,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        output, _ = process.communicate()
+    return str(output)
+
+
+def read_rows() -> list[dict[str, str]]:
+    """Read the rows of verify.csv."""
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
+    """Verify the run of a setting; returns the row."""
+    folder = work / setting.replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    attnlab("train", *COMMON, *SETTINGS[setting], folder=folder)  # does nothing if it is finished
+    (run,) = folder.glob("outputs/*/*-seed*")
+    output = attnlab("verify", str(run), "--kills", str(KILLS), "--seed", str(seed), folder=folder)
+    match = re.search(r"^(PASS|FAIL) .*?kills: (\d+), trainings: (\d+)", output, re.MULTILINE | re.DOTALL)
+    if match is None:
+        raise SystemExit(output)
+    if match[1] == "FAIL":
+        print(output, file=sys.stderr)
+    return dict(zip(COLUMNS, (setting, seed, int(match[2]), int(match[3]), match[1]), strict=True))
+
+
+def count(rows: list[dict[str, str]]) -> int:
+    """Return the number of kills."""
+    return sum(int(row["kills"]) for row in rows)
+
+
+def summary(rows: list[dict[str, str]]) -> str:
+    """Return a Markdown table with one row per setting."""
+    lines = ["| setting | kills | trainings | equal |", "| --- | ---: | ---: | --- |"]
+    for setting in [*dict.fromkeys(row["setting"] for row in rows), "all"]:
+        of_setting = [row for row in rows if setting in (row["setting"], "all")]
+        trainings = sum(int(row["trainings"]) for row in of_setting)
+        passed = "all" if all(row["result"] == "PASS" for row in of_setting) else "no"
+        lines.append(f"| {setting} | {count(of_setting)} | {trainings} | {passed} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Verify the settings in turn until there were enough kills."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--work", type=Path, default=Path("verify"), help="folder of the runs")
+    options = parser.parse_args()
+    settings = [setting for setting in SETTINGS if setting not in ON_TMPFS]
+    while count(rows := read_rows()) < options.kills:
+        setting = settings[len(rows) % len(settings)]
+        row = verify(setting, len(rows) // len(settings), options.work.resolve())
+        with RESULTS.open("a", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            if file.tell() == 0:
+                writer.writeheader()
+            writer.writerow(row)
+        print(row, file=sys.stderr, flush=True)
+    print(summary(rows))
+    sys.exit(any(row["result"] == "FAIL" for row in rows))
+
+
+if __name__ == "__main__":
+    main()

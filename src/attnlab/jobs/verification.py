@@ -1,0 +1,177 @@
+"""Training a finished run again, killed and resumed, and comparing all outputs bit by bit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from attnlab.errors import UserError
+from attnlab.files.run_directory import Run, prepare_run
+from attnlab.jobs.supervision import kill
+from attnlab.jobs.worker_process import start_worker
+from attnlab.training.checkpoints import read_checkpoint
+
+Outputs = dict[str, dict[str, str]]
+"""What a run wrote, by file and by the place in it: a line, a metric, a digest of a tensor."""
+
+STATES = ("state_dict", "optimizer_states", "lr_schedulers")
+"""Entries of a checkpoint that are compared: weights, and states of optimizers and schedulers."""
+
+POLL_INTERVAL = 0.02
+"""Seconds between two looks at a worker."""
+
+SHORTEST_WINDOW = 1.0
+"""Least number of seconds within which the moment of a kill is drawn."""
+
+
+def read_outputs(run: Run) -> Outputs:
+    """Read everything that must depend neither on interruptions nor on the speed of the machine.
+
+    These are scores, digests of the weights after every epoch, logged numbers but `throughput/…`, predictions
+    with their attention weights, and both checkpoints.
+    """
+    result = run.read_result()
+    compared = {key: result[key] for key in ("epoch_digests", "metrics", "steps") if key in result}
+    outputs = {
+        "result.json": dict(_leaves(compared)),
+        "metrics.csv": {
+            place: line for place, line in _lines(run.metrics).items() if ",throughput/" not in line
+        },
+    }
+    for path in sorted(run.predictions.iterdir()):
+        outputs[f"predictions/{path.name}"] = _lines(path)
+    for path in (run.best, run.last):
+        checkpoint = read_checkpoint(path)
+        outputs[f"checkpoints/{path.name}"] = dict(_leaves({key: checkpoint[key] for key in STATES}))
+    return outputs
+
+
+def _lines(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {f"line {number}": line for number, line in enumerate(lines, start=1)}
+
+
+def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the dotted name and the text of every value; for a tensor, its digest."""
+    if isinstance(node, Mapping | list | tuple):
+        items = node.items() if isinstance(node, Mapping) else enumerate(node)
+        for key, child in items:
+            yield from _leaves(child, f"{name}.{key}".lstrip("."))
+    elif isinstance(node, torch.Tensor):
+        content = node.contiguous().view(torch.uint8) if node.ndim else node.reshape(1).view(torch.uint8)
+        yield name, f"{node.dtype} {list(node.shape)} {_sha256(content.numpy().tobytes())}"
+    else:
+        yield name, repr(node)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def digests(outputs: Outputs) -> dict[str, str]:
+    """Return a SHA-256 of each file of some outputs."""
+    return {name: _sha256(json.dumps(places).encode()) for name, places in outputs.items()}
+
+
+def find_difference(expected: Outputs, actual: Outputs) -> str | None:
+    """Describe the first difference between the outputs of two runs; None if they are equal."""
+    for name, places in expected.items():
+        others = actual.get(name)
+        if others is None:
+            return f"{name} was not written"
+        for place in [*places, *others]:
+            if places.get(place) != others.get(place):
+                return f"{name}, {place}: {_short(places.get(place))}, again: {_short(others.get(place))}"
+    return None
+
+
+def _short(value: str | None) -> str:
+    return "missing" if value is None else value if len(value) <= 200 else f"{value[:200]}…"
+
+
+def train_again(
+    run: Run, folder: Path, kills: int, draw: random.Random, report: Callable[[str], None]
+) -> tuple[Run, int]:
+    """Train a run again in another folder; its worker is killed by SIGKILL at random moments, and resumed.
+
+    Args:
+        run: a finished run.
+        folder: folder of outputs, without this run.
+        kills: largest number of kills; there are fewer if the run finishes before.
+        draw: draws the moments.
+        report: receives a line for each kill.
+
+    Returns:
+        The new run and the number of kills.
+
+    Raises:
+        UserError: if the training fails.
+    """
+    seconds = float(run.read_result().get("seconds", 0.0))
+    window = max(SHORTEST_WINDOW, 2 * seconds / max(kills, 1))
+    again = prepare_run(_config(run, folder, checkpoint_interval=window / 8))
+    done = 0
+    while True:
+        moment = draw.uniform(0, window) if done < kills else None
+        code = _train_until(again, moment)
+        if code is None:
+            done += 1
+            report(f"kill {done} after {moment:.2f} s")
+        elif code == 0:
+            return again, done
+        else:
+            raise UserError(f"the training failed: {again.read_result().get('error')}; see {again.log}")
+
+
+def _config(run: Run, folder: Path, checkpoint_interval: float) -> DictConfig:
+    """Return the configuration of a run with another folder; the changed settings do not affect results."""
+    config = run.read_config()
+    config.paths.output = str(folder)
+    config.force = False
+    config.logger = {}
+    config.checkpoint.every_minutes = checkpoint_interval / 60
+    return config
+
+
+def _train_until(run: Run, moment: float | None) -> int | None:
+    """Start the worker of a run and wait until it ends, or kill it.
+
+    Args:
+        run: the run.
+        moment: seconds after the worker has imported PyTorch; None to wait for the end.
+
+    Returns:
+        The exit code of the worker; None if it was killed.
+    """
+    first_line = len(_lines(run.log)) if run.log.exists() else 0
+    deadline = None
+    with start_worker(run, to_log=True) as worker:
+        try:
+            if moment is None:
+                return worker.wait()
+            while worker.poll() is None:
+                # Its first line is about the imports, the second one about the data
+                if deadline is None and run.log.exists() and len(_lines(run.log)) >= first_line + 2:
+                    deadline = time.monotonic() + moment
+                if deadline is not None and time.monotonic() >= deadline:
+                    return _killed(worker)
+                time.sleep(POLL_INTERVAL)
+            return worker.returncode
+        finally:
+            kill(worker)
+
+
+def _killed(worker: subprocess.Popen[bytes]) -> int | None:
+    """Kill a worker and its group; return its exit code if it ended before, else None."""
+    kill(worker)
+    code = worker.wait()
+    return None if code < 0 else code
