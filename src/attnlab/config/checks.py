@@ -168,8 +168,10 @@ def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 def _read_text(value: Any) -> Any:
     """Return the number, flag or null that a text stands for; any other value as it is."""
     try:
-        text = isinstance(value, str) and bool(value.strip())
-        return OmegaConf.from_dotlist([f"value={value}"]).value if text else value
+        if not isinstance(value, str) or not value.strip():
+            return value
+        content: Any = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]))
+        return content["value"]
     except yaml.YAMLError:
         return value
 

@@ -7,7 +7,7 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +43,22 @@ def read_outputs(run: Run) -> Outputs:
     compared = {key: result[key] for key in ("epoch_digests", "metrics", "steps") if key in result}
     outputs = {
         "result.json": dict(_leaves(compared)),
-        "metrics.csv": {
-            place: line for place, line in _lines(run.metrics).items() if ",throughput/" not in line
-        },
+        "metrics.csv": _numbered(line for line in _read_lines(run.metrics) if ",throughput/" not in line),
     }
     for path in sorted(run.predictions.iterdir()):
-        outputs[f"predictions/{path.name}"] = _lines(path)
+        outputs[f"predictions/{path.name}"] = _numbered(_read_lines(path))
     for path in (run.best, run.last):
         checkpoint = read_checkpoint(path)
         outputs[f"checkpoints/{path.name}"] = dict(_leaves({key: checkpoint[key] for key in STATES}))
     return outputs
 
 
-def _lines(path: Path) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return {f"line {number}": line for number, line in enumerate(lines, start=1)}
+def _read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _numbered(rows: Iterable[str]) -> dict[str, str]:
+    return {f"row {number}": row for number, row in enumerate(rows, start=1)}
 
 
 def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -152,7 +153,7 @@ def _train_until(run: Run, moment: float | None) -> int | None:
     Returns:
         The exit code of the worker; None if it was killed.
     """
-    first_line = len(_lines(run.log)) if run.log.exists() else 0
+    first_line = len(_read_lines(run.log)) if run.log.exists() else 0
     deadline = None
     with start_worker(run, to_log=True) as worker:
         try:
@@ -160,7 +161,7 @@ def _train_until(run: Run, moment: float | None) -> int | None:
                 return worker.wait()
             while worker.poll() is None:
                 # Its first line is about the imports, the second one about the data
-                if deadline is None and run.log.exists() and len(_lines(run.log)) >= first_line + 2:
+                if deadline is None and run.log.exists() and len(_read_lines(run.log)) >= first_line + 2:
                     deadline = time.monotonic() + moment
                 if deadline is not None and time.monotonic() >= deadline:
                     return _killed(worker)
