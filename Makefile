@@ -2,6 +2,7 @@
 # make test     run all tests but those of make clusters, make experiments and make docs
 # make clusters run the tests that start Slurm, Ray, servers or several launchers on this machine
 # make quick    run the tests that are not marked slow
+# make hydra    run the quick tests of configurations, sweeps and commands with Hydra 1.4 and OmegaConf 2.4
 # make lint     check style, docstrings and types
 # make experiments  run the path of every experiment with tiny data and networks
 # make docs     build the documentation into docs/build/html, run its notebooks (make html), and its examples (make examples)
@@ -12,7 +13,7 @@ PYTEST := $(BIN)/pytest --dist worksteal
 # Many slow tests wait for processes that they started, so two workers share a core
 SHARED := -n $$((2 * $$(nproc)))
 
-.PHONY: train test clusters quick lint experiments docs html examples
+.PHONY: train test clusters quick hydra lint experiments docs html examples
 .DEFAULT_GOAL := train
 
 train: .venv/installed
@@ -26,6 +27,9 @@ clusters: .venv/tests
 
 quick: .venv/tests
 	$(PYTEST) -n $$(nproc) -m "not slow and not clusters"
+
+hydra: .venv/hydra-1.4/installed
+	.venv/hydra-1.4/bin/python -m pytest -n $$(nproc) -m "not slow and not clusters" tests/config tests/jobs tests/cli
 
 lint: .venv/tests
 	$(BIN)/ruff check .
@@ -55,4 +59,12 @@ examples: .venv/tests
 # What tests, linters and the documentation need in addition
 .venv/tests: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+# An environment with other versions of Hydra and OmegaConf, on top of the first one
+.venv/hydra-1.4/installed: .venv/tests tests/hydra-1.4.txt
+	$(PYTHON) -m venv .venv/hydra-1.4
+	$(BIN)/python -c "import site; print(*site.getsitepackages())" > \
+	    $$(.venv/hydra-1.4/bin/python -c "import site; print(*site.getsitepackages())")/packages.pth
+	.venv/hydra-1.4/bin/pip install --quiet --no-deps -e . -r tests/hydra-1.4.txt
 	touch $@

@@ -40,8 +40,8 @@ def main(task: Callable[..., Any]) -> None:
 def instantiate(node: Any) -> Any:
     """Return what the `_target_` of a section builds.
 
-    Hydra 1.4 calls only what is defined in the packages of the targets that the section names, whatever else
-    is reachable by a dotted name. `attnlab.config.trust` decides which targets a file may name.
+    Hydra 1.4 calls only the targets that the section names and functions of their packages: a target must
+    not return a function of another package. `attnlab.config.trust` decides which targets a file may name.
     """
     if not IS_1_4:
         return hydra.utils.instantiate(node)
