@@ -27,6 +27,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from markdown_it import MarkdownIt
 
 from attnlab.config.compose import compose_run
+from attnlab.jobs.grid import split_zip
 from attnlab.metrics.registry import METRICS
 from commands import clean_environment
 from forked import serve_program
@@ -54,7 +55,7 @@ def shortened(arguments: list[str]) -> list[str]:
     """Return the arguments of a command with those of `SHORT` that it does not give itself."""
     if arguments[0] not in ("train", "tune") or {"--help", "--cfg"} & {*arguments}:
         return arguments
-    given = {argument.partition("=")[0].lstrip("+") for argument in arguments}
+    given = {key for argument in arguments for key in re.findall(r"(?:^|[\s(+-])([\w./@]+)=", argument)}
     return arguments + [f"{key}={value}" for key, value in SHORT.items() if key not in given]
 
 
@@ -163,7 +164,8 @@ def composed() -> list[tuple[str, str]]:
 def test_configuration_of_the_command_composes(
     place: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = [argument for argument in shlex.split(command, comments=True)[2:] if "=" in argument]
+    words = [word.removeprefix("--") for word in shlex.split(command, comments=True)[2:] if "=" in word]
+    arguments = [override for word in words for override in split_zip(word) or [word]]
     if any("cosine.Cosine" in argument for argument in arguments):
         monkeypatch.syspath_prepend(ROOT)
     first = []

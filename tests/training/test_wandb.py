@@ -21,7 +21,7 @@ from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import loggers
 from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
-from wandb_files import read_offline
+from wandb_files import read_offline, records
 
 SETTINGS: dict[str, Any] = {"mode": "offline", "tags": (), "timeout": 30}
 
@@ -63,6 +63,23 @@ def test_errors_after_the_run_was_closed_are_logged_once(
     logged = read_offline(run.directory)
     assert [row["val/loss"] for row in logged["history"]] == [2.0]
     assert logged["exit_code"] == 3
+
+
+def test_run_of_an_agent_is_the_run_of_its_trial(
+    composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = {"WANDB_SWEEP_ID": "sweep7", "WANDB_RUN_ID": "trial3", "WANDB_PROJECT": "search"}
+    for name, value in trial.items():
+        monkeypatch.setenv(name, value)
+    config = composed()
+    run = prepare_run(config)
+    logger = wandb_logger(run=run, config=config, project="attnlab", **SETTINGS)
+    assert logger is not None
+    finish_wandb(0)
+    (path,) = run.directory.glob("wandb/offline-run-*/run-*.wandb")
+    (started,) = (record.run for record in records(path) if record.HasField("run"))
+    assert (started.run_id, started.sweep_id, started.project) == ("trial3", "sweep7", "search")
+    assert started.run_id != run.hash
 
 
 @pytest.mark.parametrize(

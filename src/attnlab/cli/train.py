@@ -34,7 +34,7 @@ PREPARE = "--prepare"
 
 def main(parsed: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
-    arguments = [word for word in parsed.arguments if word != PREPARE]
+    arguments = _settings_without_dashes([word for word in parsed.arguments if word != PREPARE])
     task = TrainTask(prepare_only=PREPARE in parsed.arguments)
     if task.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
@@ -93,18 +93,35 @@ def _one_line_errors() -> Iterator[None]:
         raise
 
 
+def _settings_without_dashes(arguments: list[str]) -> list[str]:
+    """Return the arguments with settings such as `--seed=1`, the form of `wandb agent`, as overrides."""
+    _, unknown = _options_parser().parse_known_intermixed_args(arguments)
+    settings = {word for word in unknown if word.startswith("--") and "=" in word}
+    return [word.removeprefix("--") if word in settings else word for word in arguments]
+
+
 def _check_options(arguments: list[str]) -> argparse.Namespace:
-    """Parse Hydra's options; raise `UsageError` at a wrong one, for which Hydra would print several lines."""
+    """Parse Hydra's options.
+
+    Raises:
+        UsageError: at a wrong one.
+    """
+    parser = _options_parser()
+    options = parser.parse_intermixed_args(arguments)
+    if options.resolve and not options.cfg and not options.help:
+        parser.error("--resolve shows resolved values in the output of --cfg: add --cfg job")
+    return options
+
+
+def _options_parser() -> argparse.ArgumentParser:
+    """Return Hydra's parser, whose errors are one line."""
 
     def fail(message: str) -> NoReturn:
         raise UsageError(f"{message} (attnlab train --help shows the options)")
 
     parser = hydra_versions.get_args_parser()
     parser.error = fail  # type: ignore[method-assign]
-    options = parser.parse_intermixed_args(arguments)
-    if options.resolve and not options.cfg and not options.help:
-        fail("--resolve shows resolved values in the output of --cfg: add --cfg job")
-    return options
+    return parser
 
 
 @contextmanager
