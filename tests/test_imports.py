@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,18 +56,19 @@ ON_CALL = {"files/predictions.py": {"plotting"}}
 """Later packages that methods of a record import when a notebook calls them."""
 
 
-def imported_packages(path: Path) -> set[str]:
-    """Return the packages of attnlab that a module imports, also inside functions."""
-    imported: set[str] = set()
+def imported_names(path: Path) -> set[str]:
+    """Return the names below `attnlab.` that a module imports, also inside functions."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "attnlab":
-            imported |= {alias.name for alias in node.names} - {"__version__"}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnlab."):
-            imported.add(str(node.module).split(".")[1])
+        if isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            names = [alias.name.split(".") for alias in node.names]
-            imported |= {parts[1] for parts in names if parts[0] == "attnlab" and len(parts) > 1}
-    return imported
+            names |= {alias.name for alias in node.names}
+    return {name.removeprefix("attnlab.") for name in names if name.startswith("attnlab.")} - {"__version__"}
+
+
+def imported_packages(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imported_names(path)}
 
 
 @pytest.mark.parametrize("row", range(len(ORDER)), ids=lambda row: "-".join(sorted(ORDER[row])))
@@ -78,6 +80,22 @@ def test_packages_import_earlier_packages_only(row: int) -> None:
         for path in folder.rglob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
             on_call = ON_CALL.get(path.relative_to(SOURCE).as_posix(), set())
             assert imported_packages(path) <= allowed | on_call, path
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    files = {
+        path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path
+        for path in SOURCE.rglob("*.py")
+    }
+    graph = {
+        module: {
+            name if name in files else name.rpartition(".")[0]
+            for name in imported_names(path)
+            if name.partition(".")[0] not in ON_CALL.get(path.relative_to(SOURCE).as_posix(), ())
+        }
+        for module, path in files.items()
+    }
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_every_module_belongs_to_a_package() -> None:
