@@ -1,3 +1,5 @@
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,9 +15,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, settings
 from omegaconf import DictConfig, open_dict, read_write
 
+from attnlab.cli import main
 from attnlab.config.compose import accept
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
+from forked import reset_hydra
 
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
 # Time limits would fail tests on a machine with other work.
@@ -84,3 +88,28 @@ def composed(tmp_path: Path) -> Iterator[Callable[..., DictConfig]]:
 
     yield compose_with
     GlobalHydra.instance().clear()
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., str]]:
+    """Run a command in this process and in an empty folder; it must end with exit code 2 and one line."""
+
+    def run(*arguments: str) -> str:
+        assert main.run([*arguments]) == 2
+        output, errors = capsys.readouterr()
+        assert output == ""
+        assert list(tmp_path.iterdir()) == []
+        (line,) = errors.splitlines()
+        return line
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for variable in ("HYDRA_FULL_ERROR", "ATTNLAB_COMMAND"):
+        monkeypatch.setenv(variable, "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield run
+    reset_hydra()

@@ -97,6 +97,8 @@ DECIDING = {"Hard", "MILk", "MoChA", "Monotonic"}
 """In evaluation these select one position, and no gradient reaches their scores."""
 
 ORDERS = ("bahdanau", "luong", "luong with input feeding", "gnmt")
+MIXED = [(ORDERS[(i + j) % 4], name) for i, name in enumerate(ATTENTIONS) for j in range(2)]
+"""Every mechanism in two orders: one that attends step by step, and one that attends to a whole target."""
 
 
 def make_attention(name: str, query_size: int, memory_size: int) -> Attention:

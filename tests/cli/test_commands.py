@@ -250,9 +250,6 @@ def test_evaluate_explains_predictions(
     ):
         assert main.run(["evaluate", str(trained.directory), "explain=all", setting]) == code
         assert message in capsys.readouterr().err
-    refused = attnlab("train", "explain=all", folder=folder)
-    assert refused.returncode == 2
-    assert "explain is a setting of attnlab evaluate" in refused.stderr
 
 
 def overridden(run: Run, *overrides: str) -> tuple[dict[str, Any], Path]:
@@ -304,58 +301,10 @@ def test_zero_attention_weights_have_no_metric_drops(tmp_path: Path) -> None:
     assert "test/attention/entropy" not in uniform["drops"]
 
 
-USAGE_ERRORS = {
-    "an intervention in training": (
-        ["train", "attention_override=uniform"],
-        2,
-        "is a setting of attnlab evaluate: attnlab evaluate RUN attention_override=uniform",
-    ),
-    "a mistyped setting": (["train", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
-    "a setting of only one option of a sweep": (
-        ["train", "-m", "data=conala,synthetic", "data.path=x"],
-        2,
-        "Unknown setting 'data.path' for this choice of data; data=conala has it",
-    ),
-    "a wrong value beside a setting of all options of a sweep": (
-        ["train", "-m", "experiment=eng_deu,eng_mar", "data.path=x", "batching.workers=-1"],
-        2,
-        "batching.workers=-1: must be",
-    ),
-    "a word": (["train", "dot"], 2, "dot: not a setting; write KEY=VALUE"),
-    "an empty sweep": (["train", "-m", "seed=range(0,0)"], 2, "seed=range(0,0): the sweep is empty"),
-    "a setting of nothing": (["train", "+widht=1"], 2, "+widht=1: no part of attnlab has a setting 'widht'"),
-    "a setting of nothing in a sweep": (["train", "-m", "+foo=1", "seed=1,2"], 2, "has a setting 'foo'"),
-    "a sweep shown as one run": (["train", "-m", "--cfg", "job"], 2, "remove one of them"),
-    "a setting of another choice": (
-        ["train", "data=conala", "data.train_size=3"],
-        2,
-        "Unknown setting 'data.train_size' for this choice of data",
-    ),
-    "a mistyped option": (["train", "attention=additiv"], 2, "Did you mean 'additive'?"),
-    "a broken override": (["train", "seed=["], 2, "attnlab: "),
-    "a tilde that is no home folder": (
-        ["evaluate", "~search.beam_size"],
-        1,
-        "~search.beam_size does not exist",
-    ),
-}
-
-
 def test_value_of_an_option_can_be_the_name_of_a_group(tmp_path: Path) -> None:
     completed = attnlab("train", "--cfg", "job", "--package", "attention", folder=tmp_path)
     assert completed.returncode == 0, completed.stderr
     assert "attnlab.nn.attention.Additive" in completed.stdout
-
-
-@pytest.mark.parametrize("case", USAGE_ERRORS)
-def test_usage_errors_are_one_line(case: str, tmp_path: Path) -> None:
-    arguments, code, message = USAGE_ERRORS[case]
-    completed = attnlab(*arguments, folder=tmp_path)
-    assert completed.returncode == code
-    assert message in completed.stderr
-    assert "Traceback" not in completed.stderr
-    assert len(completed.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_scores_are_not_cut_in_narrow_output(

@@ -80,6 +80,7 @@ USAGE: list[Row] = [
     ),
     ("evaluate search.beam_size=2", b"", 2, "No RUN to evaluate"),
     ("evaluate '~search.beam_size=3'", b"", 2, "No RUN to evaluate"),
+    ("evaluate '~search.beam_size'", b"", 1, "~search.beam_size does not exist"),
     ("evaluate RUN --split train", b"", 2, "--split: invalid choice: 'train'"),
     ("evaluate RUN --split", b"", 2, "expected one argument"),
     *(

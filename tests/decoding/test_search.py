@@ -20,7 +20,7 @@ from attnlab.decoding.search import greedy, sample
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
-from networks import ATTENTIONS, ORDERS, forced_logits, make_batch, random_batch, stepwise
+from networks import MIXED, ORDERS, forced_logits, make_batch, random_batch, stepwise
 from plain_search import make, plain_beam, plain_greedy, restriction, single
 
 WORDS = 6  # PAD, SOS, EOS, UNK and two more: an untrained network may produce the last four
@@ -257,8 +257,7 @@ def test_other_sentences_and_padding_change_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "attention"), MIXED)
 @pytest.mark.parametrize("size", [1, 3])
 def test_weights_equal_those_of_a_teacher_forced_pass(order: str, attention: str, size: int) -> None:
     network = make(7, ends=1.0, order=order, attention=attention)

@@ -13,8 +13,8 @@ from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
 from attnlab.types import EOS, PAD, Batch
 from networks import (
-    ATTENTIONS,
     DECIDING,
+    MIXED,
     ORDERS,
     SOURCE_WORDS,
     TARGET_WORDS,
@@ -34,8 +34,7 @@ def decode(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> Deco
     return decoded
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "attention"), MIXED)
 @given(lengths=SENTENCES, extra=st.integers(0, 3), seed=st.integers(0, 1000))
 @settings(max_examples=4)
 @torch.no_grad()
@@ -78,8 +77,7 @@ def test_logits_of_selected_positions() -> None:
     torch.testing.assert_close(network.logits(decoded, None, real), expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "attention"), MIXED)
 def test_every_parameter_gets_a_gradient(order: str, attention: str) -> None:
     network = make_network(order=order, attention=attention, layers=2, spread=0.5).train()
     forced_logits(network, random_batch([3, 7, 5], [4, 2, 5])).square().sum().backward()
@@ -221,8 +219,7 @@ def test_select_by_sentence_and_hypothesis() -> None:
 # ------------------------------------------------------------------------------------- mixed precision
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("order", "attention"), MIXED)
 def test_mixed_precision(order: str, attention: str) -> None:
     cell = "gru" if order == "luong" else "lstm"
     network = make_network(order=order, attention=attention, cell=cell, spread=0.5)

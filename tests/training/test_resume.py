@@ -27,6 +27,7 @@ from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
 
 TWO_PROCESSES = "two processes"
+WITH_LOADERS = "loader workers and max_steps"
 SETTINGS = {
     "dropout and sampled teacher forcing": (
         "teacher_forcing.start=0.5",
@@ -48,7 +49,7 @@ SETTINGS = {
         "optimizer.lr=0.3",
         "trainer.max_epochs=10",
     ),
-    "loader workers and max_steps": (
+    WITH_LOADERS: (
         "batching.workers=2",
         "batching.batch_type=tokens",
         "batching.batch_size=150",
@@ -133,16 +134,10 @@ def assert_equal_outputs(killed: Run, whole: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in SETTINGS if case != TWO_PROCESSES])
 def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Run]) -> None:
-    """Kill a run at two random times, and another one before five random changes of its files."""
-    whole, timed, killed = (make_run(folder, *SETTINGS[case]) for folder in ("whole", "timed", "killed"))
+    """Kill a run before five random changes of its files."""
+    whole, killed = (make_run(folder, *SETTINGS[case]) for folder in ("whole", "killed"))
     draw = random.Random(case)
-    # Each worker starts again and resumes where the last one was killed, so the times add up to a run or less
-    times = [f"{draw.uniform(0, 0.25):.3f}x" for _ in range(2)]
-    line, *timed_lines = run_killed(whole.directory, "never", timed.directory, *times, "never")
-    assert any(line.startswith("killed after") for line in timed_lines), timed_lines
-    assert timed_lines[-1].startswith("ended with 0")
-    assert_equal_outputs(timed, whole)
-
+    (line,) = run_killed(whole.directory, "never")
     changes = int(re.fullmatch(r"ended with 0 after (\d+) changes", line)[1])  # type: ignore[index]
     places = sorted(draw.sample(range(1, changes), 5))
     moments = [places[0], *(5 + later - before for before, later in pairwise(places))]
@@ -150,6 +145,19 @@ def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Ru
     assert len(kills) == 5
     assert all(kill.startswith("killed before") for kill in kills), kills
     assert end.startswith("ended with 0")
+    assert_equal_outputs(killed, whole)
+
+
+@pytest.mark.slow
+def test_resume_after_sigkill_at_random_times_is_bit_exact(make_run: Callable[..., Run]) -> None:
+    """The processes that load the data are killed as well."""
+    whole, killed = (make_run(folder, *SETTINGS[WITH_LOADERS]) for folder in ("whole", "killed"))
+    draw = random.Random(0)
+    # Each worker starts again and resumes where the last one was killed, so the times add up to a run or less
+    times = [f"{draw.uniform(0, 0.25):.3f}x" for _ in range(2)]
+    _, *lines = run_killed(whole.directory, "never", killed.directory, *times, "never")
+    assert any(line.startswith("killed after") for line in lines), lines
+    assert lines[-1].startswith("ended with 0")
     assert_equal_outputs(killed, whole)
 
 

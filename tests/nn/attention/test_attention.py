@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from attnlab.nn.attention import (
     NoAttention,
     ScaledDot,
 )
+from attnlab.nn.attention.additive import Energy
 from attnlab.nn.attention.normalisers import SOFTMAX
 from attnlab.types import Memory
 from networks import ATTENTIONS, attend, make_attention, randomise, same_sizes, walk
@@ -48,15 +48,32 @@ SUBDISTRIBUTION = {
 INDEPENDENT = {"Differential", "Sigmoid"}
 """Mechanisms whose weights may sum to any number."""
 SAMPLING = {"Hard"}  # tested in evaluation mode here, and in training mode in test_hard.py
-FAST = False
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+class Fast(str):
+    """Name of a mechanism that is accelerated."""
+
+    __slots__ = ()
+
+
+def label(name: str) -> str:
+    return f"fast {name}" if isinstance(name, Fast) else name
+
+
+FUSED = [
+    Fast(name)
+    for name in ATTENTIONS
+    if any(isinstance(part, Energy | Concat) for part in make_attention(name, 4, 4).modules())
+]
+"""Mechanisms of which more than the linear layers is accelerated; see also tests/fast."""
+
 all_mechanisms = pytest.mark.parametrize("name", ATTENTIONS)
+plain_and_fast = pytest.mark.parametrize("name", [*ATTENTIONS, *FUSED], ids=label)
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["plain", "fast"])
-def _speed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every test with plain mechanisms and with accelerated ones."""
-    monkeypatch.setattr(import_module(__name__), "FAST", request.param)
+@pytest.fixture(autouse=True)
+def _fast_products_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlab.fast.linear.MIN_ROWS", 1)
 
 
@@ -66,7 +83,7 @@ def make(name: str, dtype: torch.dtype = torch.float32) -> tuple[Attention, Tens
     attention = make_attention(name, query_size, D)
     randomise(attention)
     attention.train(name not in SAMPLING)
-    if FAST:
+    if isinstance(name, Fast):
         accelerate(attention)
     return attention.to(dtype), torch.randn(B, Q, query_size, dtype=dtype), make_memory(LENGTHS, dtype)
 
@@ -108,7 +125,7 @@ def test_context_is_the_weighted_sum_of_the_memory(name: str) -> None:
         torch.testing.assert_close(context, weights @ memory.states)
 
 
-@all_mechanisms
+@plain_and_fast
 @given(extra=st.integers(0, 4), row=st.integers(0, B - 1))
 @settings(max_examples=10)
 def test_padding_and_batch_do_not_change_results(name: str, extra: int, row: int) -> None:
@@ -164,7 +181,7 @@ def test_state_is_returned_to_the_caller() -> None:
 
 
 @pytest.mark.slow
-@all_mechanisms
+@plain_and_fast
 def test_gradients_pass_gradcheck(name: str) -> None:
     attention, query, memory = make(name, torch.float64)
 
@@ -177,7 +194,7 @@ def test_gradients_pass_gradcheck(name: str) -> None:
     )
 
 
-@all_mechanisms
+@plain_and_fast
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     attention, query, memory = make(name)
     parameters = dict(attention.named_parameters())
@@ -189,7 +206,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in parameters.values())
 
 
-@all_mechanisms
+@plain_and_fast
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_fully_masked_row_gets_zero_weights_and_finite_gradients(name: str, dtype: torch.dtype) -> None:
     attention, query, memory = make(name, dtype)
@@ -262,7 +279,11 @@ def largest_scores(attention: Attention, query: Tensor, memory: Memory) -> dict[
     return largest
 
 
-@pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - WEIGHTLESS - {"Mean", "Mixture"}))
+@pytest.mark.parametrize(
+    "name",
+    [name for name in (*ATTENTIONS, *FUSED) if name not in WEIGHTLESS | {"Mean", "Mixture"}],
+    ids=label,
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 def test_scores_of_ten_thousand_stay_finite(name: str, dtype: torch.dtype, training: bool) -> None:

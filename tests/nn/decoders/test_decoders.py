@@ -63,19 +63,6 @@ def test_hypotheses_of_a_sentence_are_independent(order: str, cell: str, layers:
         torch.testing.assert_close(weights[:, q : q + 1], weights_q, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("order", ORDERS)
-@torch.no_grad()
-def test_permuting_the_batch_permutes_the_results(order: str, attention: str) -> None:
-    network = make_network(order=order, attention=attention, layers=2)
-    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 0])
-    permutation = torch.tensor([2, 0, 3, 1])
-    permuted = select(batch, permutation)
-    torch.testing.assert_close(
-        forced_logits(network, permuted), forced_logits(network, batch)[permutation], rtol=0, atol=1e-5
-    )
-
-
 # ------------------------------------------------------------------ orders of attending
 
 
