@@ -62,30 +62,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from lightning import seed_everything
-
-    from attnlab.config import build
-    from attnlab.config.compose import compose_run, usage_errors
     from attnlab.jobs.logs import quieten_lightning
     from attnlab.jobs.worker_process import import_from_current_folder
-    from attnlab.training import components
-    from attnlab.training.benchmark import timing
-    from attnlab.training.environment import environment
 
     quieten_lightning()
     import_from_current_folder()
     if options.json:
         check_writable(Path(options.json))
-    if options.gpu_report:
-        return _gpu_report(options)
+    return _gpu_report(options) if options.gpu_report else _report(options)
+
+
+def _report(options: argparse.Namespace) -> int:
+    """Measure the configured system; returns the exit code."""
+    from lightning import seed_everything
+
+    from attnlab.config import build
+    from attnlab.config.compose import compose_run, usage_errors
+    from attnlab.training import components
+    from attnlab.training.benchmark import timing
+    from attnlab.training.environment import environment
+
     with usage_errors():
         config = compose_run(options.overrides)
     settings = timing.Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:
-        source, target = options.lengths
         corpus, vocabularies = timing.random_corpus(
-            source, target, options.vocabulary, options.batches, config
+            *options.lengths, options.vocabulary, options.batches, config
         )
     else:
         corpus = build.build_corpus(config)
@@ -97,7 +100,7 @@ def main(options: argparse.Namespace) -> int:
     losses: dict[str, Loss] = {"train": timing.fast_loss}
     if options.against:
         losses[f"train, {options.against}"] = timing.plain_loss
-    rows = [*timing.measure_training(module, losses, batches, settings, options.rounds)]
+    rows = timing.measure_training(module, losses, batches, settings, options.rounds)
     if not options.no_search:
         rows += timing.measure_search(module, batches, settings, options.rounds)
 

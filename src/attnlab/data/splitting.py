@@ -7,16 +7,38 @@ import random
 import unicodedata
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypedDict, TypeVar
+
+from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.errors import UserError
+from attnlab.settings import Count, Fraction, Size
 
 log = logging.getLogger(__name__)
 
 Example = TypeVar("Example")
 TestSets = list[Pair] | dict[str, list[Pair]]
 """A test set, or several by name."""
+
+
+class SplitSettings(TypedDict, total=False):
+    """Settings that datasets pass on to `split_off`.
+
+    Args:
+        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
+            any.
+        max_ratio: largest ratio of the lengths of a training pair; None for any.
+        val_fraction: share of the pairs in a validation split that is split off.
+        test_fraction: share of the pairs in a test split that is split off.
+        seed: seed of the split.
+    """
+
+    max_tokens: Size | None
+    max_ratio: Annotated[float, Ge(1)] | None
+    val_fraction: Fraction
+    test_fraction: Fraction
+    seed: Count
 
 
 def split(
@@ -82,17 +104,17 @@ def split_off(
     test: TestSets | None,
     *,
     files: tuple[Path, ...],
-    val_fraction: float,
-    test_fraction: float,
-    seed: int,
-    max_tokens: int | None,
-    max_ratio: float | None,
+    max_tokens: int | None = None,
+    max_ratio: float | None = None,
+    val_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+    seed: int = 0,
 ) -> Corpus:
     """Return the corpus of these pairs; validation and test pairs that are None are split off at random.
 
     Pairs whose sources differ only in case, punctuation, symbols and white space stay in one split. (A
     tokenizer that drops more, such as digits, can still make sources of different splits equal.) Training
-    pairs are filtered by `filter_pairs`.
+    pairs are filtered by `filter_pairs`. For the settings see `SplitSettings`.
 
     Raises:
         UserError: if a split is empty because equal sources stay together.

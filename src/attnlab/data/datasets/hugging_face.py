@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-from annotated_types import Ge
+from typing import Any, Unpack
 
 from attnlab.data.corpus import Corpus, Origin, Pair
-from attnlab.data.splitting import TestSets, split_off
+from attnlab.data.splitting import SplitSettings, TestSets, split_off
 from attnlab.errors import UserError
-from attnlab.settings import Count, FolderPath, Fraction, Size
+from attnlab.settings import FolderPath, Size
 
 
 def load_hugging_face(
@@ -28,11 +26,7 @@ def load_hugging_face(
     test_split: str | Mapping[str, str] | None = "test",
     cache: FolderPath,
     limit: Size | None = None,
-    max_tokens: Size | None = None,
-    max_ratio: Annotated[float, Ge(1)] | None = None,
-    val_fraction: Fraction = 0.1,
-    test_fraction: Fraction = 0.1,
-    seed: Count = 0,
+    **settings: Unpack[SplitSettings],
 ) -> Corpus:
     """Load a dataset, and split off at random the validation and test pairs that have no split.
 
@@ -47,12 +41,6 @@ def load_hugging_face(
         test_split: name of the test split, or of several by name; None to split it off.
         cache: folder of downloaded files.
         limit: number of training pairs to use; None for all.
-        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
-            any.
-        max_ratio: largest ratio of the lengths of a training pair; None for any.
-        val_fraction: share of the pairs in a validation split that is split off.
-        test_fraction: share of the pairs in a test split that is split off.
-        seed: seed of the split.
 
     Raises:
         UserError: if the library is not installed, the dataset cannot be loaded, it lacks a split or column,
@@ -83,11 +71,7 @@ def load_hugging_face(
         val,
         test,
         files=_files(Path(dataset).expanduser()),
-        val_fraction=val_fraction,
-        test_fraction=test_fraction,
-        seed=seed,
-        max_tokens=max_tokens,
-        max_ratio=max_ratio,
+        **settings,
     )
 
 

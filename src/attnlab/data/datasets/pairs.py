@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
-
-from annotated_types import Ge
+from typing import Any, NamedTuple, Unpack
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout, read_aligned
-from attnlab.data.splitting import TestSets, split_off
+from attnlab.data.splitting import SplitSettings, TestSets, split_off
 from attnlab.errors import UserError
-from attnlab.settings import Count, FilePath, Fraction, Size
+from attnlab.settings import Count, FilePath, Size
 
 
 def load_pairs(
@@ -30,11 +28,7 @@ def load_pairs(
     target_column: Count = 1,
     features_column: Count | None = None,
     limit: Size | None = None,
-    max_tokens: Size | None = None,
-    max_ratio: Annotated[float, Ge(1)] | None = None,
-    val_fraction: Fraction = 0.1,
-    test_fraction: Fraction = 0.1,
-    seed: Count = 0,
+    **settings: Unpack[SplitSettings],
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
 
@@ -60,12 +54,6 @@ def load_pairs(
         features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
             end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
-        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
-            any.
-        max_ratio: largest ratio of the lengths of a training pair; None for any.
-        val_fraction: share of the pairs in a validation split that is split off.
-        test_fraction: share of the pairs in a test split that is split off.
-        seed: seed of the split.
 
     Raises:
         UserError: if a setting is missing or invalid, or a file cannot be read or parsed.
@@ -96,11 +84,7 @@ def load_pairs(
         evaluation.val,
         evaluation.test,
         files=(*read.files, *evaluation.files),
-        val_fraction=val_fraction,
-        test_fraction=test_fraction,
-        seed=seed,
-        max_tokens=max_tokens,
-        max_ratio=max_ratio,
+        **settings,
     )
 
 

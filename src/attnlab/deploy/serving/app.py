@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -156,41 +156,14 @@ def create_app(
     if token is None:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOCAL_NAMES))
 
-    @app.middleware("http")
-    async def secure(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        if token is not None and request.url.path != "/" and not _authorised(request, token):
-            return JSONResponse({"detail": "Give the token of this server: Authorization: Bearer TOKEN"}, 401)
-        response = await answer(request)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Cache-Control"] = "no-store"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        return response
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        # The input is not repeated: JSON cannot encode NaN, nor UTF-8 a lone surrogate
-        reasons = [(".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors()]
-        detail = "; ".join(": ".join(filter(None, reason)) for reason in reasons)
-        return JSONResponse({"detail": escape_control_characters(detail)}, 400)
-
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def index() -> HTMLResponse:
-        content, policy = _page()
-        return HTMLResponse(content, headers={"Content-Security-Policy": policy})
+    app.middleware("http")(partial(_secure, token))
+    app.exception_handler(RequestValidationError)(_explain_invalid)
+    app.get("/", response_class=HTMLResponse, include_in_schema=False)(_index)
 
     @app.get("/api/models")
     async def list_models() -> list[ModelDescription]:
         """List the models of this server."""
-        return [
-            ModelDescription(
-                name=served.name,
-                mechanism=served.mechanism,
-                beam_size=served.model.config.search.beam_size,
-                interventions=list(served.interventions),
-                maps=list(served.maps),
-            )
-            for served in models
-        ]
+        return [_describe(served) for served in models]
 
     @app.post("/api/translate", responses=ERRORS)
     async def translate(request: TranslationRequest, connection: Request) -> TranslationResponse:
@@ -216,6 +189,43 @@ def create_app(
         )
 
     return app
+
+
+async def _secure(
+    token: str | None, request: Request, answer: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Answer a request with the server's token, or any request if it has none, and add headers."""
+    if token is not None and request.url.path != "/":
+        given = request.headers.get("Authorization", "")
+        if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            return JSONResponse({"detail": "Give the token of this server: Authorization: Bearer TOKEN"}, 401)
+    response = await answer(request)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+async def _explain_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    # The input is not repeated: JSON cannot encode NaN, nor UTF-8 a lone surrogate
+    reasons = [(".".join(map(str, each["loc"][1:])), each["msg"]) for each in error.errors()]
+    detail = "; ".join(": ".join(filter(None, reason)) for reason in reasons)
+    return JSONResponse({"detail": escape_control_characters(detail)}, 400)
+
+
+async def _index() -> HTMLResponse:
+    content, policy = _page()
+    return HTMLResponse(content, headers={"Content-Security-Policy": policy})
+
+
+def _describe(served: ServedModel) -> ModelDescription:
+    return ModelDescription(
+        name=served.name,
+        mechanism=served.mechanism,
+        beam_size=served.model.config.search.beam_size,
+        interventions=list(served.interventions),
+        maps=list(served.maps),
+    )
 
 
 async def _run_until_disconnect(
@@ -275,11 +285,6 @@ def _check(
         raise HTTPException(400, f"{len(request.prefixes)} prefixes for {len(request.sentences)} sentences")
     if max(request.beam_size or 1, request.nbest) > limits.beam_size:
         raise HTTPException(400, f"beam_size and nbest are at most {limits.beam_size}")
-
-
-def _authorised(request: Request, token: str) -> bool:
-    given = request.headers.get("Authorization", "")
-    return secrets.compare_digest(given.encode(), f"Bearer {token}".encode())
 
 
 def _to_json(prediction: Prediction) -> Translation:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from statistics import fmean, median
 from typing import Any
 
 import torch.nn.functional as F
@@ -26,7 +24,6 @@ from attnlab.fast import make_plain
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import components
 from attnlab.training.benchmark import timing
-from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.benchmark.timing import Row, Settings
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
@@ -98,27 +95,17 @@ def measure_system(
 
 
 def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
-    network: Any = module.network
-    bound = copy.deepcopy(module)
-    bound.network = LSTMs(network).to(settings.device)  # type: ignore[assignment]
-    steps = {
-        "train, fused": timing.training_step(module, timing.fast_loss, settings),
-        "train, published loop": timing.training_step(module, timing.plain_loss, settings),
-        "train, torch's LSTMs, no attention": timing.training_step(bound, _bound_loss, settings),
-    }
-    product, product_flops = timing.gemm(settings)
-    times = timing.time_interleaved({**steps, "peak": product}, batches, rounds, settings.device)
-    peak = product_flops / median(times["peak"])
-    tokens = fmean(timing.sizes_of(batch).tokens for batch in batches)
-    flops = fmean(3 * useful_flops(network, batch) for batch in batches)
-    rows = []
-    for name, step in steps.items():
-        useful = None if step is steps["train, torch's LSTMs, no attention"] else flops
-        row = Row(work=name, seconds=times[name], tokens=tokens, flops=useful)
-        if useful is not None:
-            row = replace(row, utilisation=useful / median(row.seconds) / peak)
-        rows.append(_profiled(row, step, batches[0], batches[0].labels.size(1), settings))
-    return [*rows, Row(work="matrix product", seconds=times["peak"], tokens=0, flops=product_flops)]
+    bound: Any = copy.deepcopy(module)
+    bound.network = LSTMs(bound.network).to(settings.device)
+    lstms = timing.training_step(bound, lambda module, batch: module.network(batch), settings)
+    return timing.measure_training(
+        module,
+        {"train, fused": timing.fast_loss, "train, published loop": timing.plain_loss},
+        batches,
+        settings,
+        rounds,
+        bounds={"train, torch's LSTMs, no attention": lstms},
+    )
 
 
 def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
@@ -137,19 +124,4 @@ def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings,
             searches[name](batch)
 
     rows = timing.time_searches(searches, batches, settings, rounds)
-    return [_profiled(row, partial(work, row.work), batches[0], length + 1, settings) for row in rows]
-
-
-def _profiled(row: Row, work: timing.Work, batch: Batch, steps: int, settings: Settings) -> Row:
-    """Add memory and kernel launches of one call, which has this many target steps."""
-    taken = timing.profile_once(work, batch, settings.device)
-    per_step = None if taken.launches is None else taken.launches / steps
-    return replace(
-        row, peak_memory=taken.peak_memory, launches=taken.launches, launches_per_target_step=per_step
-    )
-
-
-def _bound_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
-    """Compute the cross-entropy of `LSTMs`; a scalar."""
-    loss: Tensor = module.network(batch)
-    return loss
+    return [timing.profiled(row, partial(work, row.work), batches[0], length + 1, settings) for row in rows]

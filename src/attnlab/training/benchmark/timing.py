@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, islice
 from statistics import fmean, median
@@ -209,34 +209,35 @@ def measure_training(
     batches: Sequence[Batch],
     settings: Settings,
     rounds: int,
+    bounds: Mapping[str, Work] | None = None,
 ) -> list[Row]:
-    """Measure training steps with each loss, and the machine's peak."""
-    steps = {name: training_step(module, loss, settings) for name, loss in losses.items()}
-    product, product_flops = gemm(settings)
-    times = time_interleaved({**steps, "matrix product": product}, batches, rounds, settings.device)
-    peak = times.pop("matrix product")
+    """Measure training steps with each loss, steps of other networks, and the machine's peak."""
     network = module.network
     assert isinstance(network, Seq2Seq)
     flops = fmean(3 * useful_flops(network, batch) for batch in batches)
+    steps = {name: training_step(module, loss, settings) for name, loss in losses.items()} | {
+        **(bounds or {})
+    }
+    product, product_flops = gemm(settings)
+    times = time_interleaved({**steps, "matrix product": product}, batches, rounds, settings.device)
+    peak = product_flops / median(times["matrix product"])
+    tokens = fmean(sizes_of(batch).tokens for batch in batches)
     largest = max(batches, key=lambda batch: sizes_of(batch).padded)
     rows = []
-    for name, seconds in times.items():
-        taken = profile_once(steps[name], largest, settings.device)
-        target_steps = largest.labels.size(1)
-        rows.append(
-            Row(
-                work=name,
-                seconds=seconds,
-                tokens=fmean(sizes_of(batch).tokens for batch in batches),
-                flops=flops,
-                utilisation=flops / median(seconds) / (product_flops / median(peak)),
-                peak_memory=taken.peak_memory,
-                launches=taken.launches,
-                launches_per_target_step=None if taken.launches is None else taken.launches / target_steps,
-            )
-        )
-    rows.append(Row(work="matrix product", seconds=peak, tokens=0, flops=product_flops, utilisation=1.0))
-    return rows
+    for name, step in steps.items():
+        row = Row(work=name, seconds=times[name], tokens=tokens)
+        if name in losses:
+            row = replace(row, flops=flops, utilisation=flops / median(row.seconds) / peak)
+        rows.append(profiled(row, step, largest, largest.labels.size(1), settings))
+    peak_row = Row(work="matrix product", seconds=times["matrix product"], tokens=0, flops=product_flops)
+    return [*rows, replace(peak_row, utilisation=1.0)]
+
+
+def profiled(row: Row, work: Work, batch: Batch, steps: int, settings: Settings) -> Row:
+    """Add memory and kernel launches of one call, which has this many target steps."""
+    peak_memory, launches = profile_once(work, batch, settings.device)
+    per_step = None if launches is None else launches / steps
+    return replace(row, peak_memory=peak_memory, launches=launches, launches_per_target_step=per_step)
 
 
 def measure_search(
