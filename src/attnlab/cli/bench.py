@@ -87,8 +87,9 @@ def _report(options: argparse.Namespace) -> int:
     settings = timing.Settings.of(config)
     seed_everything(config.seed, verbose=False)
     if options.lengths:
+        source, target = options.lengths
         corpus, vocabularies = timing.random_corpus(
-            *options.lengths, options.vocabulary, options.batches, config
+            source, target, options.vocabulary, options.batches, config
         )
     else:
         corpus = build.build_corpus(config)
