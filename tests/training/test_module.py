@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightning import Callback, Trainer
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
@@ -24,6 +24,7 @@ from attnlab.files.run_directory import Run
 from attnlab.training import components
 from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions, throughput
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.recipe import log_untrained
 from attnlab.training.token_mean import EpochLoss
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
@@ -337,3 +338,24 @@ def test_monitored_score_that_the_texts_do_not_define_is_an_error(
         f"{section}.monitor=val/bleu is undefined for the validation data: no reference has 4 tokens, the "
         f"length of a 4-gram. Set {section}.monitor=val/loss and {section}.mode=min"
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "values", "is_last"),
+    [
+        ("min", [3.0, 2.0, 1.0], True),
+        ("min", [3.0, 1.0, 2.0], False),
+        ("min", [3.0, 1.0, 1.0], False),
+        ("max", [0.1, 0.2], True),
+        ("max", [0.2, 0.1], False),
+        ("min", [1.0], False),
+    ],
+)
+def test_run_whose_last_validation_was_the_best_is_logged(
+    mode: str, values: list[float], is_last: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monitored = OmegaConf.create({"monitor": "val/x", "mode": mode})
+    log_untrained(monitored, {"val/x": list(enumerate(values))}, 96)
+    message = "val/x was best at the last of 96 steps: more training may improve it (trainer.max_epochs)"
+    assert caplog.messages == [message] * is_last

@@ -49,7 +49,6 @@ def main(options: argparse.Namespace) -> int:
     # Before the models are loaded, which takes seconds
     with _listen(options.host, options.port) as listening:
         _serve(options, listening)
-    print("stopped", file=sys.stderr)
     return 0
 
 
@@ -58,14 +57,15 @@ def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
         import uvicorn
 
         from attnlab.deploy.serving.app import create_app
-        from attnlab.deploy.serving.limits import Connection, Limits
+        from attnlab.deploy.serving.limits import Connection, Limits, RequestCount
     except ImportError as error:
         raise UserError(f"{error.name} is not installed: pip install 'attnlab[serve]'") from error
     from attnlab.deploy.serving.models import load_models
 
     models = load_models(options.runs, trust=options.trust)
     token = options.token or (None if _is_loopback(options.host) else secrets.token_urlsafe())
-    app = create_app(models, Limits(waiting=options.queue, batch_size=options.batch), token=token)
+    limits = Limits(waiting=options.queue, batch_size=options.batch)
+    app = RequestCount(create_app(models, limits, token=token))
     port = listening.getsockname()[1]
     fragment = f"#token={token}" if token else ""
     host = f"[{options.host}]" if ":" in options.host else options.host
@@ -73,6 +73,7 @@ def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
     config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
     with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
         uvicorn.Server(config).run(sockets=[listening])
+    print(f"stopped: {app.accepted} requests, {app.answered} answered", file=sys.stderr)
 
 
 def _address(text: str) -> str:

@@ -94,6 +94,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     if not _callback(callbacks, BestCheckpoint).best_model_path:
         log.info("there was no validation during training: the last weights are saved as best.ckpt")
         trainer.save_checkpoint(run.best)
+    if trainer.is_global_zero:
+        log_untrained(config.checkpoint, read_metrics(run.metrics), trainer.global_step)
     seconds = _callback(callbacks, LastCheckpoint).seconds
     epoch_digests = _callback(callbacks, EpochDigests).digests
 
@@ -150,6 +152,18 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
         f"{network.parameter_count:,}",
         f"{network.trainable_parameter_count:,}",
     )
+
+
+def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
+    """Log that the last validation was the best one, so that the run may have ended too early."""
+    values = [value for _, value in logged.get(checkpoint.monitor, [])]
+    best = {"min": min, "max": max}[checkpoint.mode]
+    if len(values) > 1 and values[-1] == best(values) and values[-1] not in values[:-1]:
+        log.info(
+            "%s was best at the last of %d steps: more training may improve it (trainer.max_epochs)",
+            checkpoint.monitor,
+            steps,
+        )
 
 
 def _warn_of_training_data(corpus: Corpus, contents: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tokenizers import Regex, pre_tokenizers
 
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.tokenizer import Tokenizer
@@ -76,6 +77,10 @@ def test_grapheme_clusters_of_all_scripts_equal_python(tmp_path: Path) -> None:
     texts = strings_of_all_scripts()
     tokenizer = train.characters(texts, graphemes=True)
     assert len(tokenizer.encode("क्षत्रिय")) == 5  # not 3, as Unicode 15.1 splits it
+    clusters = pre_tokenizers.Split(Regex(r"\X"), "isolated")  # of the library's own Unicode
+    for text in texts:
+        assert tokenizer.pieces(text) == [piece for piece, _ in clusters.pre_tokenize_str(text)]
+    assert r"\X" not in json.loads(tokenizer.to_json())["pre_tokenizer"]["pattern"]["Regex"]
     with page_of_tokenizers(tmp_path) as tab:
         description = json.dumps(describe(tokenizer, side="source"))
         encoded = tab.run(f"""(tokenizer =>

@@ -16,6 +16,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
 from attnlab.data.features import FEATURE
+from attnlab.data.tokenization.graphemes import grapheme_pattern
 from attnlab.data.tokenization.subwords import train_bpe, train_bpe_of_pieces, train_unigram
 from attnlab.data.tokenization.tokenizer import (
     CONTINUATION,
@@ -146,7 +147,7 @@ def characters(
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
     """
     texts = list(texts)
-    character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
+    character = grapheme_pattern() if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
     untrained = _pipeline(

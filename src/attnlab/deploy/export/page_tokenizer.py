@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from attnlab.data.features import FEATURE
+from attnlab.data.tokenization.graphemes import START as GRAPHEMES
 from attnlab.data.tokenization.tokenizer import PythonTokenizer, Tokenizer
 from attnlab.data.tokenization.train import CHARACTERS
-from attnlab.deploy.export.graphemes import grapheme_pattern
 from attnlab.errors import UserError
 
 JAVASCRIPT_PATTERNS = {
@@ -123,12 +123,15 @@ def _join(node: dict[str, Any] | None) -> str:
 
 def _pattern(pattern: str) -> str:
     """Return a pattern of `tokenization.train` as JavaScript writes it."""
-    known = [*CHARACTERS.values(), FEATURE, "(?m:.)", r"\X"]
+    known = [*CHARACTERS.values(), FEATURE, "(?m:.)"]
     rest, parts = pattern, []
     while rest:
+        if rest.startswith(GRAPHEMES):  # always last
+            parts.append(rest.replace(r"\x{", r"\u{"))
+            break
         start = next((start for start in known if f"{rest}|".startswith(f"{start}|")), None)
         if start is None:
             raise _UnknownPartError(f"the pattern {pattern}")
-        parts.append(grapheme_pattern() if start == r"\X" else JAVASCRIPT_PATTERNS.get(start, start))
+        parts.append(JAVASCRIPT_PATTERNS.get(start, start))
         rest = rest[len(start) + 1 :]
     return "|".join(parts)

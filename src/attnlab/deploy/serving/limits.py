@@ -58,6 +58,23 @@ class Connection(H11Protocol):
             self.deadline = None
 
 
+class RequestCount:
+    """Counts the requests whose head arrived, and those that were answered completely."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.accepted = self.answered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        self.accepted += 1
+        await self.app(scope, receive, send)
+        self.answered += 1
+
+
 class BodyLimit:
     """ASGI middleware that reads the body of a request, and refuses a larger or a slow one."""
 

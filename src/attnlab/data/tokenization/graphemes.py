@@ -1,8 +1,8 @@
-r"""Grapheme clusters for a page, as an expression in JavaScript.
+r"""Grapheme clusters as a regular expression, which a tokenizer stores.
 
-Browsers differ in their version of Unicode and from Python: since Unicode 15.1, `Intl.Segmenter` joins the
-consonants of Indic conjuncts, which `\X` of the tokenizers library does not. The expression is that of UAX 29
-(table 1c) with the character classes of the installed library, which are found by splitting probes.
+`\X` depends on the version of Unicode: versions of the tokenizers library differ, and since Unicode 15.1, a
+browser's `Intl.Segmenter` joins the consonants of Indic conjuncts. The expression is that of
+UAX 29 (table 1c) with the character classes of the library that trained, which are found by splitting probes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ PROBED = [
 """Code points that may be anything but a base: others, such as ideographs and syllables, are known."""
 
 SYLLABLES = range(0xAC00, 0xD7A4)
-REGIONAL_INDICATOR, JOINER = r"[\u{1f1e6}-\u{1f1ff}]", "\u200d"
+REGIONAL_INDICATOR, JOINER = r"[\x{1f1e6}-\x{1f1ff}]", "\u200d"
+START = r"\r\n|["
+"""Start of every expression of `grapheme_pattern`."""
 
 
 @cache
 def grapheme_pattern() -> str:
-    r"""Return an expression, for the flags "gu", whose matches are the matches of `\X`."""
+    r"""Return an expression whose matches are those of `\X`; in JavaScript, code points are `\u{…}`."""
     extend = _joined(PROBED, "a", "")  # with spacing marks and the joiner
     prepend = _joined(PROBED, "", "a")
     pictographs = _joined(PROBED, f"©{JOINER}", "") - extend
@@ -38,7 +40,7 @@ def grapheme_pattern() -> str:
     LV = _character_class(SYLLABLES[::28])
     LVT = _character_class(set(SYLLABLES) - set(SYLLABLES[::28]))
     syllable = f"{L}*(?:{V}+|{LV}{V}*|{LVT}){T}*|{L}+|{T}+"
-    sequence = rf"{X}(?:{E}*\u200d{X})*"
+    sequence = rf"{X}(?:{E}*\x{{200d}}{X})*"
     core = f"{syllable}|{REGIONAL_INDICATOR}{{2}}|{sequence}|[^{C[1:]}"
     return rf"\r\n|{C}|{P}*(?:{core}){M}*"
 
@@ -59,12 +61,12 @@ def _is_surrogate(code: int) -> bool:
 
 
 def _character_class(codes: Iterable[int]) -> str:
-    r"""Return code points as an expression, such as `[\u{300}-\u{36f}]`."""
+    r"""Return code points as an expression, such as `[\x{300}-\x{36f}]`."""
     ranges: list[list[int]] = []
     for code in sorted(codes):
         if ranges and code == ranges[-1][1] + 1:
             ranges[-1][1] = code
         else:
             ranges.append([code, code])
-    written = (rf"\u{{{start:x}}}" + ("" if start == end else rf"-\u{{{end:x}}}") for start, end in ranges)
+    written = (rf"\x{{{start:x}}}" + ("" if start == end else rf"-\x{{{end:x}}}") for start, end in ranges)
     return f"[{''.join(written)}]"
