@@ -134,12 +134,9 @@ def main() -> int:
     load, began = Load(port, server.pid, sentences, options.requests), time.perf_counter()
     load.run(options.clients)
     seconds = time.perf_counter() - began
-    print(
-        f"{len(load.seconds)} answers to {load.started} requests in {seconds:.0f} s, {len(load.failures)} failures"
-    )
-    print(
-        f"p50 {1000 * percentile(load.seconds, 0.5):.1f} ms, p99 {1000 * percentile(load.seconds, 0.99):.1f} ms"
-    )
+    print(f"{len(load.seconds)} answers in {seconds:.0f} s, {len(load.failures)} failures")
+    p50, p99 = (1000 * percentile(load.seconds, share) for share in (0.5, 0.99))
+    print(f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")
     print("memory in MiB:", *(round(size / 2**20, 1) for size in load.memory))
     with options.output.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
@@ -158,9 +155,8 @@ def main() -> int:
     clients.join()
     _, messages = server.communicate(timeout=60)
     answered = len(load.seconds) + len(stopped.seconds)
-    print(
-        f"SIGTERM after {len(stopped.seconds)} further answers: code {server.returncode}, {messages.strip()!r}"
-    )
+    further = len(stopped.seconds)
+    print(f"SIGTERM after {further} further answers: code {server.returncode}, {messages.strip()!r}")
     print(f"the clients got {answered} answers; connections that ended: {sorted(set(stopped.failures))}")
     count = re.search(r"(\d+) requests, (\d+) answered", messages)
     return int(
