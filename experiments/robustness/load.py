@@ -61,7 +61,6 @@ SETTINGS = (
     "search.max_length=8",
     "optimizer.lr=0.01",
     "trainer.accelerator=cpu",
-    "trainer.max_epochs=2",
     "trainer.log_every_n_steps=2",
     "checkpoint.every_minutes=0.01",
     "callbacks.attention_figures.count=0",
@@ -81,12 +80,19 @@ class Load:
     """One sweep that is disturbed and resumed until all of its runs are finished."""
 
     work: Path
+    results: Path
     runs: int
+    epochs: int
     process: type[subprocess.Popen[Any]]
     start: int = 0
     command: subprocess.Popen[Any] | None = None
     finished: set[Path] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Overrides of all runs."""
+        return (*SETTINGS, f"trainer.max_epochs={self.epochs}")
 
     def launch(self) -> subprocess.Popen[Any]:
         """Start the sweep."""
@@ -95,7 +101,7 @@ class Load:
         sweep = (f"attention={','.join(VARIANTS)}", f"seed=range({seeds})", *SLOTS)
         with (self.work / "output.txt").open("ab") as output:
             return self.process(
-                [ATTNLAB, "train", "-m", *SETTINGS, *sweep],
+                [ATTNLAB, "train", "-m", *self.settings, *sweep],
                 cwd=self.work,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.work / "cache")},
                 stdin=subprocess.DEVNULL,
@@ -169,7 +175,7 @@ class Load:
                 time.sleep(0.1)
             left = len(self.processes())
         row = (round(time.monotonic() - self.began), self.start, event, finished, code, left)
-        append(HERE / "load_events.csv", EVENTS, row)
+        append(self.results / "load_events.csv", EVENTS, row)
         return True
 
     @staticmethod
@@ -188,18 +194,18 @@ class Load:
             files = sum(1 for _ in (folder / "fd").iterdir())
             mebibytes = round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
             row = (self.start, round(time.monotonic() - self.began), finished, mebibytes, files)
-            append(HERE / "load_launcher.csv", SAMPLES, row)
+            append(self.results / "load_launcher.csv", SAMPLES, row)
 
     def compare(self) -> None:
         """Train every run that was started more than once again without a disturbance; record a row each."""
-        done = {row["run"] for row in read(HERE / "load_runs.csv")}
+        done = {row["run"] for row in read(self.results / "load_runs.csv")}
         for run in self.directories():
             starts = run.log.read_text().count("importing PyTorch")
             if starts < 2 or run.directory.name in done:
                 continue
             settings = run.read_config()
             overrides = [f"attention={settings.variant}", f"seed={settings.seed}"]
-            config = compose_run([*SETTINGS, *overrides, f"paths.output={self.work / 'undisturbed'}"])
+            config = compose_run([*self.settings, *overrides, f"paths.output={self.work / 'undisturbed'}"])
             undisturbed = prepare_run(config)
             assert undisturbed.directory.name == run.directory.name
             worker = self.process(
@@ -212,7 +218,7 @@ class Load:
             )
             worker.wait()
             row = (run.directory.name, starts, digest(run) == digest(undisturbed))
-            append(HERE / "load_runs.csv", RUNS, row)
+            append(self.results / "load_runs.csv", RUNS, row)
 
     def report(self) -> tuple[float, int]:
         """Run `attnlab report` over all runs; returns its seconds and its lines of progress."""
@@ -265,6 +271,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=200, help="number of runs, a multiple of 4")
     parser.add_argument("--kills", type=int, default=40, help="number of killed jobs")
     parser.add_argument("--stops", type=int, default=2, help="number of stops of each kind")
+    parser.add_argument("--epochs", type=int, default=2, help="epochs of each run, of six steps")
+    parser.add_argument("--results", type=Path, default=HERE, help="folder of the CSV files")
     parser.add_argument("--work", type=Path, default=Path("load"), help="folder of the runs")
     parser.add_argument(
         "--forked",
@@ -282,11 +290,11 @@ def main() -> int:
         import_everything()
         recipe.save_training_curves = lambda *_: None
         process = ForkedProcess
-    load = Load(options.work.resolve(), options.runs, process)
+    load = Load(options.work.resolve(), options.results, options.runs, options.epochs, process)
     load.work.mkdir(parents=True, exist_ok=True)
     draw = random.Random(options.runs)
-    plan = make_plan(options, draw)[len(read(HERE / "load_events.csv")) :]
-    load.start = max((int(row["start"]) for row in read(HERE / "load_launcher.csv")), default=0)
+    plan = make_plan(options, draw)[len(read(options.results / "load_events.csv")) :]
+    load.start = max((int(row["start"]) for row in read(options.results / "load_launcher.csv")), default=0)
     try:
         load.train(plan, draw)
     finally:
@@ -294,13 +302,13 @@ def main() -> int:
     load.compare()
 
     seconds, lines = load.report()
-    events = read(HERE / "load_events.csv")
-    runs = read(HERE / "load_runs.csv")
+    events = read(options.results / "load_events.csv")
+    runs = read(options.results / "load_runs.csv")
     equal = sum(row["equal"] == "True" for row in runs)
     left = sum(int(row["processes_left"]) for row in events)
     print(f"{load.count_finished()} of {options.runs} runs finished after {len(events)} disturbances")
     print(f"{equal} of {len(runs)} disturbed runs equal the undisturbed ones; {left} processes left")
-    print(growth(read(HERE / "load_launcher.csv")))
+    print(growth(read(options.results / "load_launcher.csv")))
     print(f"attnlab report: {seconds:.1f} s, {lines} lines of progress")
     complete = load.count_finished() == options.runs and equal == len(runs)
     return 0 if complete and left == 0 and seconds < 20 else 1
