@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import resource
@@ -12,8 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from attnlab.data.tokenization import train
 from attnlab.errors import UserError
-from attnlab.training.checkpoints import read_checkpoint, read_newest_checkpoint, save_checkpoint
+from attnlab.training.checkpoints import (
+    read_checkpoint,
+    read_contents,
+    read_newest_checkpoint,
+    save_checkpoint,
+)
 from attnlab.training.models import network_weights
 
 CONTENT = {"weights": torch.arange(600.0), "step": 7, "names": ["a", "b"]}
@@ -59,6 +66,32 @@ def test_file_of_torch_save_is_verified_by_its_entries(tmp_path: Path) -> None:
     path.write_bytes(damaged)
     with pytest.raises(UserError, match=r"the checksum of .* is wrong"):
         read_checkpoint(path)
+
+
+def test_compressed_entries_are_refused_without_being_read(tmp_path: Path) -> None:
+    """torch would load the file: 256 MiB of zeros in 256 KiB."""
+    path, bomb = tmp_path / "stored.ckpt", tmp_path / "bomb.ckpt"
+    torch.save({"weights": torch.zeros(2**26)}, path)
+    with (
+        zipfile.ZipFile(path) as stored,
+        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as compressed,
+    ):
+        for name in stored.namelist():
+            compressed.writestr(name, stored.read(name))
+    assert bomb.stat().st_size < 2**19
+    with pytest.raises(UserError, match=r"bomb\.ckpt cannot be read.*it is compressed"):
+        read_checkpoint(bomb)
+
+
+def test_empty_vocabularies_are_refused(tmp_path: Path) -> None:
+    words = train.whitespace(["a b"])
+    empty = json.loads(words.to_json())
+    empty["model"]["vocab"] = {}
+    contents = {"config": {}, "vocabularies": [words.to_json(), json.dumps(empty)]}
+    with pytest.raises(UserError, match=r"x\.ckpt has an empty vocabulary"):
+        read_contents({"attnlab": contents}, tmp_path / "x.ckpt")
+    contents["vocabularies"] = [words.to_json()] * 2
+    assert read_contents({"attnlab": contents}, tmp_path / "x.ckpt")[1].target.size == words.size
 
 
 def test_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:

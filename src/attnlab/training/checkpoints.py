@@ -27,7 +27,7 @@ from torch import Tensor
 
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus
-from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.writing import no_space_left, open_atomically
@@ -103,8 +103,13 @@ def _append_digest(file: BufferedRandom) -> None:
 
 
 def _verify(path: Path) -> None:
-    """Raise `BadZipFile` if a checkpoint of attnlab, or an entry of another file, has a wrong checksum."""
+    """Raise `BadZipFile` if a checkpoint of attnlab, or an entry of another file, has a wrong checksum.
+
+    Compressed entries are refused as well: torch writes none, and a small file could fill the memory.
+    """
     with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        if any(entry.file_size > entry.compress_size for entry in archive.infolist()):
+            raise zipfile.BadZipFile("it is compressed")
         end = file.seek(-2, os.SEEK_END)
         if file.read() == b"\0\0":  # no comment, so it was not written by attnlab
             damaged = archive.testzip()
@@ -176,12 +181,14 @@ def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, V
     """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint.
 
     Raises:
-        UserError: if the checkpoint was not written by attnlab.
+        UserError: if the checkpoint was not written by attnlab, or a vocabulary is empty.
     """
     if "attnlab" not in checkpoint:
         raise UserError(f"{path} was not written by attnlab: it contains no configuration")
     described = checkpoint["attnlab"]
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
+    if min(source.size, target.size) <= len(SPECIAL_TOKENS):
+        raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
     return OmegaConf.create(described["config"]), Vocabularies(source, target)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import lightning
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, distributed
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
@@ -233,7 +234,7 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("val")
-        if self.trainer.validating:  # an untrained network seldom ends its outputs
+        if self.trainer.state.fn == TrainerFn.VALIDATING:  # during training, few networks end their outputs
             self._warn_of_cut_outputs("val")
 
     def on_test_epoch_end(self) -> None:
