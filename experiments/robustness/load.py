@@ -88,6 +88,7 @@ class Load:
     command: subprocess.Popen[Any] | None = None
     finished: set[Path] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
+    launched: float = 0.0  # time of the last start
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -96,7 +97,7 @@ class Load:
 
     def launch(self) -> subprocess.Popen[Any]:
         """Start the sweep."""
-        self.start += 1
+        self.start, self.launched = self.start + 1, time.time()
         seeds = self.runs // len(VARIANTS)
         sweep = (f"attention={','.join(VARIANTS)}", f"seed=range({seeds})", *SLOTS)
         with (self.work / "output.txt").open("ab") as output:
@@ -126,14 +127,15 @@ class Load:
         return [pid for pid in all_processes() if working_folder(pid) == self.work]
 
     def workers(self) -> list[int]:
-        """Return the processes that train a run now."""
+        """Return the processes that have trained steps of a run since the last start."""
         assert self.command is not None
         holders = []
         for run in self.directories():
             if run.directory in self.finished:
                 continue
             with suppress(OSError, ValueError, IndexError):
-                holders.append(int((run.directory / "lock").read_text().split()[1]))
+                if run.metrics.stat().st_mtime > self.launched:
+                    holders.append(int((run.directory / "lock").read_text().split()[1]))
         return sorted({pid for pid in holders if parent(pid) == self.command.pid})
 
     def train(self, plan: list[tuple[int, str]], draw: random.Random) -> None:

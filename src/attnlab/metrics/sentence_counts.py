@@ -100,13 +100,10 @@ def _chrf(counts: Counts, *, beta: float = 2) -> Counts:
     return 100 * score
 
 
-def match_counts(tokens: Callable[[str], list[str]]) -> SentenceCounts:
-    """Return the counts of the share of hypotheses whose tokens equal those of the reference."""
+def share_counts(is_right: Callable[[str, str], bool]) -> SentenceCounts:
+    """Return the counts of the share of hypotheses that are right, given their reference."""
 
     def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-        pairs = zip(hypotheses, references, strict=True)
-        return np.array(
-            [[float(tokens(hypothesis) == tokens(reference)), 1] for hypothesis, reference in pairs]
-        )
+        return np.array([[float(right), 1] for right in map(is_right, hypotheses, references)])
 
     return SentenceCounts(count, lambda total: total[..., 0] / total[..., 1])

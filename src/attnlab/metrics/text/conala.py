@@ -32,11 +32,19 @@ def bleu_counts(_: str = "") -> SentenceCounts:
 
 
 @cache
-def match_counts(_: str = "") -> SentenceCounts:
+def match_counts(_: str) -> SentenceCounts:
     """Return the counts of `conala_exact_match` per sentence."""
     from attnlab.metrics import sentence_counts
 
-    return sentence_counts.match_counts(tokenize)
+    return sentence_counts.share_counts(has_equal_tokens)
+
+
+@cache
+def parse_counts(_: str) -> SentenceCounts:
+    """Return the counts of `parses` per sentence."""
+    from attnlab.metrics import sentence_counts
+
+    return sentence_counts.share_counts(lambda hypothesis, _: is_valid_python(hypothesis))
 
 
 def signature(_: str) -> str:
@@ -63,10 +71,10 @@ def conala_bleu(texts: Texts) -> float:
 @text_metric(label="CoNaLa exact match", format="share", direction="higher", counts=match_counts)
 def conala_exact_match(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses whose official tokens equal those of the reference."""
-    return texts.share(lambda hypothesis, reference: tokenize(hypothesis) == tokenize(reference))
+    return texts.share(has_equal_tokens)
 
 
-@text_metric(label="parses", format="share", direction="higher")
+@text_metric(label="parses", format="share", direction="higher", counts=parse_counts)
 def parses(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses that are valid Python."""
     return texts.share(lambda hypothesis, _: is_valid_python(hypothesis))
@@ -98,6 +106,11 @@ def repeated_quotations(prediction: Prediction) -> int:
     hypothesis = tokenize(prediction.hypothesis)
     quoted = prediction.annotations.get("quoted", ())
     return sum(occurrences(tokenize(text), hypothesis) > 0 for text in quoted)
+
+
+def has_equal_tokens(hypothesis: str, reference: str) -> bool:
+    """Return whether the official tokens of two texts are equal."""
+    return tokenize(hypothesis) == tokenize(reference)
 
 
 def tokenize(code: str) -> list[str]:

@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 @cache
 def counts(_: str) -> SentenceCounts:
     """Return the counts of `exact_match` per sentence."""
-    from attnlab.metrics.sentence_counts import match_counts
+    from attnlab.metrics.sentence_counts import share_counts
 
-    return match_counts(str.split)
+    return share_counts(has_equal_words)
 
 
 @text_metric(label="exact match", format="share", direction="higher", counts=counts, default=True, rank=4)
 def exact_match(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses whose white-space tokens equal those of the reference."""
-    return texts.share(lambda hypothesis, reference: hypothesis.split() == reference.split())
+    return texts.share(has_equal_words)
+
+
+def has_equal_words(hypothesis: str, reference: str) -> bool:
+    """Return whether two texts are equal up to white space."""
+    return hypothesis.split() == reference.split()
 
 
 @text_metric(label="WER", format="points", direction="lower")
