@@ -8,6 +8,7 @@ from attnlab.config import build
 from attnlab.data.examples import Examples, Sequences
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
+from attnlab.training import components
 from attnlab.training.length_limits import (
     check_positions,
     choose_max_length,
@@ -116,7 +117,7 @@ def test_texts_beyond_learned_positions_are_an_error_before_training(
         )
         corpus = build.build_corpus(config)
         vocabularies = build.build_vocabularies(config, corpus)
-        data = build.build_data(config, corpus, vocabularies)
+        data = components.build_data(config, corpus, vocabularies)
         check_positions(build.build_network(config, vocabularies), data)
 
     longest = {"encoder": 6, "decoder": 7}[part]  # <eos> included in targets

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
-from hydra.errors import InstantiationException
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from attnlab.config.hydra_versions import instantiate
+from attnlab.config.construct import construct, constructor, report_errors, section
 from attnlab.config.options import suggest
-from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
@@ -41,73 +36,6 @@ from attnlab.nn.features import Concatenated
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-
-
-def construct(node: Any, /, **arguments: Any) -> Any:
-    """Instantiate a config node with further arguments.
-
-    Raises:
-        UserError: if the target rejects its arguments.
-    """
-    if arguments:
-        return constructor(node)(**arguments)
-    with _report_errors(_target(node)):
-        return instantiate(node)
-
-
-def constructor(node: Any) -> Callable[..., Any]:
-    """Return a function that builds the target of a config node and raises its errors as `UserError`."""
-    with _report_errors(_target(node)):
-        if isinstance(node, DictConfig):  # nested sections refer to settings elsewhere in the configuration
-            node = OmegaConf.to_container(node, resolve=True)
-        function = instantiate({**node, "_partial_": True})
-
-    def call(*parts: Any, **arguments: Any) -> Any:
-        with _report_errors(_target(node)):
-            return function(*parts, **arguments)
-
-    return call
-
-
-def section(config: DictConfig, name: str) -> dict[str, Any]:
-    """Return a section with the class or function that receives its settings as `_target_`."""
-    return {"_target_": SECTIONS[name].target, **(OmegaConf.select(config, name) or {})}
-
-
-@contextmanager
-def _report_errors(target: str) -> Iterator[None]:
-    """Raise the errors of a target as `UserError`."""
-    try:
-        yield
-    except InstantiationException as error:
-        cause = error.__cause__
-        if isinstance(cause, UserError):
-            raise cause from None
-        if isinstance(cause, ImportError):
-            raise UserError(
-                f"{target} cannot be imported: {' '.join(str(cause).split())}. A custom "
-                "class must be in a module of the current folder, or be installed"
-            ) from error
-        if isinstance(cause, _constructor_errors()):
-            raise UserError(f"{target}: {cause}") from error
-        raise
-    except _constructor_errors() as error:
-        raise UserError(f"{target}: {error}") from error
-
-
-def _constructor_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of constructors whose arguments do not fit.
-
-    Lightning's own is among them once something imported Lightning, which takes seconds and which predicting
-    does not need.
-    """
-    lightning = sys.modules.get("lightning.fabric.utilities.exceptions")
-    own = () if lightning is None else (lightning.MisconfigurationException,)
-    return (TypeError, ValueError, OverflowError, *own)
-
-
-def _target(node: Any) -> str:
-    return str(node.get("_target_", node) if node else node)
 
 
 def build_corpus(config: DictConfig) -> Corpus:
@@ -361,7 +289,7 @@ def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translat
     """
     reranking = _build_rerankers(config)
     search = {name: value for name, value in config.search.items() if (name, value) != ("max_length", None)}
-    with _report_errors("search"):
+    with report_errors("search"):
         return Translator(vocabularies=vocabularies, reranking=reranking, **search)
 
 

@@ -9,7 +9,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from attnlab.config.build import check_alignments, construct
+from attnlab.config.build import check_alignments
+from attnlab.config.construct import construct
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout

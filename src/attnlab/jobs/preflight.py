@@ -17,7 +17,8 @@ import torch
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.config.build import build_network, construct
+from attnlab.config.build import build_network
+from attnlab.config.construct import construct
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError

@@ -12,14 +12,8 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.build import (
-    build_translator,
-    check_alignments,
-    construct,
-    constructor,
-    copies_source,
-    section,
-)
+from attnlab.config.build import build_translator, check_alignments, copies_source
+from attnlab.config.construct import construct, constructor, section
 from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from attnlab.config.build import construct
+from attnlab.config.construct import construct
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive, Dot, Final, Hard, Monotonic, NoAttention
 from attnlab.nn.attention.hard import one_hot_argmax
