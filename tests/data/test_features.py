@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from attnlab.data.corpus import Pair
 from attnlab.data.datasets.pairs import load_pairs
-from attnlab.data.features import pair_with_features, split_features
+from attnlab.data.features import feature_ids, pair_with_features, split_features, without_features
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import characters, whitespace
 from attnlab.errors import UserError
@@ -58,3 +59,13 @@ def test_a_feature_is_one_token_of_characters(graphemes: bool) -> None:
         assert copy.tokens(copy.encode(text)) == tokens
         assert copy.decode(copy.encode(text)) == text
     assert whitespace([text]).spell(text) == [token.strip() for token in tokens if token != "␣"]
+
+
+@pytest.mark.parametrize("train", [characters, whitespace])
+def test_features_of_a_vocabulary_are_found(train: Callable[[list[str]], Tokenizer]) -> None:
+    text = pair_with_features("a ⟨b\tN;PSS(2)").source
+    tokenizer = train([text])
+    tokens = [token.strip() for token in tokenizer.tokens(feature_ids(tokenizer))]
+    assert sorted(tokens) == ["⟨(⟩", "⟨)⟩", "⟨2⟩", "⟨N⟩", "⟨PSS⟩"]
+    assert without_features(text) == "a ⟨b"
+    assert without_features("a ⟨b⟩ c") == "a ⟨b⟩ c"

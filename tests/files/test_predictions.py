@@ -18,6 +18,7 @@ from attnlab.files.predictions import (
     pack_weights,
     read_predictions,
     unpack_weights,
+    write_columns,
     write_predictions,
 )
 
@@ -88,3 +89,8 @@ def test_text_is_written_as_it_is(tmp_path: Path) -> None:
 
 def test_a_missing_file_holds_no_predictions(tmp_path: Path) -> None:
     assert read_predictions(tmp_path / "none.jsonl") == []
+
+
+def test_columns_hold_one_line_per_text(tmp_path: Path) -> None:
+    write_columns(tmp_path / "test.tsv", [("größe", "ɡ r"), ("a\tb", "c\nd\r"), (" x", "")])
+    assert (tmp_path / "test.tsv").read_text(encoding="utf-8") == "größe\tɡ r\na b\tc d \n x\t\n"

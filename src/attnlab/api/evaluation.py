@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.digests import count_seen
+from attnlab.data.digests import are_seen
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UsageError
 from attnlab.explain.scorecard import Score
@@ -27,7 +27,7 @@ from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
 from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.metrics import registry
-from attnlab.metrics.scoring import LengthScores, score_by_length
+from attnlab.metrics.scoring import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
@@ -175,6 +175,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         pairs[output.index] for output in setup.module.outputs
     ]  # trainer.limit_test_batches omits some
     by_length = _score_by_length(setup.module, split)
+    seen = _seen_in_training(setup.training_sources, decoded)
     explanations = {}
     if setup.config.get("explain") is not None:
         explanations = scorecard.explain(
@@ -191,8 +192,9 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         "overrides": setup.overrides,
         "split": split,
         "sentences": len(decoded),
-        "seen_in_training": _seen_in_training(setup.training_sources, decoded),
+        "seen_in_training": None if seen is None else sum(seen),
         "metrics": metrics,
+        "known_and_unknown": _score_by_seen(setup.module, seen),
         "by_length": [row._asdict() for row in by_length],
         "signatures": registry.signatures(setup.module.text_metrics, setup.module.bleu_tokenizer),
         "undefined": {
@@ -253,10 +255,25 @@ def _decode(setup: _Setup, split: str, folder: Path) -> Metrics:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _seen_in_training(sources: Sequence[torch.Tensor | None], pairs: Sequence[Pair]) -> int | None:
-    """Count the pairs whose source is in the training data of a checkpoint; None if a checkpoint lacks it."""
+def _seen_in_training(sources: Sequence[torch.Tensor | None], pairs: Sequence[Pair]) -> list[bool] | None:
+    """Return which pairs have a source of the training data; None if a checkpoint lacks its sources."""
     known = [hashes for hashes in sources if hashes is not None]
-    return count_seen(pairs, torch.cat(known).numpy()) if len(known) == len(sources) else None
+    return are_seen(pairs, torch.cat(known).numpy()).tolist() if len(known) == len(sources) else None
+
+
+def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool] | None) -> dict[str, Metrics]:
+    """Compute the text metrics of outputs with known and with unknown sources; empty if all are alike."""
+    if seen is None or len({*seen}) < 2:
+        return {}
+    texts = module.texts
+    parts = {
+        name: [output for output, is_known in zip(texts.predictions, seen, strict=True) if is_known == known]
+        for name, known in (("known", True), ("unknown", False))
+    }
+    return {
+        name: score(replace(texts, predictions=outputs), module.text_metrics).values
+        for name, outputs in parts.items()
+    }
 
 
 def _score_by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:

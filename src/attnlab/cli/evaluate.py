@@ -58,6 +58,8 @@ def _print(evaluation: Evaluation) -> None:
         print_line("references: as normalised by the target tokenizer, not the raw text")
     if seen := result["seen_in_training"]:
         print_line(f"{seen} of these sources were in the training split", style="red")
+    if parts := result["known_and_unknown"]:
+        print_table(_known_table(parts))
     print_line(f"results, figures and predictions  {evaluation.folder}")
 
 
@@ -92,6 +94,16 @@ def _lengths_table(by_length: Sequence[LengthScores]) -> Table:
     for row in by_length:
         span = f"{row.shortest}" if row.shortest == row.longest else f"{row.shortest}–{row.longest}"
         table.add_row(span, str(row.sentences), *(_short_number(row.scores[name]) for name in names))
+    return table
+
+
+def _known_table(parts: Mapping[str, Metrics]) -> Table:
+    """Build a table of the scores of sources that are in the training split, and of the others."""
+    columns = ["sources", *dict.fromkeys(name for scores in parts.values() for name in scores)]
+    heads = (Column(name.replace("_", " "), overflow="fold") for name in columns)
+    table = Table(*heads, title="sources in the training split, and others", pad_edge=False)
+    for part, scores in parts.items():
+        table.add_row(part, *(_short_number(scores.get(name)) for name in columns[1:]))
     return table
 
 

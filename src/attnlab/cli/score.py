@@ -1,6 +1,7 @@
 """`attnlab score`: print the log-probabilities of given pairs.
 
-One source and target per line in, separated by a tab; per line out the log-probability of the target and,
+One source and target per line in, separated by a tab, with features in a column between them if the model
+reads features; per line out the log-probability of the target and,
 after a tab, of each of its tokens.
 """
 
@@ -35,8 +36,10 @@ def main(options: argparse.Namespace) -> int:
     stream = input_lines.standard_input("a source and a target per line, separated by a tab")
     model = load(options.runs, trust=options.trust)
 
+    expected = 2 if model.config.data.get("features_column") is None else 3
+
     def read(text: str) -> tuple[str, str, Pair]:
-        source, target = _columns(text)
+        source, target = _columns(text, expected)
         return source, target, model.read(source, target)
 
     def write(_: int, line: tuple[str, str, Pair] | None, score: Score | None) -> None:
@@ -55,13 +58,17 @@ def main(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _columns(text: str) -> tuple[str, str]:
-    columns = text.split("\t")
-    if len(columns) != 2:
+def _columns(text: str, expected: int) -> tuple[str, str]:
+    """Split a line into the source, with its features, and the target."""
+    count = text.count("\t") + 1
+    if count != expected:
+        features = ", its features" * (expected == 3)
         raise UserError(
-            f"it has {len(columns)} columns instead of 2: give a source and a target, separated by a tab"
+            f"it has {count} columns instead of {expected}: give a source{features} and a target, separated "
+            f"by {'tabs' if features else 'a tab'}"
         )
-    return columns[0], columns[1]
+    source, _, target = text.rpartition("\t")
+    return source, target
 
 
 def _to_line(source: str, target: str, score: Score, as_json: bool) -> str:

@@ -89,9 +89,14 @@ def source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
     return np.unique(_source_hashes(pairs))
 
 
+def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which pairs have a source that is among those of `source_hashes`, [N]."""
+    return np.isin(_source_hashes(pairs), hashes)
+
+
 def count_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64]) -> int:
     """Count the pairs whose source is among those of `source_hashes`."""
-    return int(np.isin(_source_hashes(pairs), hashes).sum())
+    return int(are_seen(pairs, hashes).sum())
 
 
 def _source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:

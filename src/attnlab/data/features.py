@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FEATURE = r" ⟨[^⟨⟩ ]+⟩"
 """Pattern of a feature in a source, with the space before it."""
+FEATURES = re.compile(f"(?:{FEATURE})+$")
+"""Pattern of all features of a source."""
 FEATURE_TOKEN = re.compile(FEATURE.replace(" ", " ?", 1))
 """Pattern of the token of a feature, with or without the space, as the tokenizer splits it."""
 
@@ -48,13 +50,20 @@ def with_features(source: str, features: str) -> str:
 
 
 def pair_with_features(source: str, target: str = "") -> Pair:
-    """Return the pair of `TEXT<TAB>FEATURES`, or of a source without features: a `Preparation`.
+    """Return the pair of `TEXT<TAB>FEATURES`: a `Preparation`.
 
     Raises:
-        UserError: as `split_features`.
+        UserError: if there is no tab, or as `split_features`.
     """
-    text, _, features = source.partition("\t")
+    text, tab, features = source.partition("\t")
+    if not tab:
+        raise UserError(f"{source!r} has no features: give TEXT<TAB>FEATURES; the features may be empty")
     return Pair(with_features(text, features), target)
+
+
+def without_features(source: str) -> str:
+    """Return the text of a source of `with_features`."""
+    return FEATURES.sub("", source)
 
 
 def feature_ids(tokenizer: Tokenizer) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +99,12 @@ def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights:
     With `weights="omit"` only the texts are written, without tokens, score and alignment.
     """
     write_atomically(path, "".join(to_json_line(prediction, weights) for prediction in predictions))
+
+
+def write_columns(path: Path, rows: Iterable[tuple[str, str]]) -> None:
+    """Write sources and outputs in two columns, atomically; tabs and newlines inside a text become spaces."""
+    lines = ("\t".join(re.sub(r"[\t\r\n]", " ", text) for text in row) for row in rows)
+    write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_predictions(path: Path) -> list[Prediction]:

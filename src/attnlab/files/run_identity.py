@@ -34,6 +34,7 @@ DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
 """Settings that do not change the results of a run with `batching.shards`."""
 
 NEUTRAL: Mapping[str, Any] = {
+    "data.metrics": [],
     "features._target_": "attnlab.nn.features.Concatenated",
     "trainer.barebones": False,
     "trainer.check_val_every_n_epoch": 1,

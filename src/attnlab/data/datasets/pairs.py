@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -28,6 +29,7 @@ def load_pairs(
     target_column: Count = 1,
     features_column: Count | None = None,
     limit: Size | None = None,
+    metrics: Sequence[str] = (),
     **settings: Unpack[SplitSettings],
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
@@ -54,6 +56,7 @@ def load_pairs(
         features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
             end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
+        metrics: scores of decoded texts besides those of every dataset, such as [wer,ser].
 
     Raises:
         UserError: if a setting is missing or invalid, or a file cannot be read or parsed.
@@ -79,13 +82,14 @@ def load_pairs(
             "data.target_path=FILE to two aligned files"
         )
     evaluation = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
-    return split_off(
+    corpus = split_off(
         read.pairs,
         evaluation.val,
         evaluation.test,
         files=(*read.files, *evaluation.files),
         **settings,
     )
+    return replace(corpus, metrics=tuple(metrics))
 
 
 class EvaluationSets(NamedTuple):

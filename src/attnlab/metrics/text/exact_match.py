@@ -31,7 +31,7 @@ def has_equal_words(hypothesis: str, reference: str) -> bool:
     return hypothesis.split() == reference.split()
 
 
-@text_metric(label="WER", format="points", direction="lower")
+@text_metric(label="WER", format="points", direction="lower", rank=5)
 def wer(texts: Texts) -> float:
     """Return the word error rate of string transduction: the percentage of outputs that are not right.
 

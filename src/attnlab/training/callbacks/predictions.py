@@ -6,15 +6,17 @@ from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.files.predictions import predictions_file, write_predictions
+from attnlab.data.features import without_features
+from attnlab.files.predictions import predictions_file, write_columns, write_predictions
 from attnlab.training.loggers import log_table
 from attnlab.training.module import Seq2SeqModule
 
 
 class Predictions(Callback):
-    """Writes one file per split with one line per sentence, and logs a table of the first ones.
+    """Writes two files per split with one line per sentence, and logs a table of the first ones.
 
-    The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set.
+    The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set. Beside each, a
+    file with the ending `.tsv` has the source, without features, and the output in two columns.
 
     Args:
         folder: output folder.
@@ -36,7 +38,10 @@ class Predictions(Callback):
         assert isinstance(module, Seq2SeqModule)
         if not trainer.is_global_zero:
             return
-        write_predictions(self.folder / predictions_file(split), module.outputs, weights="omit")
+        path = self.folder / predictions_file(split)
+        write_predictions(path, module.outputs, weights="omit")
+        outputs = [(without_features(output.source), output.hypothesis) for output in module.outputs]
+        write_columns(path.with_suffix(".tsv"), outputs)
         rows = [
             [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]
         ]

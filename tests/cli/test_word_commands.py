@@ -1,0 +1,124 @@
+"""Training, evaluation, prediction and scores of inflected words with features."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import attnlab
+from attnlab.cli.main import run as run_command
+from attnlab.files.predictions import read_predictions
+from attnlab.files.run_directory import Run
+from commands import attnlab as run_attnlab
+
+LEMMAS = ["deve", "zorluk", "ev", "göz", "kitap köpek"]
+ENDINGS = {"N;ACC": "i", "N;ABL(PL;PSS(2,PL))": "lerinizden"}
+ROWS = [f"{lemma}\t{features}\t{lemma}{ending}" for lemma in LEMMAS for features, ending in ENDINGS.items()]
+NEW = ["yol\tN;ACC\tyoli", "at\tN;ACC\tati"]
+SETTINGS = (
+    *("experiment=inflection", "features=linear", "data.train=tur.trn", "data.val=tur.dev", "name=tur"),
+    *("embedding.size=8", "encoder.size=8", "decoder.size=16", "attention_size=8", "search.max_length=9"),
+    *("trainer.max_steps=6", "trainer.val_check_interval=3", "trainer.accelerator=cpu", "logger=none"),
+    "batching.batch_size=4",
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("words")
+    (folder / "tur.trn").write_text("\n".join([*ROWS, "deve\tN;ACC(\tdevei", "deve"]), encoding="utf-8")
+    (folder / "tur.dev").write_text("\n".join([*ROWS[:3], *NEW]), encoding="utf-8")
+    done = run_attnlab("train", *SETTINGS, folder=folder)
+    assert done.returncode == 0, done.stderr
+    for line in ("left out 1 line (11): a bracket of the features", "left out 1 line (12): 1 column"):
+        assert line in done.stderr.replace("\n", " ")
+    (directory,) = (folder / "outputs" / "tur").iterdir()
+    return Run(directory)
+
+
+def command(
+    *arguments: str, stdin: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, list[str], str]:
+    stream = SimpleNamespace(buffer=io.BytesIO(stdin.encode()), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", stream)
+    code = run_command([*arguments])
+    captured = capsys.readouterr()
+    return code, captured.out.splitlines(), captured.err
+
+
+@pytest.mark.slow
+def test_predictions_are_two_columns_without_features(trained: Run) -> None:
+    outputs = read_predictions(trained.predictions / "val.jsonl")
+    rows = (trained.predictions / "val.tsv").read_text(encoding="utf-8").splitlines()
+    assert [row.split("\t")[0] for row in rows] == ["deve", "deve", "zorluk", "yol", "at"]
+    assert [row.partition("\t")[2] for row in rows] == [output.hypothesis for output in outputs]
+    scores = trained.read_result()["metrics"]
+    assert scores["val/wer"] == pytest.approx(100 * (1 - scores["val/exact_match"]))
+    assert scores["val/ser"] == scores["val/edit_distance"]
+
+
+@pytest.mark.slow
+def test_known_and_unknown_sources_are_scored_apart(
+    trained: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained.directory.parents[2])
+    assert run_command(["evaluate", str(trained.directory), "--split", "val"]) == 0
+    assert "sources in the training split, and others" in capsys.readouterr().out
+    result = json.loads((trained.directory / "evaluations" / "val" / "result.json").read_text())
+    parts = result["known_and_unknown"]
+    mean = (3 * parts["known"]["wer"] + 2 * parts["unknown"]["wer"]) / 5
+    assert result["metrics"]["val/wer"] == pytest.approx(mean)
+
+
+@pytest.mark.slow
+def test_features_are_read_by_predict_score_and_the_python_interface(
+    trained: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "deve\tN;ACC\ndeve\ndeve\tN;ACC(\ndeve\tN;ABL(PL)\n"
+    code, outputs, errors = command(
+        "predict", str(trained.directory), stdin=lines, monkeypatch=monkeypatch, capsys=capsys
+    )
+    assert code == 1
+    assert [bool(output) for output in outputs[1:3]] == [False, False]
+    assert len(outputs) == 4
+    assert "line 2 of standard input: 'deve' has no features" in errors
+    assert "line 3 of standard input: the features 'N;ACC(' have a bracket" in errors
+    model = attnlab.load(trained)
+    translated = model.translate(["deve\tN;ACC", "deve\tN;ABL(PL)"])
+    assert [output.hypothesis for output in translated] == [outputs[0], outputs[3]]
+
+    lines = "deve\tN;ACC\tdevei\ndeve\tdevei\n"
+    code, outputs, errors = command(
+        "score", str(trained.directory), stdin=lines, monkeypatch=monkeypatch, capsys=capsys
+    )
+    assert code == 1
+    assert "line 2 of standard input: it has 2 columns instead of 3" in errors
+    (score,) = model.score([("deve\tN;ACC", "devei")])
+    assert float(outputs[0].split("\t")[0]) == pytest.approx(score.log_probability, abs=1e-3)
+    other = model.score([("deve\tN;ABL(PL)", "devei")])[0].log_probability
+    assert other != pytest.approx(score.log_probability, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_features_apart_are_not_exported(
+    trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    assert run_command(["export", str(trained.directory), "--onnx", str(tmp_path / "model")]) == 1
+    assert "features=concatenated can be exported" in capsys.readouterr().err
+
+
+def test_features_apart_need_a_column(tmp_path: Path) -> None:
+    (tmp_path / "words.tsv").write_text("a\tb\nb\ta\n", encoding="utf-8")
+    files = ("data.train=words.tsv", "data.val=words.tsv", "tokenizer=characters")
+    done = run_attnlab(
+        "train", "data=pairs", *files, "data.test_fraction=0", "features=linear", "logger=none",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "Set data.features_column" in done.stderr
