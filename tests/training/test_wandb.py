@@ -194,3 +194,58 @@ def test_server_that_stops_answering(tmp_path: Path) -> None:
     assert "offline" not in log
     logged = read_offline(run.directory, "run-*")  # unsent data, for `wandb sync`
     assert any("test/exact_match" in row for row in logged["history"])
+
+
+BEST_OF_SWEEP = {
+    "service.name": {},  # wandb's own telemetry
+    "query Viewer": {
+        "viewer": {"id": "v", "username": "u", "entity": "e", "flags": "{}", "teams": {"edges": []}}
+    },
+    "query GetDefaultEntity": {"viewer": {"id": "v", "entity": "e"}},
+    "query GetSweep": {
+        "project": {
+            "sweep": {
+                "id": "s",
+                "name": "sweep7",
+                "config": "command: [attnlab, train, data.task=copy, '${args_no_hyphens}']\n"
+                "metric: {name: val/loss, goal: minimize}\n"
+                "parameters: {encoder.size: {values: [64, 128]}, attention: {values: [dot, none]}}\n",
+            }
+        }
+    },
+    "query Runs": {
+        "project": {
+            "runCount": 1,
+            "runs": {
+                "edges": [
+                    {
+                        "node": {
+                            "id": "r",
+                            "name": "trial3",
+                            "displayName": "dot-seed0-1a2b3c4d",
+                            "state": "finished",
+                            "config": '{"encoder.size": {"value": 128}, "attention": {"value": "dot"}}',
+                            "summaryMetrics": '{"val/loss": 0.25}',
+                            "systemMetrics": "{}",
+                            "user": {"name": "u", "username": "u"},
+                        },
+                        "cursor": "c",
+                    }
+                ],
+                "pageInfo": {"endCursor": "c", "hasNextPage": False},
+            },
+        }
+    },
+}
+
+
+@pytest.mark.slow
+def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
+    with serving(BEST_OF_SWEEP) as address:
+        logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
+        done = attnlab("best", "e/attnlab/sweep7", folder=tmp_path, **logged_in)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "best  dot-seed0-1a2b3c4d  val/loss 0.25",
+        "attnlab train data.task=copy encoder.size=128 attention=dot",
+    ]
