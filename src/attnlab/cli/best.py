@@ -23,7 +23,8 @@ def main(options: argparse.Namespace) -> int:
     import wandb
 
     try:
-        sweep = wandb.Api().sweep(options.sweep)
+        api: Any = wandb.Api()  # not typed
+        sweep = api.sweep(options.sweep)
         best = sweep.best_run()
     except Exception as error:  # wandb raises its own, those of requests, ValueError and TypeError
         raise UserError(f"{options.sweep} cannot be read from Weights & Biases: {error}") from error
