@@ -80,10 +80,14 @@ def trainer(folder: Path, **settings: Any) -> Trainer:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "limits"),
-    [(0, {}), (2, {}), (0, {"limit_train_batches": 3}), (0, {"limit_train_batches": 0.75})],
+    [
+        (0, {}),
+        pytest.param(2, {}, marks=pytest.mark.slow),
+        pytest.param(0, {"limit_train_batches": 3}, marks=pytest.mark.slow),
+        pytest.param(0, {"limit_train_batches": 0.75}, marks=pytest.mark.slow),
+    ],
     ids=["0 workers", "2 workers", "3 batches an epoch", "3 quarters of an epoch"],
 )
 def test_resumed_training_continues_with_the_next_batch(

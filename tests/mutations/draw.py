@@ -2,8 +2,8 @@
 
 A mutation changes one comparison, sign, constant, condition or connective on one line. Every module gets its
 turn before another one gets its second, so that small packages are drawn as often as large ones. Its tests
-are the file named like it in the folder that mirrors it, or else the smallest ones that import it, mention
-what it defines, or belong to its package.
+are at most three files: the one named like it in the folder that mirrors it, then the smallest ones of its
+package that import it, mention what it defines, or belong to it, then any that import it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
 }
 """What stands for an operator, and what replaces it."""
 
+DANGEROUS = re.compile(r"kill|rmtree|unlink|rename|replace\(")
+"""A changed call of these could end other processes or delete files of the machine."""
+
 Mutation = tuple[int, str, str]
 """Number of the line, the line without its indentation, and the same changed."""
 
@@ -62,6 +65,8 @@ def main(count: int = 320, seed: int = 0) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(("file", "line", "old", "new", "tests"))
     for path, (line, old, new) in drawn:
+        if DANGEROUS.search(old):
+            continue
         writer.writerow((path.relative_to(ROOT), line, old, new, " ".join(tests_of(path))))
 
 
@@ -132,6 +137,7 @@ def tests_of(path: Path) -> list[str]:
     module = path.relative_to(SOURCE).with_suffix("")
     name = (module.parent.name if module.name == "__init__" else module.name).strip("_")
     texts = {test: test.read_text(encoding="utf-8") for test in TESTS.rglob("test_*.py")}
+    near = {test: text for test, text in texts.items() if test.is_relative_to(TESTS / module.parts[0])}
     dotted = ".".join(("attnlab", *module.parts)).removesuffix(".__init__")
     importing = re.compile(
         rf"^ *(from {re.escape(dotted)} import|import {re.escape(dotted)}\b)", re.MULTILINE
@@ -140,16 +146,13 @@ def tests_of(path: Path) -> list[str]:
     mentioned = re.compile("|".join(rf"\b{public}\b" for public in defined) or "(?!)")
     found: list[Path] = []
     for matches in (
-        [test for test in texts if test.stem == f"test_{name}" and test.parent == TESTS / module.parent],
+        [test for test in near if test.stem == f"test_{name}" and test.parent == TESTS / module.parent],
+        [test for test, text in near.items() if importing.search(text)],
+        [test for test, text in near.items() if mentioned.search(text)],
+        [test for test in near if test.parent == TESTS / module.parent],
         [test for test, text in texts.items() if importing.search(text)],
-        [test for test, text in texts.items() if mentioned.search(text)],
-        [test for test in texts if test.is_relative_to(TESTS / module.parts[0])],
     ):
-        found += sorted(
-            (test for test in matches if test not in found), key=lambda test: (len(texts[test]), test)
-        )
-        if found:
-            break
+        found += sorted((test for test in matches if test not in found), key=lambda test: len(texts[test]))
     return [str(test.relative_to(ROOT)) for test in found[:MOST_TESTS]]
 
 

@@ -1,0 +1,91 @@
+"""Print the table of this folder's README from results.csv.
+
+python summary.py [RUNS]: with the folder of the run directories of study=formal, write results.csv first.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from attnlab.data.datasets.formal import TASKS
+from attnlab.report.collect import collect
+from attnlab.report.tables import Cell, Column, Table
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.csv"
+END = "<eos>"
+TERMINATED = ("stack_manipulation", "binary_addition", "binary_multiplication")
+"""Tasks whose answers have no length that follows from the source's: their end counts as a token."""
+SOLVED = 0.9
+COLUMNS = ("task", "attention", "seed", "accuracy_same", "accuracy_longer", "parameters", "steps", "commit")
+
+
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    if runs is not None:
+        write_results(Path(runs))
+    with RESULTS.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    attentions = [*dict.fromkeys(row["attention"] for row in rows)]
+    columns = [Column("task", numeric=False), *map(Column, attentions)]
+    cells = []
+    for task in TASKS:
+        scores = [
+            [
+                float(row["accuracy_longer"])
+                for row in rows
+                if (row["task"], row["attention"]) == (task, attention)
+            ]
+            for attention in attentions
+        ]
+        if any(scores):
+            cells.append([Cell(task), *(Cell(percent(each)) for each in scores)])
+    note = f"Bold: solved, a mean of at least {100 * SOLVED:.0f} %."
+    print(Table("formal", "Accuracy per token, lengths 41 to 500", columns, cells, [note]).markdown())
+
+
+def write_results(runs: Path) -> None:
+    """Write results.csv from trained runs, one line each."""
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for run in collect([runs]).finished:
+            task, _, attention = run.variant.partition("-")
+            accuracies = [
+                accuracy(run.directory / "predictions" / f"test-{name}.jsonl", ended=task in TERMINATED)
+                for name in ("same", "longer")
+            ]
+            writer.writerow((task, attention, run.seed, *accuracies, run.parameters, run.steps, run.commit))
+
+
+def accuracy(path: Path, *, ended: bool) -> float:
+    """Return the mean over outputs of the share of reference tokens that the output has at their position.
+
+    The lengths of the sources are uniform, so that this is also the mean over lengths of the paper.
+    """
+    shares = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        prediction = json.loads(line)
+        hypothesis, reference = (prediction[name].split() for name in ("hypothesis", "reference"))
+        if ended:
+            hypothesis, reference = [*hypothesis, END], [*reference, END]
+        right = sum(ours == theirs for ours, theirs in zip(hypothesis, reference, strict=False))
+        shares.append(right / len(reference))
+    return fmean(shares)
+
+
+def percent(values: list[float]) -> str:
+    """Return the mean with the lowest and the highest if they differ, bold if the task is solved."""
+    if not values:
+        return ""
+    mean, low, high = (f"{100 * value:.0f}" for value in (fmean(values), min(values), max(values)))
+    shown = mean if low == high else f"{mean} ({low}–{high})"
+    return f"**{shown}**" if fmean(values) >= SOLVED else shown
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
