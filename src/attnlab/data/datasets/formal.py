@@ -25,7 +25,7 @@ Example = tuple[list[str], list[str]]
 
 
 class Formal(NamedTuple):
-    """A task.
+    """A formal-language task with its shortest length.
 
     Attributes:
         draw: draws an example from a generator and a length.
