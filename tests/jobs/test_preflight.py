@@ -45,6 +45,9 @@ def test_run_that_cannot_be_built_is_named(case: str, composed: Composed) -> Non
 
 def test_preflight_reads_no_data(composed: Composed) -> None:
     assert find_error(composed("experiment=conala", "data.path=nowhere")) is None
+    inflection = ("experiment=inflection", "data.train=nowhere", "data.val=nowhere")
+    for option in ("linear", "encoder"):
+        assert find_error(composed(*inflection, f"features={option}")) is None
 
 
 def test_class_without_meta_device_support_passes_preflight(composed: Composed) -> None:

@@ -42,7 +42,7 @@ def find_error(config: DictConfig) -> str | None:
 
     Errors in the data or of the machine only show during the run.
     """
-    tokenizer = symbols(["3 4"], count=2)
+    tokenizer = symbols(["3 4 ⟨N⟩"], count=2)  # with a feature, for options of `features` that need one
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     try:
