@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -190,15 +191,17 @@ def answer(connection: socket.socket, change: Callable[[list[str]], list[str]]) 
     connection.sendall(str(code % 256).encode())
 
 
+@cache
 def import_everything() -> None:
     """Import in this process what commands and workers import later."""
-    if "attnlab.training.recipe" not in sys.modules:
-        import matplotlib as mpl
-        import pandas  # noqa: F401
-        import wandb.sdk.launch  # noqa: F401
+    import matplotlib as mpl
+    import pandas  # noqa: F401
+    import wandb.sdk.launch  # noqa: F401
 
-        mpl.use("agg")
-        gc.freeze()  # forks share the memory of imported modules
+    import attnlab.training.recipe  # noqa: F401
+
+    mpl.use("agg")
+    gc.freeze()  # forks share the memory of imported modules
 
 
 def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[str, str] | None) -> None:
