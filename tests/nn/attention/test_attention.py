@@ -43,6 +43,7 @@ SUBDISTRIBUTION = {
     "Monotonic",
     "MILk",
     "Sink",  # the sink gets the rest
+    "StickBreaking",  # something may be left over
 }
 """Mechanisms whose weights may sum to less than 1."""
 INDEPENDENT = {"Differential", "Sigmoid"}

@@ -5,6 +5,7 @@ from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.coverage import CoverageSee, CoverageTu
 from attnlab.nn.attention.differential import Differential
+from attnlab.nn.attention.forgetting import Forgetting
 from attnlab.nn.attention.forward import Forward
 from attnlab.nn.attention.hard import Hard
 from attnlab.nn.attention.local import LocalM, LocalP
@@ -17,6 +18,7 @@ from attnlab.nn.attention.multiplicative import Cosine, Dot, General, ScaledDot
 from attnlab.nn.attention.shift import Shift
 from attnlab.nn.attention.sigmoid import Sigmoid
 from attnlab.nn.attention.sink import Sink
+from attnlab.nn.attention.stick_breaking import StickBreaking
 
 __all__ = [
     "Additive",
@@ -28,6 +30,7 @@ __all__ = [
     "Differential",
     "Dot",
     "Final",
+    "Forgetting",
     "Forward",
     "General",
     "Hard",
@@ -47,4 +50,5 @@ __all__ = [
     "Shift",
     "Sigmoid",
     "Sink",
+    "StickBreaking",
 ]

@@ -3,6 +3,7 @@
 from attnlab.nn.encoders.bag import BagEncoder
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.convolutional import ConvolutionalEncoder
+from attnlab.nn.encoders.delta import DeltaNetEncoder
 from attnlab.nn.encoders.linear_recurrent import MinGRUEncoder, RGLRUEncoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
 from attnlab.nn.encoders.transformer import TransformerEncoder
@@ -10,6 +11,7 @@ from attnlab.nn.encoders.transformer import TransformerEncoder
 __all__ = [
     "BagEncoder",
     "ConvolutionalEncoder",
+    "DeltaNetEncoder",
     "Encoder",
     "MinGRUEncoder",
     "RGLRUEncoder",
