@@ -55,7 +55,7 @@ class DeltaRule(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return h [B, S, U] of inputs [B, S, E]; padding (mask [B, S] False) changes no state."""
         mixed = at_least_float32(F.silu(self.input(x)))  # [B, S, 3 U]
-        q, k, v = mixed.unflatten(-1, (3, self.heads, -1)).unbind(2)  # each [B, S, N, d]
+        q, k, v = mixed.view(*x.shape[:2], 3, self.heads, -1).unbind(2)  # each [B, S, N, d]
         q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
         rates = torch.sigmoid(at_least_float32(self.rate(x))) * mask[..., None]  # [B, S, N]
         decays = torch.ones_like(rates)  # [B, S, N]
