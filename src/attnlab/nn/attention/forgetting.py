@@ -55,5 +55,5 @@ class Forgetting(ScoreWrapper):
 
 
 def sum_after(values: Tensor, dim: int) -> Tensor:
-    """Return Σ_{l>j} v_l at each position j of a dimension."""
+    """Return Σ_{l>j} v_l at each position j of a dimension, in the shape of the values, such as [B, S]."""
     return values.flip(dim).cumsum(dim).flip(dim) - values
