@@ -68,6 +68,11 @@ def test_file_of_torch_save_is_verified_by_its_entries(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_folder_in_place_of_a_checkpoint_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\)$"):
+        read_checkpoint(tmp_path)
+
+
 def test_compressed_entries_are_refused_without_being_read(tmp_path: Path) -> None:
     """torch would load the file: 256 MiB of zeros in 256 KiB."""
     path, bomb = tmp_path / "stored.ckpt", tmp_path / "bomb.ckpt"

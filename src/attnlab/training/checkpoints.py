@@ -78,6 +78,8 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist. Give a run directory or a checkpoint file") from None
+    except (PermissionError, IsADirectoryError) as error:
+        raise UserError(f"{path} cannot be read ({error.strerror})") from error
     except pickle.UnpicklingError as error:
         raise UserError(
             f"{path} cannot be read: it is damaged, or it contains Python objects other than tensors and "
