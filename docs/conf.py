@@ -22,14 +22,16 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "configuration_reference",
     "command_reference",
+    "configuration_reference",
     "docstrings",
+    "experiment_pages",
+    "mathml",
     "mechanism_reference",
     "metric_reference",
     "training_page",
 ]
-exclude_patterns = ["build", "extension"]
+exclude_patterns = ["build", "extension", "gallery"]
 nitpicky = False
 default_role = "code"  # docstrings mark code by single backticks
 pygments_style = "friendly"
@@ -37,8 +39,9 @@ pygments_dark_style = "monokai"
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-# Notebooks are executed when the documentation is built, in empty folders; an error stops the build.
-nb_execution_mode = "force"
+# Notebooks are executed in empty folders, and again only if their code changes; an error stops the build.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).parent / "build" / "notebooks")
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
@@ -63,6 +66,9 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["attnlab.css"]
 html_theme = "furo"
 html_title = f"attnlab {version}"
 html_theme_options = {"sidebar_hide_name": False}

@@ -1,10 +1,15 @@
-"""Directive `{mechanisms}`: every attention option with its equation, paper and cost, from its class."""
+"""Directive `{mechanisms}`: picture, equation, use and cost of every option of `conf/attention`.
+
+Equation and use are from `docs/gallery/mechanisms.yaml`; the pictures are drawn from
+`docs/gallery/weights.json`, which `docs/gallery/train.py` writes; the costs are in the docstrings.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 from docutils import nodes
@@ -12,10 +17,21 @@ from hydra.utils import get_object
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from attnlab.plotting.heat_map import HeatMap
 from configuration_reference import CONF, description, header
 
+GALLERY = Path(__file__).parents[1] / "gallery"
+GROUPS = {
+    "Scores of the content": ("additive", "concat", "dot", "scaled_dot", "general", "cosine"),
+    "With positions, or the weights before": (
+        *("shift", "location_sensitive", "coverage_see", "coverage_tu", "location", "local_m", "local_p"),
+    ),
+    "Forward only": ("mixture", "forward", "monotonic", "mocha", "milk"),
+    "Other weights, or several": ("hard", "multihead", "sigmoid", "sink", "differential"),
+    "Baselines": ("mean", "final", "none", "none_matched"),
+}
+TASKS = {"reverse": "reverses", "copy": "copies"}
 PAPER = re.compile(r"arXiv (\d{4}\.\d{4,5})")
-EQUATION = re.compile(r"::\n\n((?:    .*\n|\n)+)")
 COST = re.compile(r"^Cost: ((?:.+\n?)+)", re.MULTILINE)
 
 
@@ -23,25 +39,51 @@ class Mechanisms(SphinxDirective):
     """One entry for each file of `conf/attention`."""
 
     def run(self) -> list[nodes.Node]:
-        """Return a section for each option."""
-        lines: list[str] = []
-        for path in sorted((CONF / "attention").glob("*.yaml")):
+        """Return a section for each group, with a section for each option."""
+        files = [GALLERY / "mechanisms.yaml", GALLERY / "weights.json"]
+        for path in (*files, *(CONF / "attention").glob("*.yaml")):
             self.env.note_dependency(str(path))
-            lines += entry(path)
+        texts, trained = (yaml.safe_load(path.read_text(encoding="utf-8")) for path in files)
+        lines: list[str] = []
+        for group, names in GROUPS.items():
+            lines += [f"## {group}", ""]
+            for name in names:
+                lines += entry(name, texts[name], trained.get(name))
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
-def entry(path: Path) -> list[str]:
-    """Return the Markdown lines of one option: its description, equation, cost and papers."""
-    text = path.read_text(encoding="utf-8")
-    documentation = inspect.getdoc(get_object(yaml.safe_load(text)["_target_"])) or ""
-    lines = [f"### `{path.stem}`", "", *description(header(text.splitlines())), ""]
-    if equation := EQUATION.search(documentation):
-        lines += ["```text", inspect.cleandoc(equation[1]), "```", ""]
+def entry(name: str, text: dict[str, Any], found: dict[str, Any] | None) -> list[str]:
+    """Return the Markdown lines of one option."""
+    file = (CONF / "attention" / f"{name}.yaml").read_text(encoding="utf-8")
+    documentation = inspect.getdoc(get_object(yaml.safe_load(file)["_target_"])) or ""
+    title = re.split(r": |\. |\.\n|, (?=monotonic|predictive|with)", header(file.splitlines()))[0].rstrip(".")
+    papers = [f"[arXiv {number}](https://arxiv.org/abs/{number})" for number in PAPER.findall(documentation)]
+    lines = [
+        f"### `{name}`",
+        "",
+        "".join([*description(title), *(f", {link}" for link in dict.fromkeys(papers))]),
+        "",
+    ]
+    for equation in text["equation"]:
+        lines += ["```{math}", equation, "```", ""]
+    if found is not None:
+        lines += ["```{raw} html", picture(found), "```", ""]
+    lines += [f"**When it pays.** {text['pays']}", ""]
     if cost := COST.search(documentation):
         lines += [*description(f"Cost: {' '.join(cost[1].split())}"), ""]
-    papers = [f"[arXiv {number}](https://arxiv.org/abs/{number})" for number in PAPER.findall(documentation)]
-    return [*lines, ", ".join(dict.fromkeys(papers)), ""]
+    return lines
+
+
+def picture(found: dict[str, Any]) -> str:
+    """Return the heat map as SVG, with the share of unseen sequences that are right."""
+    rows, columns = [*map(str, found["output"]), "<eos>"], SENTENCE
+    svg = HeatMap(rows=rows, columns=columns, weights=found["weights"]).svg()
+    share = f"{TASKS[found['task']]} {100 * found['exact_match']:.0f} % of unseen sequences"
+    return f'<figure class="map-figure">{svg}<figcaption>{share}</figcaption></figure>'
+
+
+SENTENCE = ["7", "3", "12", "5", "9", "14", "4", "8"]
+"""The source of all pictures, that of `docs/gallery/train.py`."""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

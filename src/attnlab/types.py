@@ -86,3 +86,4 @@ class Hypotheses(NamedTuple):
     tokens: list[list[list[int]]]  # B × K × length, without SOS and EOS
     scores: list[list[float]]  # B × K: log-probability, length-normalised
     weights: list[list[Tensor]]  # B × K × [length + 1, S]: attention weights of every token and of EOS
+    log_p: list[list[list[float]]]  # B × K × (length + 1): log-probability of every token and of EOS

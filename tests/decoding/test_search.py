@@ -16,6 +16,7 @@ from torch import Tensor
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
+from attnlab.decoding.scoring import score as score_targets
 from attnlab.decoding.search import greedy, sample
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
@@ -37,6 +38,9 @@ def assert_equal(one: Hypotheses, two: Hypotheses) -> None:
     assert one.tokens == two.tokens
     for scores, expected in zip(one.scores, two.scores, strict=True):
         assert scores == pytest.approx(expected, abs=1e-4)
+    for values, others in zip(one.log_p, two.log_p, strict=True):
+        for row, expected in zip(values, others, strict=True):
+            assert row == pytest.approx(expected, abs=1e-4)
     for weights, others in zip(one.weights, two.weights, strict=True):
         for rows, expected_rows in zip(weights, others, strict=True):
             torch.testing.assert_close(rows, expected_rows, rtol=0, atol=1e-5)
@@ -48,6 +52,11 @@ def forced_weights(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> Tens
         return stepwise(network, sentence._replace(target=torch.tensor([[SOS, *tokens, EOS]])))[1][0]
 
 
+def token_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> list[float]:
+    """Return the log-probabilities of given tokens and of EOS by a teacher-forced pass."""
+    return score_targets(network, sentence._replace(target=torch.tensor([[SOS, *tokens, EOS]])))[0].tolist()
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
 @settings(max_examples=10)
@@ -55,11 +64,12 @@ def test_greedy_equals_the_plain_loop(order: str, seed: int, lengths: list[int],
     network = make(seed, ends=ends, order=order)
     batch = random_batch(lengths)
     hypotheses = greedy(network, batch, max_length=5)
-    for row, ([tokens], [score], [weights]) in enumerate(zip(*hypotheses, strict=True)):
+    for row, ([tokens], [score], [weights], [log_p]) in enumerate(zip(*hypotheses, strict=True)):
         sentence = single(batch, row)
         expected, expected_score = plain_greedy(network, sentence, 5)
         assert tokens == expected
         assert score == pytest.approx(expected_score, abs=1e-4)
+        assert log_p == pytest.approx(token_log_probabilities(network, sentence, tokens), abs=1e-4)
         expected_weights = forced_weights(network, sentence, tokens)
         torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
 
@@ -83,6 +93,10 @@ def test_beam_equals_the_plain_loop(
         expected = plain_beam(network, single(batch, row), size, 4, length_penalty)
         assert tokens == [hypothesis for _, hypothesis in expected]
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
+        for ids, log_p in zip(tokens, hypotheses.log_p[row], strict=True):
+            expected_log_p = token_log_probabilities(network, single(batch, row), ids)
+            assert log_p[: len(ids)] == pytest.approx(expected_log_p[: len(ids)], abs=1e-4)
+            assert len(log_p) == len(ids) + 1
 
 
 class Spell(TranslationModel):
@@ -235,7 +249,7 @@ def test_nbest_hypotheses_are_sorted_and_distinct(seed: int, size: int, ends: fl
     hypotheses = beam(
         make(seed, ends=ends, vocabulary_size=WORDS), random_batch([3, 7]), size=size, max_length=5
     )
-    for tokens, scores, weights in zip(*hypotheses, strict=True):
+    for tokens, scores, weights, _ in zip(*hypotheses, strict=True):
         assert 1 <= len(tokens) == len(scores) == len(weights) <= size
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(ids) for ids in tokens}) == len(tokens)
@@ -304,7 +318,7 @@ def test_network_that_never_predicts_eos_is_stopped(size: int, max_length: int) 
 @pytest.mark.parametrize("size", [1, 3])
 def test_network_that_predicts_eos_immediately(size: int) -> None:
     hypotheses = beam(make(0, ends=50.0), random_batch([3, 7]), size=size, max_length=4)
-    for tokens, scores, weights in zip(*hypotheses, strict=True):
+    for tokens, scores, weights, _ in zip(*hypotheses, strict=True):
         assert tokens[0] == []
         assert scores[0] == pytest.approx(0, abs=1e-4)
         assert weights[0].shape[0] == 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnlab.plotting.terminal import heatmap_lines
+from attnlab.plotting.heat_map import HeatMap
 
 TOKENS = st.lists(
     st.sampled_from(["a", "longer", "क्षितिज", "कि", "猫猫", "e\u0301", "\u202e", "", " ", "x" * 40]),
@@ -16,7 +16,7 @@ TOKENS = st.lists(
 
 
 def lines(weights: list[list[float]], source: list[str], target: list[str], width: int = 80) -> list[str]:
-    axes, *map_lines = heatmap_lines(np.array(weights), source, target, width=width)
+    axes, *map_lines = HeatMap(target, source, np.array(weights)).lines(width)
     assert axes.plain == "rows: output tokens, columns: source tokens"
     return [line.plain for line in map_lines]
 
@@ -26,6 +26,18 @@ def test_shades_increase_with_weights() -> None:
         "    a  bb ccc",
         " x     ░░ ▒▒▒",
         "yy  ▓▓ ██ ███",
+        "",
+    ]
+
+
+def test_probabilities_are_the_last_column() -> None:
+    heat_map = HeatMap(["x", "yy"], ["a", "b"], [[1, 0], [0, 1]], probabilities=[0.996, 0.25])
+    axes, *drawn = heat_map.lines(80)
+    assert axes.plain == "rows: output tokens, columns: source tokens, p: probability"
+    assert [line.plain for line in drawn] == [
+        "    a  b  p   ",
+        " x  ██    1.00",
+        "yy     ██ 0.25",
         "",
     ]
 

@@ -321,10 +321,10 @@ class Model:
         on_device = batch.to(self.device)
         with torch.no_grad():
             weights = self.network(on_device).weights[0].float().cpu()  # [T, S]
-        log_p = float(score(self.network, on_device).sum())
-        normalised = log_p / len(weights) ** self.config.search.length_penalty
+        log_p = score(self.network, on_device)[0].tolist()  # T values
+        normalised = sum(log_p) / len(weights) ** self.config.search.length_penalty
         tokens = batch.labels[0, :-1].tolist()
-        return self.translator().describe(batch, 0, pair, tokens, normalised, weights)
+        return self.translator().describe(batch, 0, pair, tokens, normalised, weights, log_p)
 
     def explain(self, source: str, target: str, method: Method = "integrated_gradients") -> Prediction:
         """Attribute each token of a given translation to the source tokens.

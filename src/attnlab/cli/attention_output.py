@@ -93,12 +93,10 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
 def _print(prediction: Prediction) -> None:
     from rich.console import Console
 
-    from attnlab.plotting.terminal import heatmap_lines
+    from attnlab.plotting.heat_map import HeatMap
 
-    assert prediction.weights is not None
     console = Console(highlight=False)
-    heatmap = prediction.weights, prediction.source_tokens, prediction.tokens
-    for line in heatmap_lines(*heatmap, width=console.width):
+    for line in HeatMap.of(prediction).lines(console.width):
         line.rstrip()
         console.print(line, soft_wrap=True)
 
@@ -106,8 +104,7 @@ def _print(prediction: Prediction) -> None:
 def _draw(path: Path, prediction: Prediction) -> None:
     """Draw a figure of one prediction: attention-1.png, or attention-1-2.png for the second hypothesis."""
     from attnlab.plotting.files import save
-    from attnlab.plotting.heatmap import plot_prediction
 
     number = prediction.index + 1
     suffix = f"{number}" if prediction.rank == 1 else f"{number}-{prediction.rank}"
-    save(plot_prediction(prediction), path.with_name(f"{path.stem}-{suffix}{path.suffix}"))
+    save(prediction.plot(), path.with_name(f"{path.stem}-{suffix}{path.suffix}"))

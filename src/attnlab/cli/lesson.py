@@ -53,7 +53,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
 
     from attnlab.lesson.exercises import check
     from attnlab.lesson.training import train
-    from attnlab.plotting.terminal import heatmap_lines
+    from attnlab.plotting.heat_map import HeatMap
 
     if not check(chapter, *functions):
         return 1
@@ -63,7 +63,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
     if longest.weights is None or not longest.weights.any():
         return 0  # the network of chapter 1 has no attention
     console = Console(highlight=False)
-    for line in heatmap_lines(longest.weights, longest.source_tokens, longest.tokens, width=console.width):
+    for line in HeatMap.of(longest).lines(console.width):
         console.print(line)
     return 0
 

@@ -82,6 +82,7 @@ def beam(
     tokens = torch.full(shape, PAD, device=device)  # [T, B, K]
     parents = torch.zeros(shape, dtype=torch.int64, device=device)  # [T, B, K]: beam that the token extends
     weights = torch.zeros(*shape, width, device=device)  # [T, B, K, S]: of the step, by the extended beam
+    totals = torch.zeros(shape, device=device)  # [T, B, K]: log-probability up to the token
     finished = Finished.none(sentences, groups, group_size, device)
     live = torch.arange(sentences, device=device)
     last = torch.full((sentences, 1), SOS, device=device)  # [live, Q]: Q = 1 at the first step, then K
@@ -98,6 +99,7 @@ def beam(
         last, parent, sums, ended = _extend(log_p, sums, is_greedy, group_size, diversity_penalty)
         tokens[step, live, : last.size(1)] = last
         parents[step, live, : last.size(1)] = parent
+        totals[step, live, : last.size(1)] = sums
         best = finished.add(live, step, *ended, length_penalty)  # [live, G, K / G]
         limit = sums.amax(dim=1) / (max_length + 1) ** length_penalty  # [live]: of all scores to come
         unfinished = best[..., -1].isneginf().any(dim=1) & limit.isfinite()
@@ -113,7 +115,7 @@ def beam(
         if len(stay) < len(live):
             live, last, sums, is_greedy = live[stay], last[stay], sums[stay], is_greedy[stay]
             sources = select(sources, stay)
-    return _trace_back(finished, tokens, parents, weights, batch.source_lengths)
+    return _trace_back(finished, tokens, parents, weights, totals, batch.source_lengths, length_penalty)
 
 
 class Finished(NamedTuple):
@@ -214,27 +216,40 @@ def _history(tokens: Tensor, parents: Tensor, live: Tensor, step: int, beams: in
 
 
 def _trace_back(
-    finished: Finished, tokens: Tensor, parents: Tensor, weights: Tensor, source_lengths: Tensor
+    finished: Finished,
+    tokens: Tensor,
+    parents: Tensor,
+    weights: Tensor,
+    totals: Tensor,
+    source_lengths: Tensor,
+    length_penalty: float,
 ) -> Hypotheses:
     """Follow each finished hypothesis from its last token to its first; arguments as in `beam`."""
     scores, ends, beams = (part.flatten(1).cpu() for part in finished)  # each [B, K]
     scores, order = scores.sort(dim=1, descending=True, stable=True)
     ends, beams = ends.gather(1, order), beams.gather(1, order)
     # from here on, T is the number of steps of the longest hypothesis
-    tokens, parents, weights = (part[: int(ends.max()) + 1].cpu() for part in (tokens, parents, weights))
+    record = (tokens, parents, weights, totals)
+    tokens, parents, weights, totals = (part[: int(ends.max()) + 1].cpu() for part in record)
     ids, paths = torch.empty_like(tokens), torch.empty_like(parents)  # [T, B, K], of each hypothesis
+    sums = torch.empty_like(totals)  # [T, B, K]: log-probability up to the token
     for step in range(len(tokens) - 1, -1, -1):
-        ids[step] = tokens[step].gather(1, beams)
+        ids[step], sums[step] = tokens[step].gather(1, beams), totals[step].gather(1, beams)
         beams = parents[step].gather(1, beams).where(step < ends, beams)  # those that the step extends
         paths[step] = beams
     sentences = torch.arange(len(ends))[:, None, None]
     rows = weights[torch.arange(len(tokens)), sentences, paths.permute(1, 2, 0)]  # [B, K, T, S]
     counts = scores.isfinite().sum(dim=1).tolist()  # hypotheses of each sentence
+    # EOS is not in the beam: its total follows from the score
+    last = scores * (ends + 1.0) ** length_penalty
+    sums.scatter_(0, ends.clamp(min=0)[None], last[None])
+    token_log_p = sums.diff(dim=0, prepend=torch.zeros_like(sums[:1])).permute(1, 2, 0).tolist()
     id_rows, end_rows, score_rows = ids.permute(1, 2, 0).tolist(), ends.tolist(), scores.tolist()
-    hypotheses = Hypotheses([], [], [])
+    hypotheses = Hypotheses([], [], [], [])
     for sentence, (length, count) in enumerate(zip(source_lengths.tolist(), counts, strict=True)):
         lengths = end_rows[sentence][:count]
         hypotheses.tokens.append([id_rows[sentence][k][:end] for k, end in enumerate(lengths)])
         hypotheses.scores.append(score_rows[sentence][:count])
         hypotheses.weights.append([rows[sentence, k, : end + 1, :length] for k, end in enumerate(lengths)])
+        hypotheses.log_p.append([token_log_p[sentence][k][: end + 1] for k, end in enumerate(lengths)])
     return hypotheses

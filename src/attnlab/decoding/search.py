@@ -104,11 +104,7 @@ def sample(
     ranked = [
         sorted(rows[first : first + size], key=lambda row: -row[1]) for first in range(0, len(rows), size)
     ]
-    return Hypotheses(
-        tokens=[[tokens for tokens, _, _ in best] for best in ranked],
-        scores=[[score for _, score, _ in best] for best in ranked],
-        weights=[[weights for _, _, weights in best] for best in ranked],
-    )
+    return Hypotheses(*([[row[part] for row in best] for best in ranked] for part in range(4)))
 
 
 def _decode_rows(
@@ -121,14 +117,14 @@ def _decode_rows(
     length_penalty: float,
     constraints: Constraints,
     encoded: tuple[Any, Any] | None,
-) -> list[tuple[list[int], float, Tensor]]:
+) -> list[tuple[list[int], float, Tensor, list[float]]]:
     """Decode R = B * copies hypotheses that do not compete with each other, neighbours for each sentence.
 
     `choose` returns the next tokens [live, 1] for log-probabilities [live, 1, V], the rows of the hypotheses
     [live] and the step. The other arguments are those of `sample`.
 
     Returns:
-        Tokens, score and attention weights of each hypothesis, as in `Hypotheses`.
+        Tokens, score, attention weights and log-probabilities of each hypothesis, as in `Hypotheses`.
     """
     sources, state = model.encode(batch) if encoded is None else encoded
     device = batch.source.device
@@ -139,6 +135,7 @@ def _decode_rows(
     tokens = torch.full((size, max_length + 1), PAD, device=device)  # [R, T]
     weights = torch.zeros(size, max_length + 1, width, device=device)  # [R, T, S]
     scores = torch.zeros(size, device=device)  # [R]
+    token_log_p = torch.zeros(size, max_length + 1, device=device)  # [R, T]
     live = torch.arange(size, device=device)  # [live]: rows still being decoded
     unfinished = torch.ones(size, dtype=torch.bool, device=device)  # [live]
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
@@ -153,6 +150,7 @@ def _decode_rows(
         best = log_p.gather(-1, last[..., None])[..., 0]  # [live, 1]
         tokens[live, step] = last[:, 0]  # also after EOS, where it is ignored
         weights[live, step] = step_weights[:, 0].float()
+        token_log_p[live, step] = best[:, 0]
         scores[live] += best[:, 0].where(unfinished, 0)
         unfinished = unfinished & (last[:, 0] != EOS)
         remaining = unfinished.nonzero()[:, 0]
@@ -162,12 +160,14 @@ def _decode_rows(
             live, last, unfinished = live[remaining], last[remaining], unfinished[remaining]
             sources, state = select(sources, remaining), select(state, remaining)
     lengths = batch.source_lengths.repeat_interleave(copies).tolist()
-    totals, weights = scores.tolist(), weights.cpu()
+    totals, weights, token_rows = scores.tolist(), weights.cpu(), token_log_p.tolist()
     outputs = []
     for row, ids in enumerate(tokens.tolist()):
         end = ids.index(EOS)
         score = totals[row] / (end + 1) ** length_penalty
-        outputs.append((ids[:end], score, weights[row, : end + 1, : lengths[row]]))
+        outputs.append(
+            (ids[:end], score, weights[row, : end + 1, : lengths[row]], token_rows[row][: end + 1])
+        )
     return outputs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import exp
 from typing import Annotated, Any, Literal
 
 import torch
@@ -137,8 +138,8 @@ class Translator:
         for row, pair in enumerate(pairs):
             hypotheses_of_row = zip(*(part[row] for part in hypotheses), strict=True)
             predictions = [
-                self.describe(batch, row, pair, tokens, score, weights)
-                for tokens, score, weights in islice(hypotheses_of_row, candidates)
+                self.describe(batch, row, pair, tokens, score, weights, log_p)
+                for tokens, score, weights, log_p in islice(hypotheses_of_row, candidates)
             ]
             for rerank in self.reranking:
                 predictions = rerank(predictions)
@@ -206,7 +207,14 @@ class Translator:
         return ids
 
     def describe(
-        self, batch: Batch, row: int, pair: Pair, tokens: list[int], score: float, weights: Tensor
+        self,
+        batch: Batch,
+        row: int,
+        pair: Pair,
+        tokens: list[int],
+        score: float,
+        weights: Tensor,
+        log_p: Sequence[float],
     ) -> Prediction:
         """Convert one hypothesis to a prediction.
 
@@ -217,6 +225,7 @@ class Translator:
             tokens: ids of the hypothesis, without SOS and EOS.
             score: its score.
             weights: attention weights of the tokens and of EOS, [length + 1, S].
+            log_p: log-probabilities of the tokens and of EOS.
         """
         vocabularies = self.vocabularies
         source = batch.source[row, : int(batch.source_lengths[row])].tolist()  # S ids
@@ -231,6 +240,7 @@ class Translator:
             score=score,
             source_tokens=vocabularies.source.tokens(source),
             tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
+            probabilities=[round(exp(value), 4) for value in log_p],
             weights=weights.numpy(),
             alignment=None if gold is None else output_links(gold, batch, row, tokens),
         )

@@ -45,6 +45,7 @@ class Prediction:
         score: log-probability divided by length ** length_penalty, reranking included.
         source_tokens: S tokens as the network reads them.
         tokens: T decoded tokens; the last is "<eos>".
+        probabilities: of the T tokens, each given the source and the tokens before; None where unknown.
         weights: attention weights [T, S], each 0 to 1; None where they were not kept, and for a mechanism
             without weights.
         alignment: [row, column] of each gold link between `tokens` and `source_tokens`, for as long as the
@@ -61,6 +62,7 @@ class Prediction:
     score: float | None = None
     source_tokens: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
+    probabilities: list[float] | None = None
     weights: NDArray[np.floating[Any]] | None = field(default=None, compare=False)
     alignment: list[list[int]] | None = None
 
@@ -70,9 +72,9 @@ class Prediction:
         Raises:
             UserError: if there are no weights.
         """
-        from attnlab.plotting.heatmap import plot_prediction
+        from attnlab.plotting.heat_map import HeatMap
 
-        return plot_prediction(self, title, dark=dark)
+        return HeatMap.of(self).figure(title, dark=dark)
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score={self.score:.4f}"
@@ -153,6 +155,7 @@ def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
         "score": prediction.score,
         "source_tokens": prediction.source_tokens,
         "tokens": prediction.tokens,
+        "probabilities": prediction.probabilities,
         "weights": pack_weights(prediction.weights) if weights == "pack" else rounded,
         "alignment": prediction.alignment,
     }

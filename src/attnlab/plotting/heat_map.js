@@ -74,11 +74,12 @@ function readout(row, columns, weights, column = null) {
 /**
  * Draw weights as a map: a row for each output token, a column for each source token.
  *
- * `weights` holds all rows in one array, and `gold` the [row, column] of aligned tokens. The map calls `onPoint` and
+ * `weights` holds all rows in one array, `probabilities` one number for each row (or null), and `gold` the [row, column] of
+ * aligned tokens: see `HeatMap` in heat_map.py. The map calls `onPoint` and
  * `onSelect` with a row and a column (null for the label of the row), and `onLeave` when the pointer leaves it. The page
  * sets --card-width, the width that the map may take.
  */
-function heatMap({ rows, columns, weights, gold = [], onPoint, onSelect, onLeave }) {
+function heatMap({ rows, columns, weights, probabilities = null, gold = [], onPoint, onSelect, onLeave }) {
   const [T, S] = [rows.length, columns.length];
   const [rowLabels, columnLabels] = [rows.map((token) => label(token)), columns.map((token) => label(token))];
   const svg = svgElement("svg", { viewBox: `0 0 ${S} ${T}`, preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -88,7 +89,14 @@ function heatMap({ rows, columns, weights, gold = [], onPoint, onSelect, onLeave
   const frame = svg.appendChild(svgElement("rect", { class: "row", width: S, height: 1, visibility: "hidden" }));
   const labels = element("div", { className: "rows" }, ...rowLabels);
   const map = element("div", { className: "map" },
+    element("div", { className: "axis across", textContent: "source tokens" }),
+    element("div", { className: "axis down", textContent: "output tokens" }),
     element("div", { className: "columns" }, ...columnLabels), labels, svg);
+  if (probabilities) {
+    const numbers = probabilities.map((p) => element("span", { textContent: p.toFixed(2) }));
+    map.append(element("div", { className: "p", textContent: "p", title: "probability of the output token" }),
+      element("div", { className: "probabilities" }, ...numbers));
+  }
   map.dir = isRightToLeft(columns.join("")) ? "rtl" : "ltr";
   map.classList.toggle("flat", columns.every((token) => [...visible(token)].length <= 2));
   map.style.setProperty("--s", S);

@@ -6,7 +6,7 @@ import base64
 import html
 
 from attnlab.files.predictions import Prediction
-from attnlab.plotting.heatmap import plot_prediction
+from attnlab.plotting.heat_map import HeatMap
 
 
 def prediction_html(prediction: Prediction) -> str:
@@ -18,7 +18,7 @@ def prediction_html(prediction: Prediction) -> str:
         return line
     light, dark = (
         "data:image/png;base64,"
-        + base64.b64encode(plot_prediction(prediction, dark=dark)._repr_png_()).decode("ascii")
+        + base64.b64encode(HeatMap.of(prediction).figure(dark=dark)._repr_png_()).decode("ascii")
         for dark in (False, True)
     )
     return (

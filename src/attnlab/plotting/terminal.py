@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, HeatMap
 from attnlab.plotting.text import visible
 
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.05, "░"))
@@ -18,35 +18,39 @@ MIN_COLUMN, MAX_COLUMN = 2, 12  # width of a column in terminal cells
 MAX_LABEL = 16  # width of a row label in terminal cells
 
 
-def heatmap_lines(
-    weights: NDArray,  # type: ignore[type-arg]
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    width: int,
-) -> Iterator[Text]:
-    """Yield the lines of a heat map, one row for each target token and one column for each source token.
+def heatmap_lines(content: HeatMap, width: int) -> Iterator[Text]:
+    """Yield the lines of a heat map, one row for each output token and one column for each source token.
 
-    If the terminal is too narrow for all columns, the map is split into several maps below each other.
-    Wide and combining characters take the width that a terminal gives them.
+    If the terminal is too narrow for all columns, the map is split into several maps below each other; the
+    last one has the probabilities. Wide and combining characters take the width that a terminal gives them.
 
     Args:
-        weights: [T, S] in [0, 1].
-        source: S tokens; long ones are truncated between characters.
-        target: T tokens.
+        content: tokens, weights and probabilities.
         width: width of the terminal in cells.
     """
-    yield Text("rows: output tokens, columns: source tokens", style="dim")
-    labels = [_label(token) for token in target]
+    probabilities = [f"{p:.2f}" for p in content.probabilities or ()]
+    axes = f"rows: {ROWS}, columns: {COLUMNS}"
+    yield Text(f"{axes}, {PROBABILITY}: probability" if probabilities else axes, style="dim")
+    labels = [_label(token) for token in content.rows]
     margin = min(max(map(cell_len, labels)), MAX_LABEL)
-    columns = [_label(token) for token in source]
+    columns = [_label(token) for token in content.columns]
+    weights = [*content.weights]
+    if probabilities:
+        columns.append(PROBABILITY)
     widths = [min(max(cell_len(column), MIN_COLUMN), MAX_COLUMN) for column in columns]
+    if probabilities:
+        widths[-1] = len(probabilities[0])
     for panel in _split_columns(widths, width - margin - 2):
         head = (_fit(columns[column], widths[column]) for column in panel)
         yield Text(" " * (margin + 2) + " ".join(head), style="bold")
-        for label, row in zip(labels, weights, strict=True):
+        for number, label in enumerate(labels):
             line = Text(f"{_fit_right(label, margin)}  ")
-            line.append(" ".join(_shade(row[column]) * widths[column] for column in panel), style=COLOUR)
+            for column in panel:
+                line.append(" " if column > panel.start else "")
+                if column < len(content.columns):
+                    line.append(_shade(weights[number][column]) * widths[column], style=COLOUR)
+                else:
+                    line.append(probabilities[number], style="dim")
             yield line
         yield Text()
 

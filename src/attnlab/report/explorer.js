@@ -112,7 +112,7 @@
     }
     card.weights = Float64Array.from(atob(output.weights), (byte) => byte.charCodeAt(0) / 255);
     card.map = heatMap({
-      rows: card.tokens, columns: card.source, weights: card.weights, gold: output.alignment ?? [],
+      rows: card.tokens, columns: card.source, weights: card.weights, probabilities: output.probabilities, gold: output.alignment ?? [],
       onPoint: (row, column) => hover(card, row + 1, column),
       onSelect: (row) => selectStep(card, row + 1),
       onLeave: () => showStep(card, step),

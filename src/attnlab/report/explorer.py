@@ -14,8 +14,9 @@ from typing import Any
 from sacrebleu.metrics.chrf import CHRF
 
 from attnlab.errors import UserError
-from attnlab.files.predictions import Prediction, pack_weights
+from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
+from attnlab.plotting.heat_map import HeatMap
 from attnlab.report.collect import load_predictions
 from attnlab.report.study import RunRecord, Study
 
@@ -141,16 +142,20 @@ def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Predict
 def _output_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "text": output.hypothesis,
-        "tokens": output.tokens,
-        "weights": pack_weights(output.weights),
+        **_map_data(output),
         "score": _round(score_of(output)),
         "exact": bool(output.reference) and output.hypothesis.split() == output.reference.split(),
     }
-    if output.alignment is not None:
-        data["alignment"] = output.alignment
     if output.source_tokens != source_tokens:
         data["source"] = output.source_tokens
     return data
+
+
+def _map_data(output: Prediction) -> dict[str, Any]:
+    """Return the content of the heat map; only the tokens of a mechanism without weights."""
+    if output.weights is None or not output.weights.size:
+        return {"tokens": output.tokens, "weights": None}
+    return HeatMap.of(output).data()
 
 
 def _json_size(value: Any) -> int:

@@ -72,6 +72,9 @@ class Translation(BaseModel):
         list[str],
         Field(description="target tokens; the last one is <eos>, also at the maximum length"),
     ]
+    probabilities: Annotated[
+        list[float] | None, Field(description="of the target tokens, each given the ones before")
+    ]
     source_tokens: list[str]
     attention: Annotated[
         list[list[float]] | None,
@@ -293,6 +296,7 @@ def _to_json(prediction: Prediction) -> Translation:
         text=prediction.hypothesis,
         score=prediction.score or 0.0,
         tokens=prediction.tokens,
+        probabilities=prediction.probabilities,
         source_tokens=prediction.source_tokens,
         attention=None if weights is None or not weights.any() else weights.astype(float).round(4).tolist(),
     )

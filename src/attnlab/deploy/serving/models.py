@@ -99,7 +99,12 @@ class ServedModel:
                 "weights"
             )
         explained = self.model.explain(sources[prediction.index].text, prediction.hypothesis, map)
-        return replace(prediction, tokens=explained.tokens, weights=explained.weights)
+        return replace(
+            prediction,
+            tokens=explained.tokens,
+            weights=explained.weights,
+            probabilities=explained.probabilities,
+        )
 
     def _intervention(self, kind: str | None) -> AbstractContextManager[None]:
         if kind is None:

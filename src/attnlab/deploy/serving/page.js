@@ -106,14 +106,16 @@
   // Maps
 
   function draw(card) {
-    const { tokens, source_tokens: columns, attention } = card.prediction;
+    const { tokens, source_tokens: columns, attention, probabilities } = card.prediction;
     const weights = Float64Array.from(attention.flat());
     const show = (row, column = null) => {
       map.showRow(row);
       const shown = weights.subarray(row * columns.length, (row + 1) * columns.length);
       card.readout.replaceChildren(...(row < 0 ? [] : readout(tokens[row], columns, shown, column)));
     };
-    const map = heatMap({ rows: tokens, columns, weights, onPoint: show, onSelect: show, onLeave: () => show(-1) });
+    const map = heatMap({
+      rows: tokens, columns, weights, probabilities, onPoint: show, onSelect: show, onLeave: () => show(-1),
+    });
     return map.element;
   }
 

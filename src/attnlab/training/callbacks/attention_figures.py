@@ -6,7 +6,6 @@ from lightning import Callback, LightningModule, Trainer
 
 from attnlab.files.run_directory import Run
 from attnlab.plotting.files import save_png_and_svg
-from attnlab.plotting.heatmap import plot_prediction
 from attnlab.settings import Count, Size
 from attnlab.training.loggers import log_image
 from attnlab.training.module import Seq2SeqModule
@@ -59,5 +58,5 @@ class AttentionFigures(Callback):
             if prediction.index >= self.count or prediction.weights is None or not prediction.weights.any():
                 continue
             name = f"{prediction.index + 1}"
-            path = save_png_and_svg(plot_prediction(prediction), self.folder / f"attention-{name}")
+            path = save_png_and_svg(prediction.plot(), self.folder / f"attention-{name}")
             log_image(trainer.loggers, f"attention/{name}", path, step=trainer.global_step)

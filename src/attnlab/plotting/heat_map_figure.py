@@ -1,14 +1,14 @@
-"""Heat maps of attention weights: `plot_prediction` for files, notebooks and training.
+"""Heat maps of attention weights as matplotlib figures.
 
 Figures are built without pyplot and its global state; `attnlab.plotting.files.save` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from textwrap import wrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,9 +20,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
 
-from attnlab.errors import UserError
-from attnlab.files.predictions import Prediction
 from attnlab.plotting.files import InlineFigure
+from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, HeatMap
 from attnlab.plotting.style import COLOUR_MAP, COLOURS
 from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
 
@@ -32,6 +31,7 @@ MAX_WIDTH, MAX_HEIGHT = 11.0, 8.0  # maximum size of all cells together
 MIN_VALUE_WIDTH, MIN_VALUE_HEIGHT = 0.32, 0.18  # smallest cell in which the text 0.25 fits
 MIN_RULED_CELL = 0.12  # smallest cell that is separated from its neighbours by a line
 LABEL_PITCH = 0.21  # distance between labels, rotated or not
+BAR_GAP = 0.5  # between the map and the colour bar: space for probabilities
 MARGIN = 0.1
 
 # Points
@@ -60,65 +60,31 @@ DARK = Theme(
 )
 
 
-def plot_prediction(prediction: Prediction, title: str = "", *, dark: bool = False) -> InlineFigure:
-    """Plot the weights of a prediction, with its texts below and its gold alignment framed.
+def plot_heatmap(content: HeatMap, title: str = "", *, dark: bool = False) -> InlineFigure:
+    """Plot attention weights, one row for each output token and one column for each source token.
 
-    Raises:
-        UserError: if there are no weights.
-    """
-    if prediction.weights is None or not prediction.weights.size:
-        raise UserError(f"{prediction!r} has no attention weights to plot")
-    alignment = None
-    if prediction.alignment is not None:
-        alignment = np.zeros(prediction.weights.shape, dtype=bool)  # [T, S]
-        for row, column in prediction.alignment:
-            alignment[row, column] = True
-    texts = {"source": prediction.source, "output": prediction.hypothesis, "reference": prediction.reference}
-    return plot_heatmap(
-        prediction.weights,
-        prediction.source_tokens,
-        prediction.tokens,
-        title=title,
-        alignment=alignment,
-        texts={name: text for name, text in texts.items() if text},
-        dark=dark,
-    )
-
-
-def plot_heatmap(
-    weights: ArrayLike,
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    title: str = "",
-    alignment: ArrayLike | None = None,
-    texts: Mapping[str, str] | None = None,
-    dark: bool = False,
-) -> InlineFigure:
-    """Plot attention weights, one row for each target token and one column for each source token.
+    The colour scale is always 0 to 1, so that maps are comparable. Values are printed in cells that are large
+    enough, except those below 0.005; otherwise a colour bar is drawn. Labels are thinned out where they would
+    overlap, and long tokens are truncated.
 
     Args:
-        weights: [T, S] in [0, 1]. The colour scale is always 0 to 1, so that maps are comparable. Values are
-            printed in cells that are large enough, except those below 0.005; otherwise a colour bar is drawn.
-        source: S tokens. Labels are thinned out where they would overlap, and long tokens are truncated.
-        target: T tokens.
+        content: tokens, weights, probabilities, gold alignment and texts.
         title: title of the figure.
-        alignment: [T, S], True where a gold alignment links two tokens; these cells are framed.
-        texts: printed below the map, by name.
         dark: light text on a dark background, larger weights brighter.
 
     Raises:
         ValueError: if the shapes disagree, or T or S is 0.
     """
+    source, target = content.columns, content.rows
     shape = (len(target), len(source))
-    values = _as_matrix("weights", weights, shape).astype(float)  # [T, S]
+    values = _as_matrix("weights", content.weights, shape).astype(float)  # [T, S]
     height, width = min(CELL_SIZE * shape[0], MAX_HEIGHT), min(CELL_SIZE * shape[1], MAX_WIDTH)
     cell_height, cell_width = height / shape[0], width / shape[1]
     rows = [with_whitespace_symbols(token) for token in target]
     columns = [with_whitespace_symbols(token) for token in source]
     lines = [
         line
-        for name, text in (texts or {}).items()
+        for name, text in content.texts.items()
         for line in wrap(f"{name}: {text}", max(MIN_LINE, int((width + 1) / CHARACTER_WIDTH)))
     ]
     fonts = LabelFonts([title, *rows, *columns, *lines])
@@ -131,8 +97,8 @@ def plot_heatmap(
     axes.spines[:].set_color(theme.rule)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.set_xlabel("source tokens", fontsize=VALUE_SIZE, color=theme.ink)
-    axes.set_ylabel("output tokens", fontsize=VALUE_SIZE, color=theme.ink)
+    axes.set_xlabel(COLUMNS, fontsize=VALUE_SIZE, color=theme.ink)
+    axes.set_ylabel(ROWS, fontsize=VALUE_SIZE, color=theme.ink)
     _set_labels(axes.yaxis, rows, cell_height, fonts)
     _set_labels(axes.xaxis, columns, cell_width, fonts)
     _rotate_wide_labels(axes.get_xticklabels(), figure.dpi * width / len(axes.get_xticks()))
@@ -142,8 +108,9 @@ def plot_heatmap(
         _print_values(axes, values, theme)
     else:
         _add_colour_bar(axes, image, height, width, theme)
-    if alignment is not None:
-        _frame_cells(axes, _as_matrix("alignment", alignment, shape).astype(bool))
+    if content.probabilities is not None:
+        _print_probabilities(axes, content.probabilities, ceil(LABEL_PITCH / cell_height), theme)
+    _frame_cells(axes, content.alignment)
     if title:
         shown = fonts.drawable(title)
         fonts.apply(axes.set_title(shown, fontsize=TITLE_SIZE, loc="left", pad=10, color=theme.ink))
@@ -202,16 +169,25 @@ def _print_values(axes: Axes, values: NDArray[np.float64], theme: Theme) -> None
             axes.text(column, row, f"{value:.2f}", size=VALUE_SIZE, color=colour, ha="center", va="center")
 
 
+def _print_probabilities(axes: Axes, probabilities: Sequence[float], every: int, theme: Theme) -> None:
+    """Print the probability of every n-th output token at the right of its row."""
+    style: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    style |= {"size": VALUE_SIZE, "color": theme.ink}
+    axes.annotate(PROBABILITY, (1, -0.5), xytext=(7, 5), va="bottom", style="italic", **style)
+    for row, p in list(enumerate(probabilities))[::every]:
+        axes.annotate(f"{p:.2f}", (1, row), xytext=(5, 0), va="center", **style)
+
+
 def _add_colour_bar(axes: Axes, image: AxesImage, height: float, width: float, theme: Theme) -> None:
     length = min(height, 2.0)
-    inset = axes.inset_axes((1 + 0.15 / width, 1 - length / height, 0.12 / width, length / height))
+    inset = axes.inset_axes((1 + BAR_GAP / width, 1 - length / height, 0.12 / width, length / height))
     axes.figure.colorbar(image, cax=inset, ticks=[0, 1] if length < 1 else [0, 0.25, 0.5, 0.75, 1])
     inset.tick_params(length=2, color=theme.rule, labelsize=VALUE_SIZE, labelcolor=theme.ink)
     inset.spines[:].set_color(theme.rule)
 
 
-def _frame_cells(axes: Axes, cells: NDArray[np.bool_]) -> None:
-    for row, column in np.argwhere(cells):
+def _frame_cells(axes: Axes, links: Sequence[Sequence[int]]) -> None:
+    for row, column in links:
         frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, color=COLOURS[1], linewidth=2)
         frame.set(clip_on=False, zorder=3)  # above the cell borders
         axes.add_patch(frame)

@@ -14,10 +14,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
+from numpy.typing import ArrayLike
 
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.plotting.heatmap import plot_heatmap, plot_prediction
+from attnlab.plotting.files import InlineFigure
+from attnlab.plotting.heat_map import HeatMap
+
+
+def plot_heatmap(
+    weights: ArrayLike,
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    title: str = "",
+    alignment: Sequence[Sequence[int]] = (),
+) -> InlineFigure:
+    return HeatMap(rows=target, columns=source, weights=weights, alignment=alignment).figure(title)
 
 
 def row_labels(figure: Figure) -> Sequence[Text]:
@@ -133,17 +146,20 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
         source_tokens=["ä", "$b"],
         tokens=["y", "<eos>", "z"],
         weights=np.array([[0.0, 0.9], [0.3, 0.2], [0.1, 0.4]]),
+        probabilities=[0.97, 0.5, 0.004],
         alignment=[[2, 0]],
     )
-    figure = plot_prediction(prediction, "one", dark=dark)
+    figure = prediction.plot("one", dark=dark)
     image, (axes,) = pixels(figure), figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("source tokens", "output tokens")
-    below = [
-        text.get_text() for text in axes.texts if text.get_text()[-1:].isalpha() or " " in text.get_text()
-    ]
+    printed = [text.get_text() for text in axes.texts]
+    start = printed.index("p")
+    assert printed[start : start + 4] == ["p", "0.97", "0.50", "0.00"]
+    assert [text.xy[1] for text in axes.texts[start + 1 : start + 4]] == [0, 1, 2]
+    below = printed[start + 4 :]
     assert below[0] == "source: ä $b"
     assert below[-1] == "reference: x"
-    assert " ".join(below[1:-1]) == f"output: {'y ' * 60}".strip()  # in lines
+    assert " ".join(below[1:-1]) == f"prediction: {'y ' * 60}".strip()  # in lines
     assert [patch.get_xy() for patch in axes.patches if isinstance(patch, Rectangle)] == [(-0.5, 1.5)]
     width, height = figure.get_size_inches()
     content = figure.get_tightbbox()
@@ -162,11 +178,11 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
 def test_prediction_without_weights_is_an_error() -> None:
     prediction = Prediction(index=0, source="a", reference="", hypothesis="b")
     with pytest.raises(UserError, match="has no attention weights to plot"):
-        plot_prediction(prediction)
+        prediction.plot()
 
 
 def test_gold_alignment_is_framed() -> None:
-    figure = plot_heatmap(np.zeros((2, 3)), list("abc"), list("xy"), alignment=[[0, 0, 1], [1, 0, 0]])
+    figure = plot_heatmap(np.zeros((2, 3)), list("abc"), list("xy"), alignment=[[0, 2], [1, 0]])
     frames = [patch.get_xy() for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
     assert frames == [(1.5, -0.5), (-0.5, 0.5)]
 
@@ -175,8 +191,6 @@ def test_gold_alignment_is_framed() -> None:
 def test_arrays_must_match_the_tokens(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"weights have shape .* with T = 2 target tokens and S = 3 source"):
         plot_heatmap(np.zeros(shape), list("abc"), list("xy"))
-    with pytest.raises(ValueError, match="alignment have shape"):
-        plot_heatmap(np.zeros((2, 3)), list("abc"), list("xy"), alignment=np.zeros(shape))
 
 
 def test_empty_target_is_an_error() -> None:
@@ -185,7 +199,9 @@ def test_empty_target_is_an_error() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["curves", "files", "heatmap", "style", "terminal", "text"])
+@pytest.mark.parametrize(
+    "module", ["curves", "files", "heat_map", "heat_map_figure", "style", "terminal", "text"]
+)
 def test_plotting_imports_neither_pyplot_nor_torch(module: str) -> None:
     heavy = "{'torch', 'matplotlib.pyplot'}"
     code = f"import sys, attnlab.plotting.{module}; sys.exit(bool({heavy} & set(sys.modules)))"

@@ -1,0 +1,69 @@
+"""Pages of the section Results: the README of every folder of `experiments/`, with links of the site.
+
+The pages are written to `docs/results/` before Sphinx looks for documents, and only if they change.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS, PAGES = ROOT / "experiments", ROOT / "docs" / "results"
+
+LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s]+)(?=\))")
+IMAGE = re.compile(r'<img src="([^"]+)" width="(\d+)" alt="([^"]+)">')
+QUESTION = re.compile(r"^\| (\[.+?\]\((\w+)/README\.md\)) \| (.+?) \| (.+?) \|", re.MULTILINE)
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write one page for each experiment, and the overview."""
+    PAGES.mkdir(exist_ok=True)
+    overview = (EXPERIMENTS / "README.md").read_text(encoding="utf-8")
+    rows = QUESTION.findall(overview)
+    pages = {name: page(name) for _, name, _, _ in rows}
+    table = [
+        "| question | answer | seeds |",
+        "| --- | --- | --- |",
+        *(
+            f"| {LINK.sub(f'{name}.md', question)} | {answer} | {seeds} |"
+            for question, name, answer, seeds in rows
+        ),
+    ]
+    intro = (ROOT / "docs" / "extension" / "results.md").read_text(encoding="utf-8")
+    entries = "\n".join(pages)
+    pages["index"] = intro.replace("TABLE", "\n".join(table)).replace("PAGES", entries)
+    for name, text in pages.items():
+        path = PAGES / f"{name}.md"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in PAGES.glob("*.md"):
+        if path.stem not in pages:
+            path.unlink()
+
+
+def page(name: str) -> str:
+    """Return the README of an experiment with links that are relative to `docs/results`."""
+    text = (EXPERIMENTS / name / "README.md").read_text(encoding="utf-8")
+    text = IMAGE.sub(r"```{image} \1\n:alt: \3\n:width: \2px\n```", text)
+    text = re.sub(r"(?<=```\{image\} )(\S+)", lambda match: target(name, match[1]), text)
+    return LINK.sub(lambda match: target(name, match[1]), text)
+
+
+def target(name: str, link: str) -> str:
+    """Return a link of the README of an experiment as one of a page in `docs/results`."""
+    path = (EXPERIMENTS / name / link.partition("#")[0]).resolve()
+    anchor = link[link.find("#") :] if "#" in link else ""
+    if path.name == "README.md" and path.parent.parent == EXPERIMENTS:
+        return f"{path.parent.name}.md{anchor}"
+    if path.is_relative_to(ROOT / "docs"):
+        return f"../{path.relative_to(ROOT / 'docs')}{anchor}"
+    return f"../../{path.relative_to(ROOT)}"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Write the pages when the builder is ready."""
+    app.connect("builder-inited", write_pages)
+    return {"parallel_read_safe": True}
