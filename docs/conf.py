@@ -33,6 +33,7 @@ extensions = [
 ]
 exclude_patterns = ["build", "extension", "gallery"]
 nitpicky = False
+suppress_warnings = ["myst.header"]  # READMEs of experiments start their tables at ###
 default_role = "code"  # docstrings mark code by single backticks
 pygments_style = "friendly"
 pygments_dark_style = "monokai"

@@ -114,11 +114,11 @@ class HeatMap:
             anchor = "" if turn else '" text-anchor="middle'
             parts.append(f'<text transform="{place}{turn}{anchor}">{html.escape(token)}</text>')
         for number, token in enumerate(self.rows):
-            y = f'y="{top + (number + 0.5) * CELL:g}" dominant-baseline="central"'
-            parts.append(f'<text x="{left - 6:g}" {y} text-anchor="end">{html.escape(token)}</text>')
+            line = f'y="{top + (number + 0.5) * CELL:g}" dominant-baseline="central"'
+            parts.append(f'<text x="{left - 6:g}" {line} text-anchor="end">{html.escape(token)}</text>')
             if self.probabilities is not None:
-                p = f"{self.probabilities[number]:.2f}"
-                parts.append(f'<text x="{left + width + 8:g}" {y}>{p}</text>')
+                probability = f"{self.probabilities[number]:.2f}"
+                parts.append(f'<text x="{left + width + 8:g}" {line}>{probability}</text>')
         if self.probabilities is not None:
             parts.append(f'<text x="{left + width + 8:g}" y="{top - 6:g}">{PROBABILITY}</text>')
         for (row, column), weight in np.ndenumerate(weights):

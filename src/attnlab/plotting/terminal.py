@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -34,7 +35,7 @@ def heatmap_lines(content: HeatMap, width: int) -> Iterator[Text]:
     labels = [_label(token) for token in content.rows]
     margin = min(max(map(cell_len, labels)), MAX_LABEL)
     columns = [_label(token) for token in content.columns]
-    weights = [*content.weights]
+    weights = np.asarray(content.weights)  # [T, S]
     if probabilities:
         columns.append(PROBABILITY)
     widths = [min(max(cell_len(column), MIN_COLUMN), MAX_COLUMN) for column in columns]
@@ -48,7 +49,7 @@ def heatmap_lines(content: HeatMap, width: int) -> Iterator[Text]:
             for column in panel:
                 line.append(" " if column > panel.start else "")
                 if column < len(content.columns):
-                    line.append(_shade(weights[number][column]) * widths[column], style=COLOUR)
+                    line.append(_shade(weights[number, column]) * widths[column], style=COLOUR)
                 else:
                     line.append(probabilities[number], style="dim")
             yield line
