@@ -14,6 +14,7 @@ Training is shortened by `SHORT`, which is appended to every `attnlab train` and
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from markdown_it import MarkdownIt
 
@@ -33,6 +35,8 @@ from commands import clean_environment
 from forked import serve_program
 
 ROOT = Path(__file__).parents[2]
+EXTENSION = ROOT / "docs" / "extension"
+OVERVIEW = ROOT / "experiments" / "README.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 SHORT = {
@@ -200,6 +204,27 @@ def test_every_metric_has_a_definition() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     missing = [metric for metric in METRICS if f"\n`{metric}`\n: " not in page]
     assert [metric for metric in missing if not METRICS[metric].function] == []
+
+
+def test_gallery_shows_every_mechanism() -> None:
+    options = {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")}
+    texts = yaml.safe_load((ROOT / "docs" / "gallery" / "mechanisms.yaml").read_text(encoding="utf-8"))
+    assert {*texts} == options
+    directive = (EXTENSION / "mechanism_reference.py").read_text(encoding="utf-8")
+    assert [name for name in sorted(options) if f'"{name}"' not in directive] == []
+
+
+def test_links_of_experiments_lead_to_pages_and_files() -> None:
+    experiment_pages = runpy.run_path(str(EXTENSION / "experiment_pages.py"))
+    names = {path.parent.name for path in (ROOT / "experiments").glob("*/README.md")}
+    assert names == {name for _, name, _, _ in experiment_pages["QUESTION"].findall(OVERVIEW.read_text())}
+    for name in names:
+        for link in re.findall(
+            r"\]\((?!https?:|#)([^)#\s]+)|\{image\} (\S+)", experiment_pages["page"](name)
+        ):
+            target = (ROOT / "docs" / "results" / "".join(link)).resolve()
+            is_page = target.parent.name == "results" and target.stem in names
+            assert is_page or target.is_file(), f"{name}: {link}"
 
 
 def test_every_option_in_the_documentation_exists() -> None:

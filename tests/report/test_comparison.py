@@ -244,11 +244,17 @@ def test_bleu_over_sentences_has_the_tokenizer_of_the_signature(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("source", "heading"), [("two words", "Across test sentences"), ("word", "Across test inputs")]
+    ("source", "heading"),
+    [
+        ("two words", "Across test sentences"),
+        ("word", "Across test inputs"),
+        ("w o r d", "Across test inputs"),
+        ("17 25 3", "Across test inputs"),
+    ],
 )
-def test_single_words_are_inputs(tmp_path: Path, source: str, heading: str) -> None:
+def test_words_and_sequences_of_symbols_are_inputs(tmp_path: Path, source: str, heading: str) -> None:
     for variant, right in (("dot", "x"), ("none", "y")):
-        sentences = [(f"{source}{n}", "x", right) for n in range(8)]
+        sentences = [(f"{n} {source}", "x", right) for n in range(8)]
         write_run(tmp_path, variant, scores={"test/exact_match": float(right == "x")}, sentences=sentences)
     questions = by_question(compare(collect([tmp_path])))
     assert list(questions) == ["Across training runs", heading]

@@ -186,7 +186,7 @@ def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) ->
     table = tables.scores_table(collect([tmp_path]))
     assert [column.name for column in table.columns][2:] == [
         "exact match [%]",
-        "exact match [%] over sentences",
+        "exact match [%] over inputs",
     ]
     dot, none = (row[3] for row in table.rows)
     assert (none.text, none.interval) == ("", None)

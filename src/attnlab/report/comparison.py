@@ -33,7 +33,7 @@ from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
 from attnlab.report.resampling import count_sentences, paired_test, sentences_of
 from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
-from attnlab.report.study import SEPARATOR, RunRecord, Study
+from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of
 
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""
@@ -68,7 +68,7 @@ class Comparison:
     margin: float | None = None  # largest difference that counts as equivalent; None without that test
     p_equivalence: float | None = None  # uncorrected, over seeds
     p_equivalence_corrected: float | None = None  # by Holm over the same family
-    noun: str = "sentences"  # "inputs" if none of them contains white space, such as single words
+    noun: str = "sentences"  # "inputs" if they are not sentences: see `noun_of`
 
     @property
     def significant(self) -> bool:
@@ -230,7 +230,7 @@ def _over_sentences(
     same = [pair for pair, sets in zip(pairs, test_sets, strict=True) if sets == (test_set, test_set)]
     ours, theirs = ([counts(metric, pair[side].directory) for pair in same] for side in (0, 1))
     test = paired_test(score, ours, theirs)
-    noun = "sentences" if any(len(source.split()) > 1 for source, _ in test_set) else "inputs"
+    noun = noun_of(source for source, _ in test_set)
     result = replace(comparison, over="sentences", seeds=len(same), sentences=len(test_set), noun=noun)
     return [replace(result, **test._asdict())]
 

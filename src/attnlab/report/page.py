@@ -14,7 +14,7 @@ from attnlab.plotting.style import VariantStyle, variant_styles
 from attnlab.report.comparison import Comparison, by_question
 from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, to_svg
 from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
-from attnlab.report.study import Study, unfinished_lines
+from attnlab.report.study import Study, noun_of, unfinished_lines
 from attnlab.report.tables import Table
 
 FOLDER = Path(__file__).parent
@@ -35,6 +35,7 @@ def write_page(
         path,
         title=study.name,
         lead=_count_runs(study),
+        noun=study.noun,
         unfinished=unfinished_lines(study),
         findings=by_question(each for each in comparisons if each.metric in main_metric),
         further=by_question(each for each in comparisons if each.metric not in main_metric),
@@ -57,11 +58,12 @@ def write_page(
 def write_explorer(sentences: Sequence[Sentence], variants: Sequence[str], title: str, path: Path) -> None:
     """Write a page with only the attention explorer; `variants` names the outputs of each sentence."""
     columns = [_describe(variant, style) for variant, style in variant_styles(variants).items()]
-    count = f"{len(sentences)} sentence{'s' * (len(sentences) != 1)}"
-    _write(path, title=title, lead=count, sentences=explorer_json(columns, sentences, "score"))
+    noun = noun_of(sentence.source for sentence in sentences)
+    count = f"{len(sentences)} {noun if len(sentences) != 1 else noun.removesuffix('s')}"
+    _write(path, title=title, lead=count, noun=noun, sentences=explorer_json(columns, sentences, "score"))
 
 
-def _write(path: Path, *, title: str, sentences: dict[str, Any], **sections: Any) -> None:
+def _write(path: Path, *, title: str, noun: str, sentences: dict[str, Any], **sections: Any) -> None:
     scripts = [FOLDER / "tables.js"]
     if sentences["sentences"]:
         scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
@@ -70,8 +72,9 @@ def _write(path: Path, *, title: str, sentences: dict[str, Any], **sections: Any
     values = {
         **empty,
         **sections,
+        "noun": noun,
         "sentences": sentences if sentences["sentences"] else None,
-        "left_out": f"{left_out} sentences are omitted to limit the size of this page." if left_out else "",
+        "left_out": f"{left_out} {noun} are omitted to limit the size of this page." if left_out else "",
     }
     write_atomically(path, page.render(FOLDER, "report.html.j2", title=title, scripts=scripts, **values))
 

@@ -130,10 +130,22 @@ class Study:
         """Seeds of the finished runs."""
         return sorted({run.seed for run in self.finished})
 
+    @property
+    def noun(self) -> str:
+        """Name of the sources: see `noun_of`."""
+        runs = (outputs for run in self.finished for outputs in run.predictions.values())
+        return noun_of(prediction.source for outputs in runs for prediction in outputs)
+
     def by_variant(self) -> dict[str, list[RunRecord]]:
         """Return the finished runs of each variant, in the order of `variants`."""
         groups = group_by_variant(self.finished)
         return {variant: groups[variant] for variant in self.variants}
+
+
+def noun_of(sources: Iterable[str]) -> str:
+    """Return "sentences" if a source has two words of at least two letters, else "inputs"."""
+    is_sentence = any(sum(len(word) > 1 and word.isalpha() for word in each.split()) > 1 for each in sources)
+    return "sentences" if is_sentence else "inputs"
 
 
 def group_by_variant(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:

@@ -33,8 +33,8 @@ INTERVALS = (
 )
 
 OVER_SENTENCES = (
-    "Over sentences: 95 % interval of the bootstrap over the test sentences, of the outputs of all seeds "
-    "together. It shows how far the score of these networks depends on the choice of sentences."
+    "Over {noun}: 95 % interval of the bootstrap over the test {noun}, of the outputs of all seeds "
+    "together. It shows how far the score of these networks depends on the choice of {noun}."
 )
 
 EQUIVALENCE = "Equivalence: two one-sided paired t tests (TOST) of a difference between -margin and margin."
@@ -190,8 +190,8 @@ def scores_table(study: Study) -> Table:
         for row, runs in zip(rows, groups.values(), strict=True):
             row.append(_score(runs, metric))
         if any(cell.text for cell in over_sentences):
-            notes = [INTERVALS, OVER_SENTENCES]
-            columns.append(Column(f"{heading(metric)} over sentences"))
+            notes = [INTERVALS, OVER_SENTENCES.format(noun=study.noun)]
+            columns.append(Column(f"{heading(metric)} over {study.noun}"))
             for row, cell in zip(rows, over_sentences, strict=True):
                 row.append(cell)
     return Table(
