@@ -31,13 +31,12 @@ class Metrics(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        head = ("name", "label", "computed from", "range, unit", "better", "default", "definition")
+        head = ("name", "computed from", "range, unit", "better", "default", "definition")
         lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
         for name, metric in METRICS.items():
             default = "" if metric.kind == "text" and not metric.default else "yes"
             cells = (
                 f"`{name}`",
-                metric.label,
                 KINDS[metric.kind],
                 RANGES[metric.format],
                 metric.direction,
