@@ -105,7 +105,7 @@ def refused(
         return line
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "argv", ["attnlab"])
     monkeypatch.setattr(sys, "path", [*sys.path])
     for variable in ("HYDRA_FULL_ERROR", "ATTNLAB_COMMAND"):
         monkeypatch.setenv(variable, "")

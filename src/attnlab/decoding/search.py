@@ -104,7 +104,12 @@ def sample(
     ranked = [
         sorted(rows[first : first + size], key=lambda row: -row[1]) for first in range(0, len(rows), size)
     ]
-    return Hypotheses(*([[row[part] for row in best] for best in ranked] for part in range(4)))
+    return Hypotheses(
+        tokens=[[tokens for tokens, _, _, _ in best] for best in ranked],
+        scores=[[score for _, score, _, _ in best] for best in ranked],
+        weights=[[weights for _, _, weights, _ in best] for best in ranked],
+        log_p=[[log_p for _, _, _, log_p in best] for best in ranked],
+    )
 
 
 def _decode_rows(
