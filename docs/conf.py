@@ -61,6 +61,7 @@ apidoc_modules = [
     }
 ]
 autodoc_default_options = {"ignore-module-all": True, "member-order": "bysource"}
+autodoc_inherit_docstrings = False  # those of Lightning have markup of its own documentation
 autodoc_typehints_format = "short"
 autodoc_mock_imports = ["ray", "wandb_workspaces"]  # optional; warns on import
 napoleon_google_docstring = True

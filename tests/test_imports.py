@@ -52,8 +52,8 @@ NOT_IMPORTED = {
 }
 """Earlier packages that a package must nevertheless not import."""
 
-ON_CALL = {"files/predictions.py": {"plotting"}}
-"""Later packages that methods of a record import when a notebook calls them."""
+ON_CALL = {"files/predictions.py": {"plotting"}, "plotting/heat_map.py": {"plotting"}}
+"""Packages that methods of a record import when they are called, later ones too."""
 
 
 def imported_names(path: Path) -> set[str]:

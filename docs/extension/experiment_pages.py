@@ -33,6 +33,8 @@ def write_pages(app: Sphinx) -> None:
         ),
     ]
     intro = (ROOT / "docs" / "extension" / "results.md").read_text(encoding="utf-8")
+    declared = (EXPERIMENTS / "declared.md").read_text(encoding="utf-8")
+    pages["declared"] = declared.replace("/README.md)", ".md)")
     entries = "\n".join(pages)
     pages["index"] = intro.replace("TABLE", "\n".join(table)).replace("PAGES", entries)
     for name, text in pages.items():
@@ -58,6 +60,8 @@ def target(name: str, link: str) -> str:
     anchor = link[link.find("#") :] if "#" in link else ""
     if path.name == "README.md" and path.parent.parent == EXPERIMENTS:
         return f"{path.parent.name}.md{anchor}"
+    if path.parent == EXPERIMENTS and path.suffix == ".md":
+        return f"{path.stem}.md{anchor}"
     if path.is_relative_to(ROOT / "docs"):
         return f"../{path.relative_to(ROOT / 'docs')}{anchor}"
     return f"../../{path.relative_to(ROOT)}"

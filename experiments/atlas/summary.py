@@ -169,6 +169,9 @@ def aggregates_table(atlas: Atlas) -> Table:
         ]
         for shifted in (False, True):
             scores, reference = (atlas.matrix(name, shifted=shifted) for name in (model, REFERENCE))
+            if scores.size == 0:  # no model learned a task
+                row += [Cell(""), Cell("")]
+                continue
             row.append(Cell(interval(interquartile_mean, scores)))
             row.append(
                 Cell("" if model == REFERENCE else interval(probability_of_improvement, scores, reference))
@@ -213,6 +216,8 @@ def draw(atlas: Atlas) -> Figure:
     for axes, shifted in zip(panels, (False, True), strict=True):
         for number, model in enumerate(atlas.models):
             scores = atlas.matrix(model, shifted=shifted)
+            if scores.size == 0:  # no model learned a task
+                continue
             profile = partial(performance_profile, thresholds=THRESHOLDS)
             style = {"color": COLOURS[number % len(COLOURS)], "label": model}
             axes.plot(100 * THRESHOLDS, 100 * profile(scores), drawstyle="steps-post", **style)

@@ -31,8 +31,8 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.scoring import score
 from attnlab.files.predictions import Prediction
-from attnlab.metrics.text import bleu as sacrebleu
 from attnlab.metrics.text import conala
+from attnlab.metrics.text.ngrams import bleu_counts
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results
@@ -40,7 +40,7 @@ from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("reranker.csv")
 BLEU, EXACT_MATCH = conala.bleu_counts(), conala.match_counts()
-SMOOTHED_BLEU = sacrebleu.counts(WORDS)
+SMOOTHED_BLEU = bleu_counts(WORDS)
 SIZE = 20
 LENGTH = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)
 QUOTED = (0.0, 1.0, 3.0, 10.0)

@@ -63,9 +63,9 @@ def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: P
     completed = attnlab(*arguments, "-", folder=tmp_path, stdin="3 4 5\n")
     output, _, head, *rows = completed.stdout.splitlines()
     assert output == "5 4 3"
-    assert head.split() == ["3", "4", "5"]
+    assert head.split() == ["3", "4", "5", "p"]
     assert [row[:5].strip() for row in rows[:4]] == ["5", "4", "3", "<eos>"]
-    assert [row[7:].index(max(row[7:], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
+    assert [row[7:16].index(max(row[7:16], key=" ░▒▓█".index)) // 3 for row in rows[:3]] == [2, 1, 0]
     assert "\x1b" not in completed.stdout  # no colours outside a terminal
 
     options = ["--beam", "2", "--nbest", "2"]

@@ -206,6 +206,9 @@ def test_every_experiment_takes_a_training_step(
         "attnlab.data.datasets.conala.load_conala": [f"data.path={conala}", "data.near_duplicates=null"],
     }
     overrides = option.split()
+    if composed(*overrides).data.get("features_column") is not None:
+        lines = [line.replace("\t", "\tN;PL\t") for line in parallel.read_text().splitlines()]
+        parallel.write_text("\n".join(lines) + "\n")
     target = composed(*overrides).data._target_
     module, data = build_all(composed(*overrides, *data_path.get(target, SYNTHETIC)))
     _, logits, labels = module.teacher_forced(data.examples("train")[[0, 1, 2]])

@@ -38,7 +38,7 @@ def test_the_token_and_attention_metrics_are_those_that_are_computed() -> None:
 
 def test_default_and_main_metrics() -> None:
     assert registry.default_metrics() == ("bleu", "chrf", "edit_distance", "exact_match")
-    assert registry.main_metrics() == ("conala_bleu", "bleu", "chrf", "exact_match")
+    assert registry.main_metrics() == ("conala_bleu", "bleu", "chrf", "exact_match", "wer")
 
 
 def test_a_metric_is_added_by_a_decorator(monkeypatch: pytest.MonkeyPatch) -> None:

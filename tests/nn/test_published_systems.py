@@ -201,7 +201,8 @@ def sizes(**settings: int) -> tuple[str, ...]:
 
 def compose_network(settings: Sequence[str], composed: Callable[..., DictConfig]) -> Seq2Seq:
     """Build the network of the composed configuration, for the vocabularies of the references."""
-    vocabularies: Any = SimpleNamespace(source=SimpleNamespace(size=V_X), target=SimpleNamespace(size=V_Y))
+    source = SimpleNamespace(size=V_X, tokens=lambda ids: ["x"] * len(ids))  # none is a feature
+    vocabularies: Any = SimpleNamespace(source=source, target=SimpleNamespace(size=V_Y))
     return build_network(composed(*settings), vocabularies)
 
 

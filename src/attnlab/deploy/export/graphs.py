@@ -61,7 +61,7 @@ class Graphs(NamedTuple):
     step: onnx.ModelProto
 
 
-class Example(NamedTuple):
+class TracingExample(NamedTuple):
     """Inputs of the graphs, and the encoded sources that belong to them."""
 
     source: Tensor  # [B, S] int64
@@ -166,7 +166,7 @@ def _replace_tensors(state: Any, tensors: Sequence[Tensor]) -> Any:
     )
 
 
-def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
+def _example(network: Seq2Seq, sentences: int, width: int) -> TracingExample:
     """Return example inputs of B sentences of up to S tokens, encoded by the network itself."""
     width = int(min(width, max_positions(network, "encoder")))
     lengths = torch.arange(sentences).flip(0) * -1 + width  # the last sentence is the longest
@@ -181,16 +181,16 @@ def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
     encoded, state = network.encode(batch)
     memory = encoded.memory
     fixed = {"token": token, "memory": memory.states, "mask": memory.mask, "keys": encoded.keys, **copied}
-    return Example(source, {**fixed, **_tensors(state)}, encoded, state)
+    return TracingExample(source, {**fixed, **_tensors(state)}, encoded, state)
 
 
-def _trace_encoder(network: Seq2Seq, examples: Sequence[Example]) -> onnx.ModelProto:
+def _trace_encoder(network: Seq2Seq, examples: Sequence[TracingExample]) -> onnx.ModelProto:
     states = list(_tensors(examples[0].state))
     inputs = [(example.source,) for example in examples]
     return _trace(_Encoder(network), inputs, ["source"], ["memory", "mask", "keys", *states])
 
 
-def _trace_step(network: Seq2Seq, examples: Sequence[Example]) -> onnx.ModelProto:
+def _trace_step(network: Seq2Seq, examples: Sequence[TracingExample]) -> onnx.ModelProto:
     states = [f"new_{name}" for name in _tensors(examples[0].state)]
     inputs = [tuple(example.step.values()) for example in examples]
     outputs = ["log_probabilities", "weights", *states]
