@@ -37,7 +37,11 @@ from forked import serve_program
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "docs" / "extension"
 OVERVIEW = ROOT / "experiments" / "README.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GENERATED = {ROOT / "docs" / "results", ROOT / "docs" / "build"}
+PAGES = [
+    ROOT / "README.md",
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if not GENERATED & {*path.parents}),
+]
 
 SHORT = {
     "trainer.max_epochs": "1",
