@@ -1,4 +1,4 @@
-"""What attnlab uses of Hydra 1.3 and 1.4 beyond their common, public interface."""
+"""Parts of Hydra 1.3 and 1.4 that attnlab uses and that are private or differ."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.And: (" and ", " or "),
     ast.Or: (" or ", " and "),
 }
-"""What stands for an operator, and what replaces it."""
+"""Source text of each operator, and the text that replaces it."""
 
 DANGEROUS = re.compile(r"kill|rmtree|unlink|rename|replace\(")
 """A changed call of these could end other processes or delete files of the machine."""

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from attnlab.config.options import CONF
 
 IS_1_4 = hasattr(hydra.utils, "execution_whitelist")
-"""Whether Hydra checks `instantiate` against a list of targets, as 1.4 does."""
+"""True if Hydra checks the targets of `instantiate` against a list, as 1.4 does."""
 
 VERSION_BASE: dict[str, str] = {} if IS_1_4 else {"version_base": "1.3"}
 """Argument of Hydra 1.3 that chooses its current behaviour; 1.4 has no other, and deprecates the argument."""

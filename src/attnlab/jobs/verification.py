@@ -21,7 +21,7 @@ from attnlab.jobs.worker_process import start_worker
 from attnlab.training.checkpoints import read_checkpoint
 
 Outputs = dict[str, dict[str, str]]
-"""What a run wrote, by file and by the place in it: a line, a metric, a digest of a tensor."""
+"""Contents of the files of a run. Files are keys, and so are places in a file: a line, a metric, a tensor."""
 
 STATES = ("state_dict", "optimizer_states", "lr_schedulers")
 """Entries of a checkpoint that are compared: weights, and states of optimizers and schedulers."""

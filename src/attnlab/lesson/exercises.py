@@ -56,7 +56,7 @@ class Exercise:
             self._check_case(function, number)
 
     def _check_case(self, function: Callable[..., Any], number: int) -> None:
-        """Compare a call with the solution; the arguments of each call are created anew."""
+        """Compare a call with the solution. Each of the two calls gets new arguments."""
         case = self.cases()[number]
         before = [part.clone() if isinstance(part, Tensor) else part for part in case]
         try:

@@ -1,4 +1,4 @@
-"""How a network reads the features of a source, such as those of an inflected form.
+"""Networks for the features of a source, such as those of an inflected form.
 
 Features follow the text of their source as tokens of their own: `d e v e ⟨N⟩ ⟨ACC⟩`, see
 `attnlab.data.features`. The first feature of a source and all tokens after it are its features; a source may
