@@ -39,7 +39,7 @@ from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("reranker.csv")
-BLEU, EXACT_MATCH = conala.bleu_counts(), conala.match_counts()
+BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), conala.match_counts(WORDS)
 SMOOTHED_BLEU = bleu_counts(WORDS)
 SIZE = 20
 LENGTH = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)
