@@ -101,8 +101,8 @@ class MoChA(Monotonic):
     same numbers with S instead of S·w of memory, but underflow in windows whose scores are far below the
     largest score of the sentence, and support softmax only.
 
-    Cost: that of `Monotonic`, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys cost twice
-    as much as those of `Monotonic`.
+    Cost: that of monotonic attention, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys
+    cost twice as much as there.
 
     State: α, [B, Q, S]; initially all weight on the first position.
 
@@ -162,8 +162,8 @@ class MILk(MoChA):
     head stops, which is `MoChA` with a chunk that starts at the first position. The latency loss of the paper
     is not implemented.
 
-    Cost: that of `Monotonic`, 2·H·A + 4·S·A + 5·S² operations and S·A + 3·S² numbers; the keys cost twice as
-    much as those of `Monotonic`.
+    Cost: that of monotonic attention, 2·H·A + 4·S·A + 5·S² operations and S·A + 3·S² numbers; the keys cost
+    twice as much as there.
 
     State: α, [B, Q, S]; initially all weight on the first position.
 
