@@ -26,7 +26,7 @@ from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.training import components
 from attnlab.training.benchmark.timing import time_interleaved
-from attnlab.training.callbacks.epoch_digests import digest
+from attnlab.training.callbacks.reproducibility import digest
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.seeding import seed_generators
 from attnlab.training.shards import Shards

@@ -56,6 +56,16 @@ class Batch(NamedTuple):
         """Mask [B, T], True at labels of the text: False at EOS."""
         return (self.labels != PAD) & (self.labels != EOS)
 
+    def select(self, rows: Tensor) -> Batch:
+        """Return the sentences of rows [M] int64, which may repeat."""
+        return Batch(
+            source=self.source[rows],
+            source_lengths=self.source_lengths[rows.cpu()],
+            target=self.target[rows],
+            indices=self.indices[rows],
+            copy_ids=None if self.copy_ids is None else self.copy_ids[rows],
+        )
+
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Move all tensors except the lengths to a device."""
         return Batch(

@@ -6,7 +6,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from attnlab.config.compose import accept, compose_run
-from attnlab.config.sweep_overrides import check_sweeps
+from attnlab.config.options import check_sweeps
 from attnlab.errors import UsageError
 
 

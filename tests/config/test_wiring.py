@@ -17,8 +17,8 @@ from attnlab.config import build
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.training.callbacks import Reproducible
-from attnlab.training.checkpoint_io import AtomicCheckpointIO
 from attnlab.training.checkpoints import read_checkpoint
+from attnlab.training.components import AtomicCheckpointIO
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
 Composed = Callable[..., DictConfig]

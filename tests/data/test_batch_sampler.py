@@ -158,10 +158,6 @@ def test_invalid_settings_are_rejected() -> None:
     lengths = np.array([1, 2, 3])
     with pytest.raises(UserError, match="3 pairs are too few for 4 processes"):
         TrainingBatchSampler(lengths, lengths, size=1, world=4)
-    with pytest.raises(UserError, match="batch_size=0"):
-        TrainingBatchSampler(lengths, lengths, size=0)
-    with pytest.raises(UserError, match="pool=0"):
-        TrainingBatchSampler(lengths, lengths, size=1, pool=0)
     with pytest.raises(UserError, match="bucket_by_length=true"):
         TrainingBatchSampler(lengths, lengths, size=9, batch_type="tokens", bucket_by_length=False)
     with pytest.raises(UserError, match="batch_size=1 tokens gives 3 batches of one pair"):

@@ -48,11 +48,6 @@ def test_coverage_penalty_without_weights_keeps_the_order() -> None:
     assert all(math.isfinite(prediction.score or 0) for prediction in reranked)
 
 
-def test_negative_coverage_penalty_is_refused() -> None:
-    with pytest.raises(ValueError, match="beta=-1 must be at least 0"):
-        CoveragePenalty(-1)
-
-
 def test_accepted_texts_come_first_in_their_order() -> None:
     predictions = [prediction(text, -number) for number, text in enumerate(["f(", "f(x)", "x x", "y"])]
     reranked = AcceptedFirst(is_valid_python)(predictions)

@@ -43,12 +43,6 @@ def test_logits_of_selected_positions() -> None:
     torch.testing.assert_close(readout(features[real]), readout(features)[real], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("parts", [(), ("stat",), ("state", "inputs")])
-def test_unknown_parts_are_rejected(parts: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=r"readout.parts must name some of"):
-        Readout(**SIZES, parts=parts)
-
-
 def test_parts_without_any_width_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"readout.parts=\[context\] is empty without attention"):
         Readout(**SIZES | {"context_size": 0}, parts=("context",))

@@ -9,13 +9,12 @@ import pytest
 
 CHILD = """
 import os, subprocess, sys, time
-from attnlab.training.callbacks import BusyCores
-from attnlab.training.callbacks import busy_cores
+from attnlab.training.callbacks import BusyCores, progress
 
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 spin = [sys.executable, "-c", "while True: pass"]
 others = [subprocess.Popen(spin) for _ in range(int(sys.argv[1]))]
-busy_cores.SECONDS = 1.0
+progress.SECONDS = 1.0
 callback = BusyCores()
 callback.on_train_start(None, None)
 end = time.perf_counter() + 1.5

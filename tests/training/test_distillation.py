@@ -101,4 +101,4 @@ def test_train_from_an_ensemble(tmp_path: Path) -> None:
     assert f"distillation.teachers: {one} does not exist" in missing.stderr
     others = attnlab("train", *SHORT, f"distillation.teachers=[{two}]", "data.symbols=5", folder=tmp_path)
     assert others.returncode == 2
-    assert "has other vocabularies than this run" in others.stderr
+    assert "differ in their vocabularies" in others.stderr

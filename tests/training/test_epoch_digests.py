@@ -8,7 +8,7 @@ import pytest
 import torch
 from lightning import Trainer
 
-from attnlab.training.callbacks.epoch_digests import EpochDigests, digest
+from attnlab.training.callbacks.reproducibility import EpochDigests, digest
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
 ONE = torch.tensor([1.0, 2.0])

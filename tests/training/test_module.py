@@ -22,7 +22,7 @@ from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from attnlab.training import components
-from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions, throughput
+from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions, progress
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.recipe import log_untrained
 from attnlab.training.token_mean import EpochLoss
@@ -194,13 +194,13 @@ def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
 ) -> None:
     """Ten batches of four pairs by a clock that advances by 1/4 s per batch, after the first one."""
     clock = count(step=0.25)
-    monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
     lengths = ("data.train_lengths=[5,5]", "data.train_size=40")
     for shards in ("null", "2"):
         module, data = build_all(composed(*TINY, *SYNTHETIC, *lengths, f"batching.shards={shards}"))
         metrics = MetricsFile(tmp_path / f"{shards}.csv")
         settings = {**QUIET, "log_every_n_steps": 4, "accumulate_grad_batches": 2, "max_epochs": 1}
-        trainer = Trainer(logger=metrics, callbacks=[throughput.Throughput()], **settings)
+        trainer = Trainer(logger=metrics, callbacks=[progress.Throughput()], **settings)
         monkeypatch.setattr(type(trainer.strategy), "reduce", lambda self, tensor, **_: 3 * tensor)
         trainer.fit(module, datamodule=data)
         logged = {
@@ -212,7 +212,7 @@ def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
             "throughput/steps_per_second": 2,
         }
         monkeypatch.undo()
-        monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
+        monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

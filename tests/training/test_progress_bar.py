@@ -6,7 +6,7 @@ import pytest
 from lightning import Trainer
 from rich.progress import Progress
 
-from attnlab.training.callbacks.progress_bar import ProgressBar
+from attnlab.training.callbacks.progress import ProgressBar
 
 
 @pytest.mark.parametrize(("width", "count"), [(80, 5), (79, 3), (40, 3)])

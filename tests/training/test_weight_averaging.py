@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from attnlab.config import build
 from attnlab.training import components
 from attnlab.training.callbacks import WeightAveraging
-from attnlab.training.callbacks.best_checkpoint import BestCheckpoint
+from attnlab.training.callbacks.checkpoints import BestCheckpoint
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),

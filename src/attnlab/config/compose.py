@@ -20,6 +20,7 @@ from attnlab.config.options import check_overrides, options_of, suggest
 from attnlab.config.presets import adapt_presets, check_added_settings
 from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError
+from attnlab.files.run_identity import flatten
 
 REPLACEABLE = ("reranking", "explain")
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
@@ -107,7 +108,7 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
                 changed[key] = compose_run([str(override.input_line)]).get(key)
             continue
         settings: Any = OmegaConf.to_container(changed, resolve=True)
-        if key not in (known := [*known_settings(settings), *all_keys(changed)]):
+        if key not in (known := [*known_settings(settings), *flatten(settings)]):
             raise UsageError(f"Unknown setting {key!r} in this run.{suggest(key, known)}")
         if override.is_delete() or override.is_add() or override.is_sweep_override():
             raise UsageError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")
@@ -115,21 +116,6 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
             raise UsageError(f"{override.input_line}: {key} is a group; give its single settings, {key}.…=…")
         OmegaConf.update(changed, key, override.value(), force_add=True)
     return changed
-
-
-def all_keys(config: DictConfig) -> list[str]:
-    """Return every dotted key of a configuration."""
-
-    def walk(node: Any, prefix: str) -> list[str]:
-        if not isinstance(node, dict):
-            return []
-        return [
-            key
-            for name, child in node.items()
-            for key in (f"{prefix}{name}", *walk(child, f"{prefix}{name}."))
-        ]
-
-    return walk(OmegaConf.to_container(config, resolve=False), "")
 
 
 @contextmanager

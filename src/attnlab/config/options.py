@@ -1,17 +1,18 @@
-"""The option files of `conf/`: their names and their keys. Imports no torch."""
+"""The option files of `conf/`, their names and keys, and checks of overrides. Imports no torch."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import QuotedString
+from hydra.core.override_parser.types import Override, QuotedString, RangeSweep
 from hydra.errors import HydraException
 
 from attnlab.errors import UsageError
@@ -96,6 +97,23 @@ def check_overrides(overrides: Iterable[str]) -> None:
             isinstance(each, str | QuotedString) and str(each).strip() for each in chosen
         ):
             raise UsageError(f"{word}: choose an option of {group}: {', '.join(options)}")
+
+
+def check_sweeps(overrides: Sequence[Override]) -> None:
+    """Refuse sweeps without a value, and several sweeps over one setting, of which Hydra would use the last.
+
+    Raises:
+        UsageError: at overrides such as `seed=range(0,0)` or `seed=0,1 seed=2,3`.
+    """
+    for override in overrides:
+        if isinstance(override.value(), RangeSweep) and not [*override.sweep_string_iterator()]:
+            raise UsageError(f"{override.input_line}: the sweep is empty; range(START,STOP) has no STOP")
+    for key, count in Counter(override.key_or_group for override in overrides).items():
+        given = [override for override in overrides if override.key_or_group == key]
+        if count > 1 and any(override.is_sweep_override() for override in given):
+            words = " ".join(str(override.input_line) for override in given)
+            values = ",".join(override.get_value_string() for override in given)
+            raise UsageError(f"{words}: give all values of {key} in one sweep, {key}={values}")
 
 
 @cache

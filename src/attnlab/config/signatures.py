@@ -10,11 +10,11 @@ import ast
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, NotRequired, get_args, get_origin
+from typing import Any, NamedTuple, NotRequired, Required, get_args, get_origin
 
 from attnlab.settings import Component
 
@@ -106,7 +106,7 @@ class _Module(dict[str, Any]):
             return Any
         try:
             kind = self.evaluate(annotation)
-            return get_args(kind)[0] if get_origin(kind) is NotRequired else kind
+            return get_args(kind)[0] if get_origin(kind) in (Required, NotRequired) else kind
         except Exception:
             return Any
 
@@ -169,24 +169,23 @@ def _definition(module: str, name: str) -> tuple[_Module, ast.ClassDef | ast.Fun
 
 def _signature(module: _Module, node: ast.ClassDef | ast.FunctionDef) -> Signature:
     if isinstance(node, ast.FunctionDef):
-        return _of_function(module, node, ast.get_docstring(node) or "")
+        return _of_function(module, node, entries(ast.get_docstring(node) or ""))
     constructor = next(
         (part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None
     )
-    meanings = ast.get_docstring(node) or ""
+    meanings = _meanings(module, node)
     if constructor is not None:
-        return _of_function(module, constructor, f"{meanings}\n\n{ast.get_docstring(constructor) or ''}")
+        return _of_function(module, constructor, meanings)
     inherited = Signature({}, bool(node.bases))
-    for base in node.bases:
+    for base in reversed(node.bases):
         if isinstance(base, ast.Name) and base.id in ("TypedDict", "NamedTuple"):
             inherited = Signature({}, False)
         elif isinstance(base, ast.Name) and (definition := _definition(module.name, base.id)):
-            inherited = _signature(*definition)
-            break
-    parsed = entries(meanings)
+            found = _signature(*definition)
+            inherited = Signature({**inherited.arguments, **found.arguments}, found.open)
     fields = {
         part.target.id: Argument(
-            module.type(part.annotation), module.value(part.value), parsed.get(part.target.id, "")
+            module.type(part.annotation), module.value(part.value), meanings.get(part.target.id, "")
         )
         for part in node.body
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
@@ -194,14 +193,23 @@ def _signature(module: _Module, node: ast.ClassDef | ast.FunctionDef) -> Signatu
     return Signature({**inherited.arguments, **fields}, inherited.open)
 
 
-def _of_function(module: _Module, node: ast.FunctionDef, docstring: str) -> Signature:
-    parsed = entries(docstring)
+def _meanings(module: _Module, node: ast.ClassDef) -> dict[str, str]:
+    """Return the entries below `Args:` of a class, and those of its bases for other arguments."""
+    inherited: dict[str, str] = {}
+    for base in node.bases:
+        definition = _definition(module.name, base.id) if isinstance(base, ast.Name) else None
+        if definition is not None and isinstance(definition[1], ast.ClassDef):
+            inherited |= _meanings(definition[0], definition[1])
+    return inherited | entries(ast.get_docstring(node) or "")
+
+
+def _of_function(module: _Module, node: ast.FunctionDef, meanings: Mapping[str, str]) -> Signature:
     positional = [*node.args.posonlyargs, *node.args.args]
     missing = len(positional) - len(node.args.defaults)
     defaults = [*[None] * missing, *node.args.defaults, *node.args.kw_defaults]
     arguments = {}
     for each, default in zip([*positional, *node.args.kwonlyargs], defaults, strict=True):
-        meaning = parsed.get(each.arg, "")
+        meaning = meanings.get(each.arg, "")
         arguments[each.arg] = Argument(module.type(each.annotation), module.value(default), meaning)
     arguments.pop("self", None)
     rest = node.args.kwarg

@@ -56,7 +56,7 @@ class TrainingBatchSampler(Sampler[list[int]]):
         world: number of processes.
 
     Raises:
-        UserError: if a setting is invalid, or there are not enough pairs for all ranks.
+        UserError: if settings contradict each other, or there are not enough pairs for all ranks.
     """
 
     def __init__(
@@ -88,8 +88,6 @@ class TrainingBatchSampler(Sampler[list[int]]):
             pools = np.zeros(len(sizes), dtype=np.int64)
         else:
             sizes = _even_batch_sizes(len(source_lengths), size=size, world=world)
-            if pool < 1:
-                raise UserError(f"batching.pool={pool} must be at least 1")
             pools = np.arange(len(sizes)) // (pool * world)
             self._bucket_by_length = bucket_by_length and len(sizes) >= MIN_POOLS * pool * world
             if bucket_by_length and not self._bucket_by_length:
@@ -193,7 +191,7 @@ def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]
 
     All sizes are at most `size`, unless `size` is 1 and `total` is not a multiple of `world`.
     """
-    _check_sizes(total, size, world)
+    _check_size(total, world)
     steps = min(-(-total // (size * world)), total // world)
     count = steps * world
     return np.full(count, total // count) + (np.arange(count) < total % count)
@@ -206,7 +204,7 @@ def _token_batch_sizes(
 
     The number of batches is a multiple of `world`.
     """
-    _check_sizes(len(source_lengths), size, world)
+    _check_size(len(source_lengths), world)
     order = np.lexsort((target_lengths, source_lengths))
     sizes: list[int] = []
     count = longest_target = 0
@@ -230,10 +228,8 @@ def _token_batch_sizes(
     return np.array(sizes)
 
 
-def _check_sizes(total: int, size: int, world: int) -> None:
-    """Raise `UserError` if the batch size is not positive or there are too few pairs."""
-    if size < 1:
-        raise UserError(f"batching.batch_size={size} must be at least 1")
+def _check_size(total: int, world: int) -> None:
+    """Raise `UserError` if there are too few pairs."""
     if total < world:
         raise UserError(
             f"{total} pairs are too few for {world} processes or shards. Use fewer of them or more data"

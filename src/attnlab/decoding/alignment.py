@@ -27,13 +27,7 @@ def with_posterior_weights(
     rows = torch.arange(len(counts)).repeat_interleave(counts).to(batch.source.device)  # [N]
     targets = [torch.tensor([SOS, *ids, EOS]) for tokens in hypotheses.tokens for ids in tokens]
     target = torch.nn.utils.rnn.pad_sequence(targets, batch_first=True, padding_value=PAD)
-    repeated = Batch(
-        source=batch.source[rows],
-        source_lengths=batch.source_lengths[rows.cpu()],
-        target=target.to(batch.source.device),
-        indices=batch.indices[rows],
-        copy_ids=None if batch.copy_ids is None else batch.copy_ids[rows],
-    )
+    repeated = batch.select(rows)._replace(target=target.to(batch.source.device))
     decoded = model.decode(select(sources, rows), select(state, rows), repeated)
     aligned = iter(decoded.weights.float().cpu())  # N of [T, S]
     lengths = batch.source_lengths.tolist()

@@ -29,16 +29,9 @@ class CoveragePenalty:
 
     Args:
         beta: β.
-
-    Raises:
-        ValueError: if β is negative.
     """
 
     beta: float
-
-    def __post_init__(self) -> None:
-        if self.beta < 0:
-            raise ValueError(f"beta={self.beta} must be at least 0")
 
     def __call__(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """Return the predictions with the penalty added to their scores, best first."""

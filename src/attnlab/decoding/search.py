@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -24,38 +24,33 @@ REMOVAL_SHARE = 1 / 8
 """Finished sentences are removed once they make up this share of the batch."""
 
 
-@torch.no_grad()
-def greedy(
-    model: TranslationModel,
-    batch: Batch,
-    *,
-    max_length: int,
-    length_penalty: float = 1.0,
-    constraints: Constraints = UNRESTRICTED,
-    encoded: tuple[Any, Any] | None = None,
-) -> Hypotheses:
-    """Take the most probable token at each step.
+class SearchSettings(TypedDict, total=False):
+    """Settings that greedy search and sampling share.
 
     Args:
-        model: in evaluation mode.
-        batch: sources to decode; targets are ignored.
         max_length: maximum number of tokens before EOS.
-        length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty.
+        length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty,
+            with the model's probabilities at any temperature; 1 by default.
         constraints: restrictions on the outputs.
         encoded: result of `model.encode(batch)`, if it was computed before.
+    """
+
+    max_length: Required[int]
+    length_penalty: float
+    constraints: Constraints
+    encoded: tuple[Any, Any] | None
+
+
+@torch.no_grad()
+def greedy(model: TranslationModel, batch: Batch, **settings: Unpack[SearchSettings]) -> Hypotheses:
+    """Take the most probable token at each step.
+
+    The model is in evaluation mode; targets of the batch are ignored.
 
     Returns:
         One hypothesis per sentence.
     """
-    rows = _decode_rows(
-        model,
-        batch,
-        lambda log_p, live, step: _argmax(log_p),
-        max_length=max_length,
-        length_penalty=length_penalty,
-        constraints=constraints,
-        encoded=encoded,
-    )
+    rows = _decode_rows(model, batch, lambda log_p, live, step: _argmax(log_p), **settings)
     return Hypotheses(*([[part] for part in parts] for parts in zip(*rows, strict=True)))
 
 
@@ -66,50 +61,23 @@ def sample(
     sampler: Sampler,
     *,
     size: int = 1,
-    max_length: int,
-    length_penalty: float = 1.0,
-    constraints: Constraints = UNRESTRICTED,
-    encoded: tuple[Any, Any] | None = None,
+    **settings: Unpack[SearchSettings],
 ) -> Hypotheses:
-    """Draw K independent samples per sentence.
-
-    Args:
-        model: in evaluation mode.
-        batch: sources to decode; targets are ignored.
-        sampler: draws the tokens.
-        size: K.
-        max_length: maximum number of tokens before EOS.
-        length_penalty: as in `greedy`. Scores are the model's, whatever the temperature is.
-        constraints: restrictions on the outputs.
-        encoded: result of `model.encode(batch)`, if it was computed before.
+    """Draw K = `size` independent samples per sentence; otherwise as `greedy`.
 
     Returns:
         K hypotheses per sentence, best first. The same output may occur several times.
     """
-    random = sampler.random_numbers(batch.indices, size, max_length + 1).to(batch.source.device)
+    random = sampler.random_numbers(batch.indices, size, settings["max_length"] + 1).to(batch.source.device)
 
     def choose(log_p: Tensor, live: Tensor, step: int) -> Tensor:
         return sampler.choose(log_p[:, 0], random[live, step])[:, None]
 
-    rows = _decode_rows(
-        model,
-        batch,
-        choose,
-        copies=size,
-        max_length=max_length,
-        length_penalty=length_penalty,
-        constraints=constraints,
-        encoded=encoded,
-    )
+    rows = _decode_rows(model, batch, choose, copies=size, **settings)
     ranked = [
         sorted(rows[first : first + size], key=lambda row: -row[1]) for first in range(0, len(rows), size)
     ]
-    return Hypotheses(
-        tokens=[[tokens for tokens, _, _, _ in best] for best in ranked],
-        scores=[[score for _, score, _, _ in best] for best in ranked],
-        weights=[[weights for _, _, weights, _ in best] for best in ranked],
-        log_p=[[log_p for _, _, _, log_p in best] for best in ranked],
-    )
+    return Hypotheses(*([[row[part] for row in best] for best in ranked] for part in range(4)))  # type: ignore[arg-type]
 
 
 def _decode_rows(
@@ -119,14 +87,14 @@ def _decode_rows(
     *,
     copies: int = 1,
     max_length: int,
-    length_penalty: float,
-    constraints: Constraints,
-    encoded: tuple[Any, Any] | None,
+    length_penalty: float = 1.0,
+    constraints: Constraints = UNRESTRICTED,
+    encoded: tuple[Any, Any] | None = None,
 ) -> list[tuple[list[int], float, Tensor, list[float]]]:
     """Decode R = B * copies hypotheses that do not compete with each other, neighbours for each sentence.
 
     `choose` returns the next tokens [live, 1] for log-probabilities [live, 1, V], the rows of the hypotheses
-    [live] and the step. The other arguments are those of `sample`.
+    [live] and the step.
 
     Returns:
         Tokens, score, attention weights and log-probabilities of each hypothesis, as in `Hypotheses`.

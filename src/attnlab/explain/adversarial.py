@@ -82,9 +82,8 @@ def attack(network: Seq2Seq, batch: Batch, *, epsilon: float) -> Adversary:
     B, S = batch.source.shape
     outputs = B * (len(SHARES) * (S + 1) + 1) * network.target_embedding.table.num_embeddings  # B Q V
     if outputs > MAX_OUTPUTS and B > 1:
-        halves = (slice(B // 2), slice(B // 2, None))
-        batches = [Batch(*(part if part is None else part[rows] for part in batch)) for rows in halves]  # type: ignore[arg-type]
-        parts = [attack(network, part, epsilon=epsilon) for part in batches]
+        halves = torch.arange(B, device=batch.source.device).tensor_split(2)
+        parts = [attack(network, batch.select(rows), epsilon=epsilon) for rows in halves]
         return Adversary(*(torch.cat(column) for column in zip(*parts, strict=True)))
     encoded, state = network.encode(batch)
     divergences, distances = [], []

@@ -41,16 +41,9 @@ class Units(NamedTuple):
 
     def select(self, rows: Tensor) -> Units:
         """Return the units at these rows [M] int64, which may repeat."""
-        batch = self.batch
-        on_cpu = rows.cpu()
+        selected = self.batch.select(rows)
         longest = int(self.positions[rows].max()) + 2
-        selected = Batch(
-            source=batch.source[rows],
-            source_lengths=batch.source_lengths[on_cpu],
-            target=batch.target[rows, :longest],
-            indices=batch.indices[rows],
-            copy_ids=None if batch.copy_ids is None else batch.copy_ids[rows],
-        )
+        selected = selected._replace(target=selected.target[:, :longest])
         return Units(selected, self.positions[rows], self.tokens[rows], self.log_p[rows], self.weights[rows])
 
     def chunks(self, size: int = MAX_ROWS) -> Iterator[Units]:
@@ -81,13 +74,7 @@ def units_of(network: Seq2Seq, batch: Batch, *, of_targets: bool = False) -> Uni
         log_p = logits.float().log_softmax(dim=-1).gather(-1, tokens[:, None])[:, 0]
     columns = torch.arange(batch.target.size(1), device=batch.target.device)  # [T + 1]
     target = batch.target[rows].where(columns <= positions[:, None] + 1, PAD)  # [N, T + 1]
-    expanded = Batch(
-        source=batch.source[rows],
-        source_lengths=batch.source_lengths[rows.cpu()],
-        target=target,
-        indices=batch.indices[rows],
-        copy_ids=None if batch.copy_ids is None else batch.copy_ids[rows],
-    )
+    expanded = batch.select(rows)._replace(target=target)
     return Units(expanded, positions, tokens, log_p, decoded.weights[rows, positions].float())
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -43,56 +43,41 @@ YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Creates plain values only; in C where PyYAML was built with it."""
 
 
+class RunPath:
+    """Path of a file or folder in the directory of a run."""
+
+    def __init__(self, path: str, content: str) -> None:
+        self.path = path
+        self.__doc__ = f"Path of {content}."
+
+    @overload
+    def __get__(self, run: None, owner: type[Run]) -> RunPath: ...
+
+    @overload
+    def __get__(self, run: Run, owner: type[Run]) -> Path: ...
+
+    def __get__(self, run: Run | None, owner: type[Run]) -> RunPath | Path:
+        return self if run is None else run.directory / self.path
+
+
 @dataclass(frozen=True)
 class Run:
     """Paths and records of a run directory."""
 
     directory: Path
 
-    @property
-    def config(self) -> Path:
-        """Path of the resolved configuration."""
-        return self.directory / "config.yaml"
-
-    @property
-    def result(self) -> Path:
-        """Path of the status and the final metrics."""
-        return self.directory / "result.json"
-
-    @property
-    def metrics(self) -> Path:
-        """Path of all logged numbers."""
-        return self.directory / "metrics.csv"
-
-    @property
-    def log(self) -> Path:
-        """Path of the training log."""
-        return self.directory / "train.log"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoint files."""
-        return self.directory / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        """Path of the checkpoint with the best validation score."""
-        return self.checkpoints / "best.ckpt"
-
-    @property
-    def last(self) -> Path:
-        """Path of the checkpoint that training resumes from."""
-        return self.checkpoints / "last.ckpt"
-
-    @property
-    def previous(self) -> Path:
-        """Path of the checkpoint before `last`."""
-        return self.checkpoints / "previous.ckpt"
-
-    @property
-    def average(self) -> Path:
-        """Path of the checkpoint that `attnlab average` writes."""
-        return self.checkpoints / "average.ckpt"
+    config = RunPath("config.yaml", "the resolved configuration")
+    result = RunPath("result.json", "the status and the final metrics")
+    metrics = RunPath("metrics.csv", "all logged numbers")
+    log = RunPath("train.log", "the training log")
+    checkpoints = RunPath("checkpoints", "the checkpoint files")
+    best = RunPath("checkpoints/best.ckpt", "the checkpoint with the best validation score")
+    last = RunPath("checkpoints/last.ckpt", "the checkpoint that training resumes from")
+    previous = RunPath("checkpoints/previous.ckpt", "the checkpoint before `last`")
+    average = RunPath("checkpoints/average.ckpt", "the checkpoint that `attnlab average` writes")
+    predictions = RunPath("predictions", "the decoded splits")
+    attention = RunPath("predictions/attention.jsonl", "predictions with attention weights")
+    figures = RunPath("figures", "the figures")
 
     def epoch_checkpoint(self, epochs: int) -> Path:
         """Return the path of the kept checkpoint after this many epochs; see `checkpoint.keep`."""
@@ -103,21 +88,6 @@ class Run:
         paths = self.checkpoints.glob("epoch-*.ckpt")
         numbered = [(int(path.stem.removeprefix("epoch-")), path) for path in paths]
         return [path for _, path in sorted(numbered)]
-
-    @property
-    def predictions(self) -> Path:
-        """Folder of the decoded splits."""
-        return self.directory / "predictions"
-
-    @property
-    def attention(self) -> Path:
-        """Path of the predictions with attention weights; see `attnlab.files.predictions`."""
-        return self.predictions / "attention.jsonl"
-
-    @property
-    def figures(self) -> Path:
-        """Folder of the figures."""
-        return self.directory / "figures"
 
     @property
     def hash(self) -> str:

@@ -22,7 +22,7 @@ from attnlab.nn.decoders import BahdanauDecoder, DecoderOutput, DecoderState
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import components
-from attnlab.types import EOS, Batch, Memory
+from attnlab.types import EOS, Memory
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -140,15 +140,9 @@ def _decode(network: Seq2Seq, data: Seq2SeqData, greedy: Callable[..., list[int]
     exact, count = 0, 0
     for batch in data.test_dataloader():
         for row in range(len(batch.source)):
-            one = Batch(
-                source=batch.source[row : row + 1, : batch.source_lengths[row]],
-                source_lengths=batch.source_lengths[row : row + 1],
-                target=batch.target[row : row + 1],
-                indices=batch.indices[row : row + 1],
-                copy_ids=None
-                if batch.copy_ids is None
-                else batch.copy_ids[row : row + 1, : batch.source_lengths[row]],
-            )
+            one, length = batch.select(torch.tensor([row])), int(batch.source_lengths[row])
+            copy_ids = None if one.copy_ids is None else one.copy_ids[:, :length]
+            one = one._replace(source=one.source[:, :length], copy_ids=copy_ids)
             with torch.no_grad():
                 encoded, state = network.encode(one)
 

@@ -6,7 +6,7 @@ c; GRU: h). It maps a memory to L states of tensors [B, 1, H].
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -23,21 +23,27 @@ def final_states(memory: Memory, count: int) -> list[Tensor]:
     return [memory.hidden, cell][:count]
 
 
+class Sizes(TypedDict):
+    """Arguments that every bridge is built with."""
+
+    memory_size: int  # D
+    encoder_layers: int  # L of the encoder
+    size: int  # H
+    layers: int  # L of the decoder
+    states_per_layer: int  # 2 for LSTM, 1 for GRU
+
+
 class ZeroBridge(nn.Module):
     """Zero bridge: s_0 = 0."""
 
-    def __init__(
-        self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int
-    ) -> None:
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
-        self.size = size
-        self.layers = layers
-        self.states_per_layer = states_per_layer
+        self.sizes = sizes
 
     def forward(self, memory: Memory) -> tuple[CellState, ...]:
         """Return L states of zeros [B, 1, H]."""
-        zeros = memory.states.new_zeros(memory.states.size(0), 1, self.size)  # [B, 1, H]
-        return tuple((zeros,) * self.states_per_layer for _ in range(self.layers))
+        zeros = memory.states.new_zeros(memory.states.size(0), 1, self.sizes["size"])  # [B, 1, H]
+        return ((zeros,) * self.sizes["states_per_layer"],) * self.sizes["layers"]
 
 
 class CopyBridge(nn.Module):
@@ -47,17 +53,18 @@ class CopyBridge(nn.Module):
         ValueError: if encoder and decoder differ in size or number of layers.
     """
 
-    def __init__(
-        self, *, memory_size: int, encoder_layers: int, size: int, layers: int, states_per_layer: int
-    ) -> None:
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
+        memory_size, encoder_layers, size, layers = (
+            sizes[name] for name in ("memory_size", "encoder_layers", "size", "layers")
+        )
         if (memory_size, encoder_layers) != (size, layers):
             raise ValueError(
                 f"bridge=copy needs equal sizes: the encoder has {encoder_layers} final states of size "
                 f"{memory_size}, the decoder {layers} layers of size {size}; make them equal or use "
                 "bridge=linear"
             )
-        self.states_per_layer = states_per_layer
+        self.states_per_layer = sizes["states_per_layer"]
 
     def forward(self, memory: Memory) -> tuple[CellState, ...]:
         """Return L states [B, 1, H]."""
@@ -74,11 +81,6 @@ class LinearBridge(nn.Module):
     just read the first word, and f = tanh.
 
     Args:
-        memory_size: D.
-        encoder_layers: L of the encoder.
-        size: H.
-        layers: L of the decoder.
-        states_per_layer: 2 for LSTM, 1 for GRU.
         activation: f.
         layers_from: "top": all decoder layers start from the top encoder layer; "each": layer l from layer l.
         half: "both" directions of the final states, or "backward" alone (Bahdanau et al. 2014).
@@ -91,16 +93,13 @@ class LinearBridge(nn.Module):
     def __init__(
         self,
         *,
-        memory_size: int,
-        encoder_layers: int,
-        size: int,
-        layers: int,
-        states_per_layer: int,
         activation: Literal["tanh", "identity"] = "tanh",
         layers_from: Literal["top", "each"] = "top",
         half: Literal["both", "backward"] = "both",
+        **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__()
+        encoder_layers, layers = sizes["encoder_layers"], sizes["layers"]
         if encoder_layers == 0:
             raise ValueError("This encoder has no final states to start the decoder from: use bridge=zero")
         if layers_from == "each" and encoder_layers != layers:
@@ -109,11 +108,14 @@ class LinearBridge(nn.Module):
                 f"decoder ({layers}); make them equal or use bridge.layers_from=top"
             )
         self.layers = layers
-        self.skip = memory_size // 2 if half == "backward" else 0
+        self.skip = sizes["memory_size"] // 2 if half == "backward" else 0
         self.activation = torch.tanh if activation == "tanh" else nn.Identity()
         self.top_only = layers_from == "top"
         self.maps = nn.ModuleList(
-            nn.ModuleList(nn.Linear(memory_size - self.skip, size) for _ in range(states_per_layer))
+            nn.ModuleList(
+                nn.Linear(sizes["memory_size"] - self.skip, sizes["size"])
+                for _ in range(sizes["states_per_layer"])
+            )
             for _ in range(1 if self.top_only else layers)
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -17,23 +18,23 @@ from attnlab.nn.encoders import Encoder
 from attnlab.types import Batch, Memory
 
 
-class Features(nn.Module, ABC):
-    """Base class of the options of `conf/features/`.
+class Sizes(TypedDict):
+    """Arguments that every option of `conf/features/` is built with."""
 
-    Args:
-        is_feature: [V] bool, True at the source tokens that are features.
-        input_size: E.
-        memory_size: D of the encoder.
-        make_encoder: builds an encoder with the settings of that of the text.
-    """
+    is_feature: Tensor  # [V] bool, True at the source tokens that are features
+    input_size: int  # E
+    memory_size: int  # D of the encoder
+    make_encoder: Callable[[], Encoder]  # builds an encoder with the settings of that of the text
+
+
+class Features(nn.Module, ABC):
+    """Base class of the options of `conf/features/`."""
 
     is_feature: Tensor
 
-    def __init__(
-        self, *, is_feature: Tensor, input_size: int, memory_size: int, make_encoder: Callable[[], Encoder]
-    ) -> None:
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
-        self.register_buffer("is_feature", is_feature, persistent=False)
+        self.register_buffer("is_feature", sizes["is_feature"], persistent=False)
 
     @abstractmethod
     def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
@@ -67,13 +68,9 @@ class LinearFeatures(Features):
         h_j ← h_j + W Σ_k e(f_k)        also to the final states h, not to the cells
     """
 
-    def __init__(
-        self, *, is_feature: Tensor, input_size: int, memory_size: int, make_encoder: Callable[[], Encoder]
-    ) -> None:
-        super().__init__(
-            is_feature=is_feature, input_size=input_size, memory_size=memory_size, make_encoder=make_encoder
-        )
-        self.map = nn.Linear(input_size, memory_size, bias=False)
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        self.map = nn.Linear(sizes["input_size"], sizes["memory_size"], bias=False)
 
     def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
         lengths = self.text_lengths(batch)  # [B]
@@ -95,13 +92,9 @@ class EncodedFeatures(Features):
     The memory is the states of both; the final states of both are added.
     """
 
-    def __init__(
-        self, *, is_feature: Tensor, input_size: int, memory_size: int, make_encoder: Callable[[], Encoder]
-    ) -> None:
-        super().__init__(
-            is_feature=is_feature, input_size=input_size, memory_size=memory_size, make_encoder=make_encoder
-        )
-        self.encoder = make_encoder()
+    def __init__(self, **sizes: Unpack[Sizes]) -> None:
+        super().__init__(**sizes)
+        self.encoder = sizes["make_encoder"]()
 
     def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
         device, S = embedded.device, embedded.size(1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning import Callback, Trainer
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
@@ -27,7 +29,7 @@ from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.training import callbacks
-from attnlab.training.checkpoint_io import AtomicCheckpointIO
+from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
@@ -38,6 +40,23 @@ log = logging.getLogger(__name__)
 
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning plugin that writes checkpoints atomically and loads plain values and tensors only."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        save_checkpoint(checkpoint, Path(path))
+
+    def load_checkpoint(
+        self,
+        path: str | Path,
+        map_location: Any | None = None,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        return read_checkpoint(Path(path), map_location=map_location)
 
 
 def build_module(

@@ -91,16 +91,8 @@ def load_model(
     members = [first]
     for path in paths[1:]:
         other, others, network = load_network(path, trust)
-        if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
-            raise UserError(
-                f"{path} and {paths[0]} cannot be ensembled: give runs with the same vocabularies, such as "
-                "one configuration with several seeds"
-            )
-        if _inputs(other) != _inputs(config):
-            raise UserError(
-                f"{path} and {paths[0]} cannot be ensembled: batching.source_eos, and whether the readout "
-                "copies, must be equal"
-            )
+        if difference := _difference(config, vocabularies, other, others):
+            raise UserError(f"{path} and {paths[0]} cannot be ensembled: they differ in {difference}")
         members.append(network)
     if len(members) == 1:
         return config, vocabularies, first
@@ -127,18 +119,20 @@ def load_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationM
         taught, theirs, teacher = load_model([locate_run(location)[1] for location in locations])
     except UserError as error:
         raise UserError(f"distillation.teachers: {error}") from error
-    if [side.to_json() for side in theirs] != [side.to_json() for side in vocabularies]:
-        raise UserError(
-            f"distillation.teachers: {locations[0]} has other vocabularies than this run: give runs with the "
-            "same data and tokenizers"
-        )
-    if _inputs(taught) != _inputs(config):
-        raise UserError(
-            f"distillation.teachers: batching.source_eos of {locations[0]}, and whether its readout copies, "
-            "must be equal to those of this run"
-        )
+    if difference := _difference(config, vocabularies, taught, theirs):
+        raise UserError(f"distillation.teachers: {locations[0]} and this run differ in {difference}")
     return teacher
 
 
-def _inputs(config: DictConfig) -> tuple[bool, bool]:
-    return config.batching.source_eos, copies_source(config)
+def _difference(
+    config: DictConfig, vocabularies: Vocabularies, other: DictConfig, others: Vocabularies
+) -> str | None:
+    """Return why two networks cannot predict the same tokens, and the fix; None if they can."""
+    if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
+        return "their vocabularies: give runs with the same data and tokenizers, such as several seeds"
+    if (other.batching.source_eos, copies_source(other)) != (
+        config.batching.source_eos,
+        copies_source(config),
+    ):
+        return "batching.source_eos, or in whether the readout copies: give runs in which both are equal"
+    return None

@@ -184,15 +184,13 @@ def cut(batch: Batch, shard: int, count: int) -> tuple[Batch, bool]:
         of the batch is returned.
     """
     is_empty = shard >= len(batch.target)
-    rows = slice(0, 1) if is_empty else slice(shard, None, count)
-    source_lengths = batch.source_lengths[rows]
-    sources = int(source_lengths.max())
-    targets = int((batch.target[rows] != PAD).any(dim=0).sum())
-    part = Batch(
-        source=batch.source[rows, :sources].contiguous(),
-        source_lengths=source_lengths,
-        target=batch.target[rows, :targets].contiguous(),
-        indices=batch.indices[rows],
-        copy_ids=None if batch.copy_ids is None else batch.copy_ids[rows, :sources].contiguous(),
+    size, device = len(batch.target), batch.target.device
+    part = batch.select(torch.arange(0 if is_empty else shard, 1 if is_empty else size, count, device=device))
+    sources = int(part.source_lengths.max())
+    targets = int((part.target != PAD).any(dim=0).sum())
+    part = part._replace(
+        source=part.source[:, :sources].contiguous(),
+        target=part.target[:, :targets].contiguous(),
+        copy_ids=None if part.copy_ids is None else part.copy_ids[:, :sources].contiguous(),
     )
     return part, is_empty

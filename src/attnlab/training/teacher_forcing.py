@@ -44,11 +44,6 @@ class TeacherForcing:
     steps: Positive = 10_000
     per: Granularity = "step"
 
-    def __post_init__(self) -> None:
-        for name, value in {"start": self.start, "end": self.end}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"teacher_forcing.{name}={value} must be a probability in [0, 1]")
-
     def ratio(self, step: int) -> float:
         """Return ε, 0 to 1, at a training step."""
         if self.decay is None:

@@ -99,7 +99,6 @@ def test_longer_test_sequences_do_not_change_training_and_validation():
         ({"train_lengths": [5]}, r"data.train_lengths=\[5\]: must be"),
         ({"train_lengths": 12}, "data.train_lengths=12: must be"),
         ({"train_lengths": [3, 4.5]}, r"data.train_lengths=\[3, 4.5\]: must be"),
-        ({"test_size": -1}, "data.test_size=-1"),
         ({"train_size": 0}, "training split is empty"),
         ({"val_size": 0}, "validation split is empty"),
         ({"symbols": 1}, r"the val split: .* all or nearly all inputs of the form \d+"),

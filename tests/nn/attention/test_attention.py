@@ -417,11 +417,6 @@ def test_cosine_of_zero_vectors_has_finite_gradients(dtype: torch.dtype) -> None
     assert all(tensor.grad is not None and tensor.grad.isfinite().all() for tensor in leaves)
 
 
-def test_cosine_strength_must_be_positive() -> None:
-    with pytest.raises(ValueError, match=r"attention\.strength must be above 0, not 0"):
-        Cosine(query_size=H, memory_size=D, strength=0)
-
-
 def test_dot_known_values() -> None:
     """With s = (ln 3, 5), the scores of (1, 0) and (0, 0) are ln 3 and 0."""
     context, weights = attend_once(

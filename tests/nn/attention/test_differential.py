@@ -73,8 +73,3 @@ def test_heads_may_be_differential() -> None:
     context.sum().backward()
     assert all(parameter.grad is not None for parameter in attention.parameters())
     assert (weights >= 0).all()
-
-
-def test_initial_share_is_checked() -> None:
-    with pytest.raises(ValueError, match=r"attention\.initial must be in \[0, 1\), not 1"):
-        Differential(query_size=H, memory_size=D, score=General, initial=1)

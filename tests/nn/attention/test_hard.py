@@ -100,11 +100,6 @@ def test_unsuitable_inner_mechanism_is_rejected(inner: Any) -> None:
         Hard(query_size=4, memory_size=4, score=inner)
 
 
-def test_temperature_must_be_positive() -> None:
-    with pytest.raises(ValueError, match=r"attention\.temperature must be above 0, not 0"):
-        Hard(query_size=4, memory_size=4, score=Dot, temperature=0)
-
-
 def test_configuration_selects_the_inner_mechanism(composed: Callable[..., DictConfig]) -> None:
     sizes = {"query_size": 4, "memory_size": 4}
     assert type(construct(composed("attention=hard").attention, **sizes).inner) is Additive

@@ -34,14 +34,6 @@ def with_zero_parameters(attention: Attention) -> Attention:
     return attention
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "window"), [(partial(LocalP, size=3), 0), (partial(LocalP, size=3), -2), (LocalM, 0)]
-)
-def test_window_must_not_be_too_small(mechanism: Any, window: int) -> None:
-    with pytest.raises(ValueError, match=rf"attention\.window must be 1 or more, not {window}"):
-        mechanism(query_size=2, memory_size=2, window=window)
-
-
 # ------------------------------------------------------------------------------------------- monotonic
 
 

@@ -121,8 +121,3 @@ def test_padding_has_no_influence_through_a_wide_convolution() -> None:
     padded_weights = walk(attention, queries, memory)[1]
     torch.testing.assert_close(padded_weights[..., :4], walk(attention, queries, alone)[1])
     assert not padded_weights[..., 4:].any()
-
-
-def test_kernel_must_be_odd() -> None:
-    with pytest.raises(ValueError, match=r"attention\.kernel must be odd, not 4"):
-        LocationSensitive(query_size=3, memory_size=2, size=5, channels=2, kernel=4)

@@ -142,9 +142,3 @@ def test_gradients_over_several_steps() -> None:
     memory = Memory(torch.randn(1, 5, 3).double(), torch.tensor([[True] * 4 + [False]]))
     queries = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda q: walk(attention, q, memory)[1], queries)
-
-
-@pytest.mark.parametrize("invalid", [{"components": 0}, {"step": 0.0}, {"width": -1.0}])
-def test_invalid_components_are_rejected(invalid: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"attention\.components=.* must be 1 or more"):
-        Mixture(query_size=2, memory_size=2, size=3, **invalid)  # type: ignore[arg-type]

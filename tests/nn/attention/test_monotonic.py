@@ -372,11 +372,6 @@ def test_chunk_scores_use_separate_additive_parameters() -> None:
     torch.testing.assert_close(attention(query, memory, keys, head)[1], expected)
 
 
-def test_chunk_must_be_positive() -> None:
-    with pytest.raises(ValueError, match=r"attention\.chunk must be 1 or more, not 0"):
-        MoChA(query_size=H, memory_size=D, size=A, chunk=0)
-
-
 # ------------------------------------------------------------------------------------- infinite lookback
 
 

@@ -6,13 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoders import GNMTDecoder
 from attnlab.nn.seq2seq import Seq2Seq, select
 from networks import (
     ATTENTIONS,
     ORDERS,
     forced_logits,
-    make_attention,
     make_network,
     random_batch,
     stepwise,
@@ -149,12 +147,6 @@ def test_gnmt_calls_a_stateless_attention_once(attention: str, calls: list[tuple
     )
     forced_logits(network, random_batch([5, 3], [4, 4]))
     assert seen == calls
-
-
-def test_gnmt_needs_two_layers() -> None:
-    attention = make_attention("Additive", 7, 5)
-    with pytest.raises(ValueError, match=r"layers 2 and above, but decoder\.layers=1: set decoder\.layers=2"):
-        GNMTDecoder(input_size=3, attention=attention, size=7, layers=1)
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "gnmt"])

@@ -146,11 +146,6 @@ def test_positions_of_self_attention_are_refused_without_it(encoder: Any, kind: 
         encoder(input_size=E, size=SIZE, positions=kind)
 
 
-def test_even_kernels_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"encoder\.kernel=2 must be odd"):
-        ConvolutionalEncoder(input_size=E, size=SIZE, kernel=2)
-
-
 def test_dropout_is_only_in_training() -> None:
     for name in ("MinGRUEncoder", "RGLRUEncoder", "ConvolutionalEncoder", "TransformerEncoder"):
         encoder = ENCODERS[name](input_size=E, size=SIZE, dropout=0.5)

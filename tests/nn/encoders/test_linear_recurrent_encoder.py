@@ -20,7 +20,7 @@ def test_mingru_equals_the_equations_of_the_paper() -> None:
     layer = MinGRU(input_size=E, size=U)
     randomise(layer)
     x, h = torch.randn(S, E), torch.zeros(U)
-    states = scan(*layer(x[None]))[0]
+    states = scan(*layer.coefficients(x[None]))[0]
     (W_z, W_h), (b_z, b_h) = layer.input.weight.chunk(2), layer.input.bias.chunk(2)
     for t in range(S):
         z, candidate = torch.sigmoid(W_z @ x[t] + b_z), W_h @ x[t] + b_h
@@ -38,7 +38,7 @@ def test_mingru_equals_the_published_package() -> None:
     candidate, gate = theirs.to_hidden_and_gate.weight.chunk(2)
     layer.input.weight.copy_(torch.cat([gate, candidate]))
     x = torch.randn(B, S, E)
-    torch.testing.assert_close(scan(*layer(x)), theirs(x), rtol=0, atol=1e-5)
+    torch.testing.assert_close(scan(*layer.coefficients(x)), theirs(x), rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -49,7 +49,7 @@ def test_rglru_equals_the_equations_of_the_paper() -> None:
     assert ((eighth > 0.9) & (eighth < 0.999)).all()
     randomise(layer)
     x, h = torch.randn(S, E), torch.zeros(U)
-    states = scan(*layer(x[None]))[0]
+    states = scan(*layer.coefficients(x[None]))[0]
     (W_r, W_i), (b_r, b_i) = layer.gates.weight.chunk(2), layer.gates.bias.chunk(2)
     for t in range(S):
         u = layer.input(x[t])
@@ -66,8 +66,10 @@ def test_gradients_equal_finite_differences(recurrence: Any) -> None:
 
     def states(x: Tensor, *parameters: Tensor) -> Tensor:
         names = [name for name, _ in layer.named_parameters()]
-        outputs = torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x,))
-        return scan(*outputs)
+        mask = torch.ones(x.shape[:2], dtype=torch.bool)
+        named = dict(zip(names, parameters, strict=True))
+        outputs: Tensor = torch.func.functional_call(layer, named, (x, mask))
+        return outputs
 
     assert torch.autograd.gradcheck(states, (x, *parameters))
 
@@ -101,6 +103,6 @@ def test_final_state_is_the_last_forward_and_the_first_backward_output(bidirecti
 def test_bfloat16_inputs_keep_slow_decays() -> None:
     """In bf16, 0.999 would be rounded to 1."""
     layer = RGLRU(input_size=E, size=U).bfloat16()
-    decays, _ = layer(torch.zeros(B, S, E, dtype=torch.bfloat16))
+    decays, _ = layer.coefficients(torch.zeros(B, S, E, dtype=torch.bfloat16))
     assert decays.dtype == torch.float32
     assert (decays < 1).all()

@@ -45,10 +45,8 @@ class DisjointSplits:
             example: draws an example of a shape; repeated until its source is in no earlier split.
 
         Raises:
-            UserError: if the size is negative, or there are too few examples of some shape.
+            UserError: if there are too few examples of some shape.
         """
-        if not isinstance(size, int) or size < 0:
-            raise UserError(f"data.{name.partition('/')[0]}_size={size} must be a whole number, at least 0")
         rng = random.Random(f"{self._seed} {name}")
         pairs = [self._draw_new(name, rng, shape(rng), example) for _ in range(size)]
         self._taken.update(pair.source for pair in pairs)

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
@@ -43,47 +43,57 @@ CHARACTERS = {
 """Character classes that `words` can drop or split off, by name."""
 
 
-def whitespace(
-    texts: Iterable[str],
-    *,
-    max_size: Size | None = None,
-    min_frequency: Size = 1,
-    lowercase: bool = False,
-    normalization: Normalization | None = None,
-) -> Tokenizer:
-    """Train a tokenizer that splits at white space only.
-
-    Ids are ordered by frequency, then by code points.
+class VocabularySettings(TypedDict, total=False):
+    """Settings of a vocabulary.
 
     Args:
-        texts: training texts.
         max_size: keep this many most frequent tokens, without special tokens; None for all.
         min_frequency: rarer tokens are unknown.
+    """
+
+    max_size: Size | None
+    min_frequency: Size
+
+
+class TextSettings(TypedDict, total=False):
+    """Settings of the normalisation of texts; by default there is none.
+
+    Args:
         lowercase: convert texts to lower case.
         normalization: Unicode normalisation form; None for none.
     """
-    untrained = _pipeline(pre_tokenizers.WhitespaceSplit(), _normalizer(normalization, lowercase))
-    return _train_words(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
+
+    lowercase: bool
+    normalization: Normalization | None
+
+
+class Settings(VocabularySettings, TextSettings, total=False):
+    """Settings of a vocabulary and of the normalisation of texts."""
+
+
+def whitespace(texts: Iterable[str], **settings: Unpack[Settings]) -> Tokenizer:
+    """Train a tokenizer that splits at white space only.
+
+    Ids are ordered by frequency, then by code points.
+    """
+    return _train(texts, pre_tokenizers.WhitespaceSplit(), **settings)
 
 
 def words(
     texts: Iterable[str],
     *,
-    max_size: Size | None = None,
-    min_frequency: Size = 1,
     lowercase: bool = True,
     normalization: Normalization | None = "nfc",
     drop: Sequence[str] = ("punctuation",),
     split: Sequence[str] = (),
     subwords: bool = False,
     dropout: Fraction = 0.0,
+    **settings: Unpack[VocabularySettings],
 ) -> Tokenizer:
     """Train a tokenizer of natural-language words: texts are normalised and split at white space.
 
     Args:
         texts: training texts.
-        max_size: keep this many most frequent tokens, without special tokens; None for all.
-        min_frequency: rarer tokens are unknown.
         lowercase: convert texts to lower case.
         normalization: Unicode normalisation form; None for none.
         drop: character classes to delete, names of `CHARACTERS`: "well-known" becomes "wellknown". Combining
@@ -91,25 +101,28 @@ def words(
         split: character classes that become single tokens, such as drop=[] split=[punctuation].
         subwords: split words further into `max_size` subwords by byte-pair encoding.
         dropout: BPE dropout: probability of leaving out each merge in training; needs `subwords`.
+        **settings: of the vocabulary.
     """
     if dropout and not subwords:
         raise UserError("tokenizer.dropout drops merges of subwords: set tokenizer.subwords=true")
-    deleted = [normalizers.Replace(_character_class("drop", drop), "")] if drop else []
     pre_tokenizer: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
         pre_tokenizer.append(pre_tokenizers.Split(_character_class("split", split), "isolated"))
-    untrained = _pipeline(
+    return _train(
+        texts,
         pre_tokenizers.Sequence(pre_tokenizer),
-        _normalizer(normalization, lowercase, deleted),
         decoders.WordPiece(prefix=CONTINUATION, cleanup=False) if subwords else None,
+        lowercase=lowercase,
+        normalization=normalization,
+        deleted=[normalizers.Replace(_character_class("drop", drop), "")] if drop else [],
+        subwords=subwords,
+        dropout=dropout,
+        **settings,
     )
-    train = _train_subwords if subwords else _train_words
-    tokenizer = Tokenizer(untrained, dropout=dropout)
-    return train(tokenizer, texts, max_size=max_size, min_frequency=min_frequency)
 
 
 def python(
-    texts: Iterable[str], *, max_size: Size | None = None, min_frequency: Size = 1, subwords: bool = False
+    texts: Iterable[str], *, subwords: bool = False, **settings: Unpack[VocabularySettings]
 ) -> Tokenizer:
     """Train a tokenizer of Python code with the pieces of `attnlab.data.tokenization.python_code`.
 
@@ -118,44 +131,26 @@ def python(
 
     Args:
         texts: training texts.
-        max_size: keep this many most frequent tokens, without special tokens; None for all.
-        min_frequency: rarer tokens are unknown.
         subwords: split pieces further into `max_size` subwords by byte-pair encoding: `isinstance` may become
             `is ##instance`.
+        **settings: of the vocabulary.
     """
-    train = _train_subwords if subwords else _train_words
-    return train(PythonTokenizer(_pipeline()), texts, max_size=max_size, min_frequency=min_frequency)
+    return _train(texts, kind=PythonTokenizer, subwords=subwords, **settings)
 
 
-def characters(
-    texts: Iterable[str],
-    *,
-    max_size: Size | None = None,
-    min_frequency: Size = 1,
-    lowercase: bool = False,
-    normalization: Normalization | None = None,
-    graphemes: bool = False,
-) -> Tokenizer:
+def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unpack[Settings]) -> Tokenizer:
     """Train a tokenizer of characters, white space included; a feature of a source is one token.
 
     Args:
         texts: training texts.
-        max_size: keep this many most frequent tokens, without special tokens; None for all.
-        min_frequency: rarer tokens are unknown.
-        lowercase: convert texts to lower case.
-        normalization: Unicode normalisation form; None for none.
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
+        **settings: of the vocabulary and the normalisation.
     """
     texts = list(texts)
     character = grapheme_pattern() if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
-    untrained = _pipeline(
-        pre_tokenizers.Split(Regex(character), "isolated"),
-        _normalizer(normalization, lowercase),
-        decoders.Fuse(),
-    )
-    return _train_words(Tokenizer(untrained), texts, max_size=max_size, min_frequency=min_frequency)
+    return _train(texts, pre_tokenizers.Split(Regex(character), "isolated"), decoders.Fuse(), **settings)
 
 
 def subwords(
@@ -163,9 +158,8 @@ def subwords(
     *,
     algorithm: Literal["bpe", "unigram"] = "bpe",
     max_size: Size = 4000,
-    lowercase: bool = False,
-    normalization: Normalization | None = None,
     dropout: Fraction = 0.0,
+    **settings: Unpack[TextSettings],
 ) -> Tokenizer:
     """Train a tokenizer that splits a text into subwords, without splitting it into words first.
 
@@ -178,18 +172,17 @@ def subwords(
         algorithm: "bpe" for byte-pair encoding (Sennrich et al., 2016), or "unigram" for a unigram language
             model (Kudo, 2018).
         max_size: vocabulary size without special tokens.
-        lowercase: convert texts to lower case.
-        normalization: Unicode normalisation form; None for none.
         dropout: BPE dropout: probability of leaving out each merge in training; needs algorithm="bpe".
+        **settings: of the normalisation.
     """
     if dropout and algorithm != "bpe":
         raise UserError(
             "tokenizer.dropout leaves out merges of byte-pair encoding: set tokenizer.algorithm=bpe"
         )
-    normalizer = _normalizer(normalization, lowercase)
-    normalised = _check_texts(texts if normalizer is None else map(normalizer.normalize_str, texts))
-    pipeline = _pipeline(pre_tokenizers.Metaspace(), normalizer, decoders.Metaspace())
-    pipeline.model = (train_bpe if algorithm == "bpe" else train_unigram)(normalised, max_size=max_size)
+    pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), **settings)
+    normalize = pipeline.normalizer.normalize_str if pipeline.normalizer else str
+    train = train_bpe if algorithm == "bpe" else train_unigram
+    pipeline.model = train(_check_texts(map(normalize, texts)), max_size=max_size)
     return Tokenizer(pipeline, dropout=dropout)
 
 
@@ -213,23 +206,19 @@ def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
 
 def _pipeline(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
-    normalizer: normalizers.Normalizer | None = None,
     decoder: decoders.Decoder | None = None,
+    *,
+    lowercase: bool = False,
+    normalization: Normalization | None = None,
+    deleted: Sequence[normalizers.Normalizer] = (),
 ) -> Pipeline:
+    steps = [getattr(normalizers, normalization.upper())()] if normalization else []
+    steps += [*([normalizers.Lowercase()] if lowercase else []), *deleted]
     pipeline = Pipeline(models.WordLevel({}, UNKNOWN))
-    pipeline.normalizer = normalizer
+    pipeline.normalizer = normalizers.Sequence(steps) if steps else None
     pipeline.pre_tokenizer = pre_tokenizer
     pipeline.decoder = decoder
     return pipeline
-
-
-def _normalizer(
-    normalization: Normalization | None, lowercase: bool, more: Sequence[normalizers.Normalizer] = ()
-) -> normalizers.Normalizer | None:
-    steps = [getattr(normalizers, normalization.upper())()] if normalization else []
-    steps += [normalizers.Lowercase()] if lowercase else []
-    steps += more
-    return normalizers.Sequence(steps) if steps else None
 
 
 def _check_texts(texts: Iterable[str]) -> list[str]:
@@ -239,26 +228,30 @@ def _check_texts(texts: Iterable[str]) -> list[str]:
     return checked
 
 
-def _train_words(
-    untrained: Tokenizer, texts: Iterable[str], *, max_size: int | None, min_frequency: int
+def _train(
+    texts: Iterable[str],
+    *parts: Any,
+    kind: type[Tokenizer] = Tokenizer,
+    subwords: bool = False,
+    dropout: float = 0.0,
+    max_size: int | None = None,
+    min_frequency: int = 1,
+    **pipeline: Any,
 ) -> Tokenizer:
-    """Train a vocabulary of whole pieces.
+    """Train a vocabulary of whole pieces, or of subwords within each; other arguments as of `_pipeline`.
 
     The library's own trainer gives a piece spelled `<unk>` two ids, one of them without a token.
     """
-    counts = Counter(chain.from_iterable(map(untrained.pieces, _check_texts(texts))))
+    untrained = kind(_pipeline(*parts, **pipeline), dropout=dropout)
+    pieces = list(chain.from_iterable(map(untrained.pieces, _check_texts(texts))))
+    if subwords:
+        model = train_bpe_of_pieces(pieces, max_size=max_size, min_frequency=min_frequency)
+        return untrained.set_model(model)
+    counts = Counter(pieces)
     del counts[UNKNOWN]
     frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
     vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]
     return untrained.set_model(models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN))
-
-
-def _train_subwords(
-    untrained: Tokenizer, texts: Iterable[str], *, max_size: int | None, min_frequency: int
-) -> Tokenizer:
-    """Train a vocabulary of subwords, each within one piece."""
-    pieces = list(chain.from_iterable(map(untrained.pieces, _check_texts(texts))))
-    return untrained.set_model(train_bpe_of_pieces(pieces, max_size=max_size, min_frequency=min_frequency))
 
 
 def _character_class(setting: str, names: Sequence[str]) -> Regex:

@@ -19,7 +19,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import onnx
@@ -110,8 +110,9 @@ class _Encoder(nn.Module):
         if type(encoder) is RecurrentEncoder:
             encoder = OnnxRecurrentEncoder(encoder)
         elif isinstance(encoder, LinearRecurrentEncoder):
-            encoder = copy(encoder)
-            encoder.solve = solve
+            encoder = deepcopy(encoder)
+            for part in encoder.parts:
+                part.solve = solve  # type: ignore[assignment]
         self.encoder = encoder
 
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:

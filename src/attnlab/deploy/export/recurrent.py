@@ -116,7 +116,7 @@ class OnnxRecurrentEncoder(Encoder):
 
 
 def solve(decays: Tensor, inputs: Tensor) -> Tensor:
-    """Return h_1 … h_S of h_t = a_t h_{t-1} + b_t step by step, for `LinearRecurrentEncoder.solve`.
+    """Return h_1 … h_S of h_t = a_t h_{t-1} + b_t step by step, for `LinearRecurrence.solve`.
 
     Its own solution takes log₂ S rounds, whose number a trace would fix.
 

@@ -32,20 +32,14 @@ class Differential(ScoreWrapper):
     twice.
 
     Args:
-        score: constructor of an inner mechanism, called with `query_size` and `memory_size`.
         initial: λ₀, the initial share of the second distribution that is subtracted, in [0, 1). The paper
             uses 0.8 - 0.6 exp(-0.3 l) in layer l, from 0; 0.8 is as good.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or if λ₀ is not in [0, 1).
     """
 
     def __init__(
         self, *, score: Callable[..., Attention], initial: Fraction = 0.8, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
-        if not 0 <= initial < 1:
-            raise ValueError(f"attention.initial must be in [0, 1), not {initial}")
         self.other = score(query_size=self.query_size, memory_size=self.memory_size)
         self.initial = initial
         self.vectors = nn.Parameter(0.1 * torch.randn(4, self.memory_size))  # u₁, v₁, u₂, v₂

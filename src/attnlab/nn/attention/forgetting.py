@@ -28,13 +28,6 @@ class Forgetting(ScoreWrapper):
 
     Cost: that of the inner scores and S operations; the gates take 2·S·D operations and 2·S numbers once per
     sentence.
-
-    Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
     """
 
     def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:

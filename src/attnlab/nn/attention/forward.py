@@ -28,7 +28,6 @@ class Forward(ScoreWrapper):
     Cost: that of the inner scores, 5·S operations and 4·S numbers. State: α_{i-1}, [B, Q, S].
 
     Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         normaliser: computes y from the scores of the reachable positions.
     """
 

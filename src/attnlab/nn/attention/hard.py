@@ -32,21 +32,15 @@ class Hard(ScoreWrapper):
     numbers. The context costs as much as with soft weights.
 
     Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         temperature: τ of the soft weights in the backward pass; a lower temperature gives gradients with less
             bias and more variance.
         normaliser: computes the soft weights of the backward pass.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or if τ is not above 0.
     """
 
     def __init__(
         self, *, score: Callable[..., Attention], temperature: Positive = 1.0, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
-        if temperature <= 0:
-            raise ValueError(f"attention.temperature must be above 0, not {temperature}")
         self.temperature = temperature
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -22,19 +22,13 @@ class Windowed(ScoreWrapper):
     those outside the window masked, so the window does not reduce the cost.
 
     Args:
-        window: D of the paper, the number of positions on either side of the centre (10 in the paper).
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`, or the window is too small.
+        window: D, the number of positions on either side of the centre (10 in the paper).
     """
 
     def __init__(
         self, *, window: Size, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(score=score, **sizes)
-        if window < 1:
-            raise ValueError(f"attention.window must be 1 or more, not {window}")
         self.window = window
 
     def weigh_window(self, query: Tensor, memory: Memory, keys: Tensor, offsets: Tensor) -> Tensor:
@@ -54,10 +48,6 @@ class LocalM(Windowed):
     Where t exceeds the last position by more than D, the window is empty and α = 0.
 
     Cost: that of the inner scores, 4·S operations and S numbers.
-
-    Args:
-        window: D, 1 or more.
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
     """
 
     stateful = True
@@ -86,8 +76,6 @@ class LocalP(Windowed):
 
     Args:
         size: A, the number of rows of W.
-        window: D of the paper, the number of positions on either side of the centre (10 in the paper).
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
     """
 
     def __init__(

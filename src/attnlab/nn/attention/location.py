@@ -99,15 +99,10 @@ class LocationSensitive(AdditiveWithHistory):
         channels: C, the number of filters (10 in the paper).
         kernel: K, the number of positions that a filter spans (201 in the paper, for speech); odd, so that
             filters are centred.
-
-    Raises:
-        ValueError: if K is even.
     """
 
     def __init__(self, *, size: Size, channels: Size, kernel: Odd, **sizes: Unpack[Sizes]) -> None:
         super().__init__(size=size, features=channels, feature_bias=True, **sizes)
-        if kernel % 2 == 0:
-            raise ValueError(f"attention.kernel must be odd, not {kernel}: filters are centred on a position")
         self.convolution = nn.Conv1d(1, channels, kernel, padding=kernel // 2, bias=False)
 
     def features(self, state: Tensor) -> Tensor:

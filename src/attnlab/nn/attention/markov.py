@@ -36,14 +36,10 @@ class Markov(ScoreWrapper):
     scores u_{j-k}ᵀ h_k take 2·S·D·W operations and S·W numbers once per sentence. State: log f, [B, Q, S].
 
     Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         window: w, the largest jump.
         monotonic: the alignment never moves back.
         **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes the
             probabilities of the jumps from a position.
-
-    Raises:
-        ValueError: if the inner mechanism is not suitable, see `ScoreWrapper`.
     """
 
     stateful = True

@@ -44,9 +44,6 @@ class Mixture(Attention):
         width: initial σ, the standard deviation of a component, in positions, for a hidden layer of zeros;
             gradients of wider components reach further.
         normaliser: not used, since the weights are probabilities.
-
-    Raises:
-        ValueError: if `components`, `step` or `width` is too small.
     """
 
     stateful = True
@@ -61,11 +58,6 @@ class Mixture(Attention):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(**sizes)
-        if components < 1 or step <= 0 or width <= MINIMUM_WIDTH:
-            raise ValueError(
-                f"attention.components={components} must be 1 or more, attention.step={step} above 0, and "
-                f"attention.width={width} above {MINIMUM_WIDTH}"
-            )
         self.components = components
         self.hidden = nn.Linear(self.query_size, size)
         self.shape = nn.Linear(size, 3 * components)

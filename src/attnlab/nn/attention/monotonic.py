@@ -109,12 +109,7 @@ class MoChA(Monotonic):
     Args:
         size: A, the width of the hidden layers of both scores.
         chunk: w, the number of positions per chunk; 1 is `Monotonic`.
-        offset: initial r of the head; choose it lower for longer sources.
-        noise: σ of the noise added to the energies of the head in training.
         normaliser: maps the scores u of a window to weights.
-
-    Raises:
-        ValueError: if w < 1.
     """
 
     def __init__(
@@ -127,8 +122,6 @@ class MoChA(Monotonic):
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(size=size, offset=offset, noise=noise, **sizes)
-        if chunk < 1:
-            raise ValueError(f"attention.chunk must be 1 or more, not {chunk}")
         self.inner = Additive(query_size=self.query_size, memory_size=self.memory_size, size=size, bias=True)
         self.chunk = chunk
 
@@ -169,8 +162,6 @@ class MILk(MoChA):
 
     Args:
         size: A, the width of the hidden layers of both scores.
-        offset: initial r of the head; choose it lower for longer sources.
-        noise: σ of the noise added to the energies of the head in training.
         normaliser: maps the scores u up to the head to weights.
     """
 

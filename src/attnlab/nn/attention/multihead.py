@@ -44,8 +44,8 @@ class MultiHead(Attention):
         self, *, size: Size, heads: Size, score: Callable[..., Attention], **sizes: Unpack[Sizes]
     ) -> None:
         super().__init__(**sizes)
-        if heads < 1 or size % heads:
-            raise ValueError(f"attention.heads={heads} must be 1 or more and divide attention.size={size}")
+        if size % heads:
+            raise ValueError(f"attention.heads={heads} must divide attention.size={size}")
         self.width = size // heads
         head_sizes: Sizes = {
             "query_size": self.width,

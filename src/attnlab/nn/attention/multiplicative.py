@@ -100,15 +100,10 @@ class Cosine(Attention):
 
     Args:
         strength: initial β for a query of zeros; cosines alone differ too little for a sharp softmax.
-
-    Raises:
-        ValueError: if the strength is not above 0.
     """
 
     def __init__(self, *, strength: Positive = 10.0, **sizes: Unpack[Sizes]) -> None:
         super().__init__(**sizes)
-        if strength <= 0:
-            raise ValueError(f"attention.strength must be above 0, not {strength}")
         self.query = nn.Linear(self.query_size, self.memory_size, bias=False)
         self.strength = nn.Linear(self.query_size, 1)
         nn.init.constant_(self.strength.bias, inverse_softplus(strength))

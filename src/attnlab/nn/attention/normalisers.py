@@ -56,10 +56,6 @@ class Entmax:
     """
 
     def __init__(self, alpha: Alpha = 1.0, temperature: Positive = 1.0) -> None:
-        if alpha not in (1, 1.5, 2):
-            raise ValueError(f"normaliser.alpha must be 1, 1.5 or 2, not {alpha}")
-        if temperature <= 0:
-            raise ValueError(f"normaliser.temperature must be above 0, not {temperature}")
         self.alpha = alpha
         self.temperature = temperature
 

@@ -47,7 +47,6 @@ class Shift(ScoreWrapper):
 
     Args:
         reach: K, the largest shift per step in either direction, in positions.
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         normaliser: computes w^c.
     """
 

@@ -26,7 +26,6 @@ class Sigmoid(ScoreWrapper):
     Cost: that of the inner scores, 3·S operations and S numbers.
 
     Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         normaliser: not used.
     """
 

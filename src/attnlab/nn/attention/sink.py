@@ -29,9 +29,6 @@ class Sink(ScoreWrapper):
     The weights sum to less than 1: a target position may attend to nothing.
 
     Cost: that of the inner scores; the normaliser has one more position.
-
-    Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
     """
 
     def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:

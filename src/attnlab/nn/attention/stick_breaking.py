@@ -28,7 +28,6 @@ class StickBreaking(ScoreWrapper):
     Cost: that of the inner scores, 6·S operations and 3·S numbers.
 
     Args:
-        score: constructor of the inner mechanism, called with `query_size` and `memory_size`.
         normaliser: not used.
     """
 

@@ -2,12 +2,11 @@
 
 from attnlab.nn.cells import StateShape
 from attnlab.nn.decoders.bahdanau import BahdanauDecoder
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, Unroll
 from attnlab.nn.decoders.exact_hard import ExactHardDecoder
 from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.transformer import TransformerDecoder
-from attnlab.nn.decoders.unroll import Unroll
 
 __all__ = [
     "BahdanauDecoder",

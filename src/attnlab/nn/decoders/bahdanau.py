@@ -8,13 +8,12 @@ from torch import Tensor
 
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.baselines import is_constant
-from attnlab.nn.cells import CellStack, CellState, StackSettings
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
-from attnlab.settings import Size
+from attnlab.nn.decoders.base import DecoderOutput, DecoderState
+from attnlab.nn.decoders.recurrent import RecurrentDecoder, RecurrentSettings
 from attnlab.types import Memory
 
 
-class BahdanauDecoder(Decoder):
+class BahdanauDecoder(RecurrentDecoder):
     """Bahdanau's order: attend with the previous state, then update the state.
 
     ::
@@ -24,37 +23,10 @@ class BahdanauDecoder(Decoder):
 
     Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section 3.1. The query is the top layer's state, and the
     context is an input of the first layer.
-
-    Args:
-        input_size: E.
-        attention: a mechanism with queries of size H.
-        size: H.
-        **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
-            `attnlab.nn.cells.CellStack`.
     """
 
-    def __init__(
-        self,
-        *,
-        input_size: int,
-        attention: Attention,
-        size: Size,
-        **cells: Unpack[StackSettings],
-    ) -> None:
-        stack = CellStack(
-            input_size=input_size,
-            feed_size=attention.context_size,
-            size=size,
-            **cells,
-        )
-        super().__init__(attention=attention, output_size=size, state_shape=stack.state_shape)
-        self.cells = stack
-
-    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
-        return DecoderState(layers, self.attention.begin(memory), self.cells.cells.draw_dropout(layers))
-
-    def project(self, embedded: Tensor) -> Tensor:
-        return self.cells.project_input(embedded)  # [B, T, gates]
+    def __init__(self, *, attention: Attention, **settings: Unpack[RecurrentSettings]) -> None:
+        super().__init__(attention=attention, feed_size=attention.context_size, **settings)
 
     def step(
         self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor

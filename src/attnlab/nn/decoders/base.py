@@ -46,6 +46,10 @@ class Decoder(nn.Module, ABC):
         attention: the mechanism.
         output_size: width H of `DecoderOutput.states`.
         state_shape: shape of the initial state that the bridge computes.
+        input_size: E.
+        size: H.
+        positions: kind of position encoding, see `attnlab.nn.positions`.
+        max_positions: longest target with `positions="learned"`, in tokens.
     """
 
     def __init__(self, *, attention: Attention, output_size: int, state_shape: StateShape) -> None:
@@ -108,3 +112,26 @@ def attend_positions(
         contexts.append(context)
         weights.append(weight)
     return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
+
+
+class Unroll:
+    """Unroll of a decoder over whole targets: `step` while tokens are sampled, then `finish`."""
+
+    def __init__(self, decoder: Decoder, state: Any, memory: Memory, keys: Tensor) -> None:
+        self.decoder = decoder
+        self.first = state
+        self.current = state
+        self.memory = memory
+        self.keys = keys
+
+    @torch.no_grad()
+    def step(self, embedded: Tensor) -> DecoderOutput:
+        """Process one token [B, 1, E] without gradients; return its output [B, 1, …]."""
+        inputs = self.decoder.project(embedded)  # [B, 1, …]
+        output, self.current = self.decoder.step(inputs, self.current, self.memory, self.keys)
+        return output
+
+    def finish(self, embedded: Tensor) -> DecoderOutput:
+        """Process the whole target [B, T, E], whose first tokens are those given to `step`."""
+        output: DecoderOutput = self.decoder(embedded, self.first, self.memory, self.keys)
+        return output

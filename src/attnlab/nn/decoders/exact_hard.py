@@ -7,13 +7,12 @@ from typing import Unpack
 from torch import Tensor
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import CellStack, CellState, StackSettings
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
-from attnlab.settings import Size
+from attnlab.nn.decoders.base import DecoderOutput, DecoderState, attend_positions
+from attnlab.nn.decoders.recurrent import RecurrentDecoder, RecurrentSettings
 from attnlab.types import Memory
 
 
-class ExactHardDecoder(Decoder):
+class ExactHardDecoder(RecurrentDecoder):
     """Decoder of exact hard attention: its state reads the target alone.
 
     ::
@@ -23,27 +22,10 @@ class ExactHardDecoder(Decoder):
 
     Wu, Shapiro & Cotterell 2018 (arXiv 1808.10024), section 3. Since no state depends on an alignment, the
     alignments can be summed out: see `attnlab.nn.marginal`. A whole target is computed layer by layer.
-
-    Args:
-        input_size: E.
-        attention: a mechanism with queries of size H.
-        size: H.
-        **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
-            `attnlab.nn.cells.CellStack`.
     """
 
-    def __init__(
-        self, *, input_size: int, attention: Attention, size: Size, **cells: Unpack[StackSettings]
-    ) -> None:
-        stack = CellStack(input_size=input_size, feed_size=0, size=size, **cells)
-        super().__init__(attention=attention, output_size=size, state_shape=stack.state_shape)
-        self.cells = stack
-
-    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
-        return DecoderState(layers, self.attention.begin(memory), self.cells.cells.draw_dropout(layers))
-
-    def project(self, embedded: Tensor) -> Tensor:
-        return self.cells.project_input(embedded)  # [B, T, gates]
+    def __init__(self, *, attention: Attention, **settings: Unpack[RecurrentSettings]) -> None:
+        super().__init__(attention=attention, feed_size=0, **settings)
 
     def step(
         self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor

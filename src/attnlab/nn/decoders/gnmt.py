@@ -30,16 +30,10 @@ class GNMTDecoder(Decoder):
     product of a layer with its input is one product for all positions. Only U sˡ_{i-1} remains in the loops.
 
     Args:
-        input_size: E.
-        attention: a mechanism with queries of size H.
-        size: H.
         layers: L, at least 2.
         dropout: dropout probability of the input [sˡ⁻¹_i; c_i] of each layer above the first.
         residual: add sˡ⁻¹_i to the output of layers l = 3 … L (residual connections).
         **cell: settings of the cells: see `attnlab.nn.cells.Cells`.
-
-    Raises:
-        ValueError: if L < 2, because no layer would read the context.
     """
 
     def __init__(
@@ -53,11 +47,6 @@ class GNMTDecoder(Decoder):
         residual: bool = False,
         **cell: Unpack[CellSettings],
     ) -> None:
-        if layers < 2:
-            raise ValueError(
-                f"GNMT's decoder feeds the context to layers 2 and above, but decoder.layers={layers}: "
-                "set decoder.layers=2 or use decoder=luong"
-            )
         widths = [input_size, *[size + attention.context_size] * (layers - 1)]
         cells = Cells(widths=widths, size=size, **cell)
         shape = StateShape(size, layers, cells.states_per_layer)

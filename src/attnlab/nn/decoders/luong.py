@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import CellStack, CellState, StackSettings
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, attend_positions
-from attnlab.settings import Size
+from attnlab.nn.cells import CellState
+from attnlab.nn.decoders.base import DecoderOutput, DecoderState, attend_positions
+from attnlab.nn.decoders.recurrent import RecurrentDecoder, RecurrentSettings
 from attnlab.types import Memory
 
 
-class LuongDecoder(Decoder):
+class LuongDecoder(RecurrentDecoder):
     """Luong's order: update the state, then attend with the new state.
 
     ::
@@ -27,46 +27,22 @@ class LuongDecoder(Decoder):
     does not depend on the attention, and a stateless mechanism is called once for all target positions.
 
     Args:
-        input_size: E.
-        attention: a mechanism with queries of size H.
-        size: H.
         input_feeding: feed the attentional vector h̃_{i-1} to the next step.
-        **cells: `layers`, `dropout`, `cell`, `layer_norm` and `recurrent_dropout` of
-            `attnlab.nn.cells.CellStack`.
     """
 
     def __init__(
-        self,
-        *,
-        input_size: int,
-        attention: Attention,
-        size: Size,
-        input_feeding: bool = True,
-        **cells: Unpack[StackSettings],
+        self, *, attention: Attention, input_feeding: bool = True, **settings: Unpack[RecurrentSettings]
     ) -> None:
+        size = settings["size"]
         combine = nn.Linear(attention.context_size + size, size, bias=False)
-        stack = CellStack(
-            input_size=input_size,
-            feed_size=size if input_feeding else 0,
-            size=size,
-            **cells,
-        )
-        super().__init__(attention=attention, output_size=size, state_shape=stack.state_shape)
+        super().__init__(attention=attention, feed_size=size if input_feeding else 0, **settings)
         self.input_feeding = input_feeding
         self.combine = combine
         self.tanh = nn.Tanh()
-        self.cells = stack
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
-        return DecoderState(
-            layers,
-            self.attention.begin(memory),
-            self.cells.cells.draw_dropout(layers),
-            self._feed(torch.zeros_like(layers[-1][0])),
-        )
-
-    def project(self, embedded: Tensor) -> Tensor:
-        return self.cells.project_input(embedded)  # [B, T, gates]
+        feed = self._feed(torch.zeros_like(layers[-1][0]))
+        return super().begin(layers, memory)._replace(feed=feed)
 
     def step(
         self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor

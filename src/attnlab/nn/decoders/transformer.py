@@ -115,15 +115,10 @@ class TransformerDecoder(Decoder):
     the embedding of SOS; with `ZeroBridge` this is the decoder of the paper.
 
     Args:
-        input_size: E; a linear map changes it to H if they differ.
-        attention: a mechanism with queries of size H.
-        size: H.
         layers: L.
         heads: N of the self-attention, a divisor of H.
         expansion: width of the feed-forward networks as a multiple of H.
         dropout: dropout probability of the output of each sublayer.
-        positions: kind of position encoding, see `attnlab.nn.positions`.
-        max_positions: longest target with `positions="learned"`, in tokens.
         weights_layer: layer whose attention weights are returned, from 1; None returns their mean over
             layers.
 

@@ -21,12 +21,6 @@ class BagEncoder(Encoder):
     Attention weights over it cannot refer to anything but the token itself. The final state, from which a
     recurrent decoder starts, is the mean of the states.
 
-    Args:
-        input_size: E; a linear map W changes it to D if they differ.
-        size: D.
-        positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
-        max_positions: longest source with `positions="learned"`, in tokens.
-
     Raises:
         ValueError: if the kind of positions needs self-attention.
     """

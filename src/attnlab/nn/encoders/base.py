@@ -22,6 +22,11 @@ class Encoder(nn.Module, ABC):
             states, in which case only `bridge=zero` fits.
         directions: how many directions are concatenated in D: 2 if its first half comes from a forward and
             its second half from a backward pass, otherwise 1.
+        input_size: E; where E is not D, encoders without recurrence have a linear map W.
+        size: D.
+        dropout: dropout probability of the output of each layer below the top.
+        positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
+        max_positions: longest source with `positions="learned"`, in tokens.
     """
 
     def __init__(self, *, memory_size: int, layers: int = 0, directions: int = 1) -> None:

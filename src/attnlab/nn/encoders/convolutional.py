@@ -28,16 +28,12 @@ class ConvolutionalEncoder(Encoder):
     final state, from which a recurrent decoder starts, is the mean of the states.
 
     Args:
-        input_size: E; a linear map W changes it to D if they differ.
-        size: D.
         layers: L.
         kernel: k, the number of positions per convolution, odd.
         dropout: dropout probability of the embeddings and of the input of each convolution.
-        positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
-        max_positions: longest source with `positions="learned"`, in tokens.
 
     Raises:
-        ValueError: if the kernel is even, or the kind of positions needs self-attention.
+        ValueError: if the kind of positions needs self-attention.
     """
 
     def __init__(
@@ -52,8 +48,6 @@ class ConvolutionalEncoder(Encoder):
         max_positions: Size = 256,
     ) -> None:
         super().__init__(memory_size=size, layers=1)
-        if kernel % 2 == 0:
-            raise ValueError(f"encoder.kernel={kernel} must be odd, so that every state has a centre")
         self.input = input_map(input_size, size)
         self.positions = make_positions(positions, size=size, heads=None, max_positions=max_positions)
         self.convolutions = nn.ModuleList(

@@ -10,10 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.numerics import at_least_float32
-from attnlab.nn.dropout import Dropout
-from attnlab.nn.encoders.base import Encoder
+from attnlab.nn.encoders.layered import LayeredEncoder
 from attnlab.settings import Fraction, Size
-from attnlab.types import Memory
 
 
 class DeltaRule(nn.Module):
@@ -73,19 +71,12 @@ class DeltaRule(nn.Module):
         return self.residual(x) + self.output(outputs)  # type: ignore[no-any-return]
 
 
-class DeltaNetEncoder(Encoder):
-    """Layers of `DeltaRule` over the source, in one or both directions.
-
-    Padding is skipped: it changes no state, and memory states at padding are zero.
+class DeltaNetEncoder(LayeredEncoder):
+    """Layers of `DeltaRule`, in one or both directions.
 
     Args:
-        input_size: E.
-        size: U, the number of units in each direction.
-        layers: L.
         heads: N, a divisor of U.
         decay: gated DeltaNet: learn the decay of the memory.
-        bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
-        dropout: dropout probability of the output of each layer below the top.
 
     Raises:
         ValueError: if the heads do not divide the size.
@@ -102,24 +93,11 @@ class DeltaNetEncoder(Encoder):
         bidirectional: bool = True,
         dropout: Fraction = 0.0,
     ) -> None:
-        directions = 2 if bidirectional else 1
-        super().__init__(memory_size=size * directions, layers=layers, directions=directions)
-        widths = [input_size, *[self.memory_size] * (layers - 1)]
-        self.parts = nn.ModuleList(
-            DeltaRule(input_size=width, size=size, heads=heads, decay=decay)
-            for width in widths
-            for _ in range(directions)
+        super().__init__(
+            lambda width: DeltaRule(input_size=width, size=size, heads=heads, decay=decay),
+            input_size=input_size,
+            size=size,
+            layers=layers,
+            bidirectional=bidirectional,
+            dropout=dropout,
         )
-        self.dropout = Dropout(dropout)
-
-    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        states, finals = embedded, []
-        last = (lengths - 1).to(mask.device)  # [B]
-        rows = torch.arange(len(mask), device=mask.device)  # [B]
-        for layer in range(self.layers):
-            states = self.dropout(states) if layer > 0 else states
-            first, *others = self.parts[layer * self.directions : (layer + 1) * self.directions]
-            outputs = [first(states, mask), *(part(states.flip(1), mask.flip(1)).flip(1) for part in others)]
-            finals.append(torch.cat([outputs[0][rows, last], *(each[:, 0] for each in outputs[1:])], dim=-1))
-            states = torch.cat(outputs, dim=-1).masked_fill(~mask[..., None], 0)  # [B, S, D]
-        return Memory(states=states, mask=mask, hidden=torch.stack(finals, dim=1))

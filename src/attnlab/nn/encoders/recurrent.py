@@ -21,12 +21,10 @@ class RecurrentEncoder(Encoder):
     Padding is skipped: it changes no state, and memory states at padding are zero.
 
     Args:
-        input_size: E.
         cell: "lstm" or "gru".
         size: hidden size of each direction.
         layers: L.
         bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
-        dropout: dropout probability of the output of each layer below the top.
         layer_norm: use layer normalisation inside the cells.
         recurrent_dropout: dropout probability of the recurrent state, with one mask for all steps.
     """

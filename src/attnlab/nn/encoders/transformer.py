@@ -46,14 +46,11 @@ class TransformerEncoder(Encoder):
     layer normalisation. The final state, from which a recurrent decoder starts, is the mean of the states.
 
     Args:
-        input_size: E; a linear map changes it to D if they differ.
-        size: D.
         layers: number of layers.
         heads: N, a divisor of D.
         expansion: width of the feed-forward networks as a multiple of D.
         dropout: dropout probability of the output of each sublayer.
         positions: kind of position encoding, see `attnlab.nn.positions`.
-        max_positions: longest source with `positions="learned"`, in tokens.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checkpoint from which training resumes bit-exactly.
+"""Checkpoints of a training: the last one, from which it resumes bit-exactly, and the best one.
 
 Everything that Lightning does not save, or saves otherwise than at the place where it can resume, is here:
 see `LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` and `_turn_back`.
@@ -6,17 +6,58 @@ see `LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` 
 
 from __future__ import annotations
 
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
-from attnlab.errors import InterruptedRunError
+from attnlab.errors import STOP_SIGNALS, InterruptedRunError
 from attnlab.files.run_directory import Run
-from attnlab.training.callbacks.interruption import Interruption
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
+
+
+class Interruption(Callback):
+    """Records stop signals during training; `LastCheckpoint` then saves and stops between two batches.
+
+    Lightning's own handlers stop without a checkpoint, and saving inside a signal handler deadlocks under
+    DDP. Outside training there is nothing to save, and the previous handlers are active.
+
+    Attributes:
+        requested: whether a signal arrived.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.previous = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Install the handlers; Lightning has already installed its own."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._request)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._restore()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restore the previous handlers if Lightning replaced them for an evaluation outside training."""
+        if trainer.state.fn != "fit":
+            self._restore()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restore the previous handlers, which Lightning replaced."""
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)
+
+    def _request(self, *_: Any) -> None:
+        self.requested = True
 
 
 class LastCheckpoint(Callback):
@@ -174,3 +215,40 @@ def _turn_back(loops: dict[str, Any]) -> None:
             counts["completed"] -= 1
         batches["is_last_batch"] = False
         fit["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Saves `best.ckpt` whenever a validation reaches the best score so far.
+
+    Lightning's `ModelCheckpoint` loses the best score if the run directory was moved, and would then replace
+    the best checkpoint by the next one.
+
+    Args:
+        path: checkpoint file.
+        monitor: logged metric.
+        mode: "min" or "max", whichever is better.
+    """
+
+    def __init__(self, path: Path, *, monitor: str, mode: str) -> None:
+        super().__init__(
+            dirpath=path.parent,
+            filename=path.stem,
+            monitor=monitor,
+            mode=mode,
+            enable_version_counter=False,
+        )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the best score so far, with the current location of the file."""
+        super().load_state_dict({**state_dict, "dirpath": self.dirpath})
+        self.current_score = state_dict["current_score"]
+        if self.best_model_score is not None:
+            path = str(Path(str(self.dirpath)) / f"{self.filename}{self.FILE_EXTENSION}")
+            self.best_model_path = self.kth_best_model_path = path
+            self.best_k_models = {path: self.best_model_score}
+
+    @classmethod
+    def was_saved(cls, checkpoint: dict[str, Any]) -> bool:
+        """Return whether `best.ckpt` existed when this checkpoint was saved."""
+        states = (state for key, state in checkpoint["callbacks"].items() if key.startswith(cls.__name__))
+        return any(state["best_model_path"] for state in states)

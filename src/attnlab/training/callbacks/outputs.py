@@ -1,0 +1,139 @@
+"""Files of decoded sentences and of their attention weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from lightning import Callback, LightningModule, Trainer
+
+from attnlab.data.features import without_features
+from attnlab.files.predictions import Prediction, predictions_file, write_columns, write_predictions
+from attnlab.files.run_directory import Run
+from attnlab.plotting.files import save_png_and_svg
+from attnlab.settings import Count, Size
+from attnlab.training.loggers import log_image, log_table
+from attnlab.training.module import Seq2SeqModule
+
+
+class Predictions(Callback):
+    """Writes two files per split with one line per sentence, and logs a table of the first ones.
+
+    The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set. Beside each, a
+    file with the ending `.tsv` has the source, without features, and the output in two columns.
+
+    Args:
+        folder: output folder.
+        rows: number of rows of the table.
+    """
+
+    def __init__(self, folder: Path, *, rows: int = 20) -> None:
+        self.folder = folder
+        self.rows = rows
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._write(trainer, pl_module, "val")
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, Seq2SeqModule)
+        self._write(trainer, pl_module, pl_module.data.test_split)
+
+    def _write(self, trainer: Trainer, module: LightningModule, split: str) -> None:
+        assert isinstance(module, Seq2SeqModule)
+        if not trainer.is_global_zero:
+            return
+        path = self.folder / predictions_file(split)
+        write_predictions(path, module.outputs, weights="omit")
+        outputs = [(without_features(output.source), output.hypothesis) for output in module.outputs]
+        write_columns(path.with_suffix(".tsv"), outputs)
+        rows = [
+            [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]
+        ]
+        columns = ["source", "reference", "hypothesis"]
+        log_table(trainer.loggers, f"predictions/{split}", columns, rows, step=trainer.global_step)
+
+
+class FirstOutputs(Callback, ABC):
+    """Base of callbacks that write the attention weights of the first decoded sentences.
+
+    At the end of a run the best model's are from the test split (the first test set), or from the validation
+    split if there is no test split.
+
+    Args:
+        run: run directory.
+        count: number of sentences, the first of the split.
+    """
+
+    def __init__(self, run: Run, count: int) -> None:
+        self.run = run
+        self.count = count
+
+    @abstractmethod
+    def write(self, trainer: Trainer, outputs: Sequence[Prediction]) -> None:
+        """Write the outputs of the first sentences."""
+
+    def is_due(self, trainer: Trainer) -> bool:
+        """Return whether to write after this validation of a training."""
+        return False
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, Seq2SeqModule)
+        pl_module.kept_weights = max(pl_module.kept_weights, self.count)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the validation split if it is due; at the end, if there is no test split."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        is_training = trainer.state.fn == "fit"
+        if self.is_due(trainer) if is_training else not pl_module.data.corpus.test_splits:
+            self._write_first(trainer, pl_module)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the test split, or the first test set."""
+        assert isinstance(pl_module, Seq2SeqModule)
+        if pl_module.data.test_split == pl_module.data.corpus.test_splits[0]:
+            self._write_first(trainer, pl_module)
+
+    def _write_first(self, trainer: Trainer, module: Seq2SeqModule) -> None:
+        if trainer.is_global_zero:
+            self.write(trainer, [output for output in module.outputs if output.index < self.count])
+
+
+class AttentionFigures(FirstOutputs):
+    """Plots attention weights to `figures/attention-<n>.png` and `.svg`, also during training.
+
+    Gold alignments are framed for as long as the output equals the reference. A mechanism without weights has
+    no figures.
+
+    Args:
+        count: number of sentences with heat maps, the first of the split.
+        every_n_epochs: validation epochs between two sets of heat maps.
+    """
+
+    def __init__(self, *, run: Run, count: Count = 4, every_n_epochs: Size = 10) -> None:
+        super().__init__(run, count)
+        self.every_n_epochs = every_n_epochs
+
+    def is_due(self, trainer: Trainer) -> bool:
+        return (trainer.current_epoch + 1) % self.every_n_epochs == 0
+
+    def write(self, trainer: Trainer, outputs: Sequence[Prediction]) -> None:
+        for output in outputs:
+            if output.weights is not None and output.weights.any():
+                name = f"{output.index + 1}"
+                path = save_png_and_svg(output.plot(), self.run.figures / f"attention-{name}")
+                log_image(trainer.loggers, f"attention/{name}", path, step=trainer.global_step)
+
+
+class AttentionWeights(FirstOutputs):
+    """Writes predictions with their attention weights to `predictions/attention.jsonl`, for the report.
+
+    Args:
+        count: number of sentences whose attention weights are kept for the report, the first of the split.
+    """
+
+    def __init__(self, *, run: Run, count: Count = 200) -> None:
+        super().__init__(run, count)
+
+    def write(self, trainer: Trainer, outputs: Sequence[Prediction]) -> None:
+        write_predictions(self.run.attention, outputs, weights="pack")
