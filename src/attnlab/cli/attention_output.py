@@ -23,12 +23,7 @@ Write = Callable[[Prediction], None]
 
 
 def check(target: str | None) -> Path | None:
-    """Return the path of `--attention`.
-
-    Raises:
-        UsageError: if its format is unknown.
-        UserError: if the file cannot be written.
-    """
+    """Return the path of `--attention`."""
     if target is None or Path(target) == TERMINAL:
         return None if target is None else TERMINAL
     path = Path(target)

@@ -69,11 +69,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
 
 
 def _functions(path: Path) -> list[Callable[..., Any]]:
-    """Return the functions of a Python file.
-
-    Raises:
-        UserError: if the file does not exist or cannot be executed.
-    """
+    """Return the functions of a Python file."""
     if not path.is_file():
         raise UserError(f"{path} does not exist")
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -155,11 +155,7 @@ def _requested(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _margins(study: Study, assignments: Sequence[str]) -> dict[str, float]:
-    """Parse METRIC=VALUE, in the unit of the tables; a name without split applies to every split.
-
-    Raises:
-        UsageError: if one cannot be parsed, or the metric is not compared.
-    """
+    """Parse METRIC=VALUE, in the unit of the tables; a name without split applies to every split."""
     margins: dict[str, float] = {}
     for assignment in assignments:
         name, _, value = assignment.rpartition("=")

@@ -96,11 +96,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    """Build embeddings, encoder, bridge, attention, decoder and readout.
-
-    Raises:
-        UserError: if a part rejects its settings, or the parts do not fit together.
-    """
+    """Build embeddings, encoder, bridge, attention, decoder and readout."""
     config = match_sizes(config, vocabularies)
     return _build_network(config, vocabularies)
 
@@ -191,11 +187,7 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 
 def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
-    """Return which source tokens are features, [V].
-
-    Raises:
-        UserError: if there are none for an option that treats them apart.
-    """
+    """Return which source tokens are features, [V]."""
     ids = feature_ids(vocabularies.source)
     if not ids and get_object(config.features._target_) is not Concatenated:
         raise UserError(
@@ -254,12 +246,7 @@ def _without(node: DictConfig, name: str) -> dict[str, Any]:
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
-    """Build the attention under each intervention that `attention_override` selects, by intervention.
-
-    Raises:
-        UsageError: if there is no such intervention, or the network is an ensemble.
-        UserError: if the attention has no weights to replace.
-    """
+    """Build the attention under each intervention that `attention_override` selects, by intervention."""
     selected = config.get("attention_override")
     if selected not in (None, "all", *INTERVENTIONS):
         near = suggest(str(selected), ("all", *INTERVENTIONS))

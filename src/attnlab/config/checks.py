@@ -38,11 +38,7 @@ TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 
 
 def check_settings(config: DictConfig) -> None:
-    """Check the settings of a composed configuration, each by itself and those that depend on each other.
-
-    Raises:
-        UsageError: at the first setting that cannot be trained with.
-    """
+    """Check the settings of a composed configuration, each by itself and those that depend on each other."""
     settings: Any = OmegaConf.to_container(config, resolve=True)
     check_plain(settings, config)
 
@@ -98,9 +94,6 @@ def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) 
     """Check the value of each known setting by itself.
 
     A number or flag that is given as text, as environment variables are, is replaced in `config`.
-
-    Raises:
-        UsageError: at the first value that is not allowed.
     """
     for path, node, signature in _sections(settings):
         for key, value in node.items():

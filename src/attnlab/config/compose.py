@@ -65,11 +65,7 @@ _ACCEPTED = rf"(?:(?:{_SECTIONS})\.[\w.]+|fused|oversubscribe|overfit|attention_
 
 
 def resolve(config: DictConfig) -> DictConfig:
-    """Return a composed configuration without its `hydra` node, with all interpolations resolved.
-
-    Raises:
-        UsageError: if a setting has a value that is not allowed.
-    """
+    """Return a composed configuration without its `hydra` node, with all interpolations resolved."""
     HydraConfig.instance().set_config(config)  # ${hydra:runtime.choices.data} is looked up there
     resolved = config.copy()
     with read_write(resolved), open_dict(resolved):
@@ -83,9 +79,6 @@ def check_composed(config: DictConfig) -> None:
     """Check a composed configuration; remove settings of `debug` that the chosen options lack.
 
     `HydraConfig` must be that of the configuration.
-
-    Raises:
-        UsageError: at the first setting that cannot be trained with.
     """
     check_added_settings()
     adapt_presets(config)
@@ -93,11 +86,7 @@ def check_composed(config: DictConfig) -> None:
 
 
 def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
-    """Return a copy of a configuration with `key=value` overrides applied.
-
-    Raises:
-        UsageError: if a key does not exist, or an override does not give it a single value.
-    """
+    """Return a copy of a configuration with `key=value` overrides applied."""
     changed = config.copy()
     with usage_errors():
         parsed = OverridesParser.create().parse_overrides(overrides)

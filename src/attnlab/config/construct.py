@@ -16,11 +16,7 @@ from attnlab.errors import UserError
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
-    """Instantiate a config node with further arguments.
-
-    Raises:
-        UserError: if the target rejects its arguments.
-    """
+    """Instantiate a config node with further arguments."""
     if arguments:
         return constructor(node)(**arguments)
     with report_errors(_target(node)):

@@ -42,9 +42,6 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
     """Separate `data.val=…` and `data.test=…`, and the layout of these files, from the other overrides.
 
     A dataset with its own format, such as CoNaLa, reads the files itself: its overrides are not separated.
-
-    Raises:
-        UserError: if an override cannot be parsed.
     """
     given = GivenData({}, {})
     others = []
@@ -75,9 +72,6 @@ def check_unchanged(
 
     Other settings of `data`, such as `data.max_tokens`, can change the splits: with these, the files are
     compared instead.
-
-    Raises:
-        UserError: if the data changed.
     """
     keys = [override.partition("=")[0].lstrip("+").split(".") for override in overrides]
     if ["data"] in keys:
@@ -95,17 +89,7 @@ def check_unchanged(
 def read(
     config: DictConfig, given: GivenData, vocabularies: Vocabularies, metrics: tuple[str, ...]
 ) -> Corpus:
-    """Read the given files. The training data of the run is not read.
-
-    Args:
-        config: configuration of the run.
-        given: the files, and their layout where it differs from that of the training data.
-        vocabularies: tokenizers of the run.
-        metrics: metrics of the dataset, as in `Corpus`.
-
-    Raises:
-        UserError: if a file cannot be read or parsed.
-    """
+    """Read the given files. The training data of the run is not read."""
     own = {key: config.data[key] for key in LAYOUT if key in config.data}
     layout = Layout(**{**own, **given.layout})
     preparation = config.data.get("preparation")

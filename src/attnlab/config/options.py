@@ -75,11 +75,7 @@ def suggest(name: str, names: Iterable[str]) -> str:
 
 
 def check_overrides(overrides: Iterable[str]) -> None:
-    """Refuse overrides of groups that name no option; Hydra would end with a stack trace.
-
-    Raises:
-        UsageError: at an override such as `encoder=null`.
-    """
+    """Refuse overrides of groups that name no option; Hydra would end with a stack trace."""
     for word in overrides:
         group = word.lstrip("+").partition("=")[0].partition("@")[0]
         options = options_of(group)
@@ -100,11 +96,7 @@ def check_overrides(overrides: Iterable[str]) -> None:
 
 
 def check_sweeps(overrides: Sequence[Override]) -> None:
-    """Refuse sweeps without a value, and several sweeps over one setting, of which Hydra would use the last.
-
-    Raises:
-        UsageError: at overrides such as `seed=range(0,0)` or `seed=0,1 seed=2,3`.
-    """
+    """Refuse sweeps without a value, and several sweeps over one setting: Hydra would use the last one."""
     for override in overrides:
         if isinstance(override.value(), RangeSweep) and not [*override.sweep_string_iterator()]:
             raise UsageError(f"{override.input_line}: the sweep is empty; range(START,STOP) has no STOP")

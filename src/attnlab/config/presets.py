@@ -22,9 +22,6 @@ def check_added_settings() -> None:
 
     A group of the user's is allowed, and a value that another override refers to: `+width=64
     encoder.size='${width}'`. `HydraConfig` must be that of the configuration.
-
-    Raises:
-        UsageError: at an override such as `+foo=1`.
     """
     hydra = HydraConfig.get()
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
@@ -43,10 +40,6 @@ def adapt_presets(config: DictConfig) -> None:
 
     What an option lacks is removed from the configuration if only a preset of `debug` sets it. `HydraConfig`
     must be that of the configuration.
-
-    Raises:
-        UsageError: at a setting of another preset that the chosen option lacks, or at an option that has no
-            effect.
     """
     overridden = {word.lstrip("+").partition("=")[0] for word in HydraConfig.get().overrides.task}
     settings: Any = OmegaConf.to_container(config, resolve=True)

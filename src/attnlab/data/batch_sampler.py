@@ -54,9 +54,6 @@ class TrainingBatchSampler(Sampler[list[int]]):
         seed: seed of the shuffle.
         rank: number of this process, from 0.
         world: number of processes.
-
-    Raises:
-        UserError: if settings contradict each other, or there are not enough pairs for all ranks.
     """
 
     def __init__(
@@ -164,9 +161,6 @@ class EvaluationBatchSampler(Sampler[list[int]]):
         size: maximum number of pairs per batch.
         shards: the shards of this process.
         count: number of shards of all processes.
-
-    Raises:
-        UserError: if there are fewer pairs than shards.
     """
 
     def __init__(self, lengths: Lengths, *, size: int, shards: Sequence[int] = (0,), count: int = 1) -> None:

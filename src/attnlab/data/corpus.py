@@ -84,9 +84,6 @@ class Corpus:
             to the default ones.
         files: files that the pairs were read from.
         evaluation_only: whether the corpus needs no training and validation pairs.
-
-    Raises:
-        UserError: if the training or the validation split is empty, or the name of a test set is not valid.
     """
 
     train: list[Pair] = field(default_factory=list)

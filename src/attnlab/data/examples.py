@@ -119,10 +119,6 @@ def encode(
         with_copy_ids: add `Batch.copy_ids` for readouts that copy, and give target tokens outside the
             vocabulary that occur in the source the id they are copied as. Source and target tokens are
             compared as text, so both tokenizers must split it in the same way.
-
-    Raises:
-        UserError: if a source has no tokens, an alignment links a token that does not exist, or a limit
-        leaves no space for text.
     """
     eos = [EOS] if source_eos else []
     source_limit, target_limit = text_limits(source_eos, max_source_length, max_target_length)

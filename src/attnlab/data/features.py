@@ -41,20 +41,12 @@ def split_features(features: str) -> list[str]:
 
 
 def with_features(source: str, features: str) -> str:
-    """Return the source followed by its features.
-
-    Raises:
-        UserError: as `split_features`.
-    """
+    """Return the source followed by its features."""
     return " ".join([source, *(f"⟨{feature}⟩" for feature in split_features(features))])
 
 
 def pair_with_features(source: str, target: str = "") -> Pair:
-    """Return the pair of `TEXT<TAB>FEATURES`: a `Preparation`.
-
-    Raises:
-        UserError: if there is no tab, or as `split_features`.
-    """
+    """Return the pair of `TEXT<TAB>FEATURES`: a `Preparation`."""
     text, tab, features = source.partition("\t")
     if not tab:
         raise UserError(f"{source!r} has no features: give TEXT<TAB>FEATURES; the features may be empty")

@@ -61,9 +61,6 @@ def split(
         seed: seed of the shuffle.
         groups: the group of each pair, [N]; pairs of one group stay in one split, and the sizes are as close
             to the fractions as that permits. None: each pair is a group.
-
-    Raises:
-        UserError: if the fractions leave no training data.
     """
     if not (0 <= val_fraction < 1 and 0 <= test_fraction < 1 and val_fraction + test_fraction < 1):
         raise UserError(
@@ -115,9 +112,6 @@ def split_off(
     Pairs whose sources differ only in case, punctuation, symbols and white space stay in one split. (A
     tokenizer that drops more, such as digits, can still make sources of different splits equal.) Training
     pairs are filtered by `filter_pairs`. For the settings see `SplitSettings`.
-
-    Raises:
-        UserError: if a split is empty because equal sources stay together.
     """
     fractions = {
         "validation": val_fraction if val is None else 0.0,
@@ -177,9 +171,6 @@ def filter_pairs(pairs: list[Pair], *, max_tokens: int | None, max_ratio: float 
         pairs: training pairs.
         max_tokens: maximum length of the source and of the target; None for no limit.
         max_ratio: maximum ratio of the longer to the shorter text; None for no limit.
-
-    Raises:
-        UserError: if no pair is left.
     """
     kept: list[Pair] = []
     too_long = too_different = 0

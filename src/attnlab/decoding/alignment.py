@@ -16,11 +16,7 @@ def with_posterior_weights(
 ) -> Hypotheses:
     """Replace the attention weights of the steps of a search by those of whole targets.
 
-    Args:
-        model: in evaluation mode.
-        batch: B sentences.
-        hypotheses: results of a search.
-        encoded: result of `model.encode(batch)`, if it was computed before.
+    `encoded` is the result of `model.encode(batch)`, if it was computed before.
     """
     sources, state = model.encode(batch) if encoded is None else encoded
     counts = torch.tensor([len(tokens) for tokens in hypotheses.tokens])

@@ -59,9 +59,6 @@ def beam(
 
     Returns:
         At most K hypotheses per sentence, best first.
-
-    Raises:
-        ValueError: if K is not a multiple of `groups`.
     """
     if size % groups != 0:
         raise ValueError(f"a beam of {size} hypotheses cannot be divided into {groups} equal groups")

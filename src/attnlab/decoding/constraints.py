@@ -48,7 +48,6 @@ class Constraints:
     allowed.
 
     Args:
-        min_length: minimum number of tokens before EOS.
         no_repeat_ngram_size: n; no n tokens in sequence occur twice in an output. 0 for no restriction.
         forced: [B, P] int64, the token of each of the first P positions; PAD where any token is allowed.
         grammar: applied to the tokens that the other restrictions allow, if no token is forced.

@@ -67,14 +67,7 @@ class PythonGrammar:
     count: int
 
     def __call__(self, log_p: Tensor, sums: Tensor, sentences: Tensor, history: Tensor) -> Tensor:
-        """Return the log-probabilities with -inf for the continuations that are not kept.
-
-        Args:
-            log_p: [live, Q, V].
-            sums: log-probabilities so far, [live, Q].
-            sentences: row of each sentence in the batch, [live].
-            history: the tokens so far, [live, Q, step].
-        """
+        """Return the log-probabilities with -inf for the continuations that are not kept."""
         totals = (log_p + sums[..., None]).flatten(1)  # [live, Q * V]
         size = log_p.size(-1)
         best = totals.topk(min(TESTED * self.count, totals.size(1)), dim=-1)  # [live, tested]

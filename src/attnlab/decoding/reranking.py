@@ -26,9 +26,6 @@ class CoveragePenalty:
 
     The second term penalises source tokens that received little attention. All hypotheses of a mechanism
     without weights receive the same penalty.
-
-    Args:
-        beta: β.
     """
 
     beta: float
@@ -48,11 +45,7 @@ class CoveragePenalty:
 
 @dataclass(frozen=True)
 class AcceptedFirst:
-    """Move hypotheses whose text is accepted before all others; the order is otherwise kept.
-
-    Args:
-        accepts: returns whether a text is accepted, such as valid Python.
-    """
+    """Move hypotheses whose text is accepted before all others; the order is otherwise kept."""
 
     accepts: Callable[[str], bool]
 

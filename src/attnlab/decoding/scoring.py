@@ -16,10 +16,6 @@ from attnlab.types import PAD, Batch
 def score(model: TranslationModel, batch: Batch) -> Tensor:
     """Compute log p(y_t | y_1 … y_{t-1}, x) of the targets of a batch, token by token.
 
-    Args:
-        model: in evaluation mode.
-        batch: B pairs.
-
     Returns:
         [B, T] fp32: one value for each label, EOS included, and 0 at padding. The sum over T is log p(y | x).
     """

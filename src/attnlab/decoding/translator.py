@@ -59,9 +59,6 @@ class Translator:
         top_p: sample from the most probable tokens with this total probability; None for all.
         seed: seed of the samples.
         reranking: applied to the hypotheses of each sentence, in this order.
-
-    Raises:
-        UsageError: if settings contradict each other, or a forced token is not in the vocabulary.
     """
 
     vocabularies: Vocabularies

@@ -73,11 +73,6 @@ def attack(network: Seq2Seq, batch: Batch, *, epsilon: float) -> Adversary:
     The output with uniform weights is the control of Wiegreffe & Pinter 2019 (arXiv 1908.04626), section 3.2,
     without training again: where it hardly differs, the position does not need attention, and an adversary
     means nothing.
-
-    Args:
-        network: in evaluation mode, with an attention that has weights.
-        batch: B sentences.
-        epsilon: ε.
     """
     B, S = batch.source.shape
     outputs = B * (len(SHARES) * (S + 1) + 1) * network.target_embedding.table.num_embeddings  # B Q V

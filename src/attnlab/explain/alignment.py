@@ -109,9 +109,6 @@ def read_gold(path: str, count: int) -> list[Gold]:
     Args:
         path: the file; words are separated by white space and counted from 0.
         count: number of sentences.
-
-    Raises:
-        UserError: if the file cannot be read or parsed, or has another number of lines.
     """
     lines = split_lines(read_text(path, setting="explain.alignments"))
     if len(lines) != count:

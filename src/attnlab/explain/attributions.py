@@ -80,11 +80,6 @@ def integrated_gradients(network: Seq2Seq, units: Units, *, steps: int = STEPS) 
 
     Sundararajan, Taly & Yan 2017 (arXiv 1703.01365), with the zero vector as the baseline of every token, and
     Gauss-Legendre quadrature. Completeness: Σ_j a_j = f(x) - f(0), up to the error of the quadrature.
-
-    Args:
-        network: in evaluation mode.
-        units: N predictions.
-        steps: number of nodes of the quadrature.
     """
     nodes, shares = np.polynomial.legendre.leggauss(steps)  # on [-1, 1]
     embedded = network.source_embedding(units.batch.source).detach()  # [N, S, E]

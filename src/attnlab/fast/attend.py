@@ -96,12 +96,8 @@ class AttentionBackward:
     """Backward pass of `AttentionForward`.
 
     Args:
-        scores: see `AttentionForward`.
-        memory: see `AttentionForward`.
-        keys: see `AttentionForward`.
         queries: q of every step, [T, B, A].
         weights: α of every step, [T, B, S].
-        dtype: see `AttentionForward`.
     """
 
     def __init__(

@@ -109,9 +109,6 @@ class LayerBackward:
     """Backward pass of one recurrent layer.
 
     Args:
-        kind: "lstm" or "gru".
-        parameters: see `LayerForward`.
-        saved: see `LayerForward`.
         d_state: gradients of the last state, each [B, H] or None for zeros.
         shape: shape of a state, (B, H).
     """

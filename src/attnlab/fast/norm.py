@@ -55,13 +55,7 @@ class NormForward:
 
 
 class NormBackward:
-    """Backward pass of `NormForward`.
-
-    Args:
-        gain: γ [W].
-        bias: β [W].
-        saved: see `NormForward`.
-    """
+    """Backward pass of `NormForward`."""
 
     def __init__(self, gain: Tensor, bias: Tensor, saved: Sequence[Tensor]) -> None:
         self.inputs, self.mean, self.rstd = saved

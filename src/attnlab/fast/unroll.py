@@ -20,10 +20,6 @@ class FusedUnroll(Unroll):
     """Unroll by the fused loop: no step is computed twice, and padding is skipped.
 
     Args:
-        decoder: a decoder that `attnlab.fast.support` supports.
-        state: decoder state before the first token.
-        memory: encoder outputs.
-        keys: projected memory.
         labels: [B, T] int64, PAD where there is nothing to predict.
     """
 

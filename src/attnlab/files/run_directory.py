@@ -104,11 +104,7 @@ class Run:
         return config
 
     def read_settings(self) -> dict[str, Any]:
-        """Read the configuration as plain values, interpolations as text; takes a tenth of the time.
-
-        Raises:
-            UserError: if config.yaml is missing or is not a YAML mapping.
-        """
+        """Read the configuration as plain values, interpolations as text; takes a tenth of the time."""
         settings: dict[str, Any] = self._parse_config(
             lambda path: yaml.load(path.read_bytes(), YAML_LOADER) or {}
         )
@@ -236,10 +232,6 @@ def prepare_run(config: DictConfig) -> Run:
     """Create the run directory of a configuration and write its config.yaml.
 
     `force=true` removes the results of an earlier run of the same configuration.
-
-    Raises:
-        InUseError: if another process works on the run.
-        UserError: if the directory cannot be written.
     """
     run = run_of(config)
     settings = OmegaConf.to_container(config, resolve=True)

@@ -49,10 +49,6 @@ def list_jobs(
         further: see `expand`.
         arguments: overrides of the command line and `zip(…)`, which replace sweeps of the same settings.
         loader: Hydra's loader of configurations, for `glob(*)`.
-
-    Raises:
-        UsageError: if settings that change together have different numbers of values.
-        HydraException: at an override that cannot be parsed.
     """
     axes = [_values([f"{key}={values}"], loader) for key, values in params.items()]
     axes += [_zip_values([f"{key}={values}" for key, values in each.items()], loader) for each in zips]
@@ -67,11 +63,7 @@ def list_jobs(
 
 
 def expand(job: Sequence[str], further: Further) -> list[str]:
-    """Return the overrides of a job with those that its values stand for.
-
-    Raises:
-        UsageError: at a value that has no overrides.
-    """
+    """Return the overrides of a job with those that its values stand for."""
     given = dict(override.lstrip("+").split("=", maxsplit=1) for override in job)
     added = []
     for key, by_value in further.items():

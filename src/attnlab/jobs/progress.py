@@ -77,11 +77,7 @@ def _changed_at(path: Path) -> int | None:
 
 
 class SweepProgress:
-    """Shows one line per running job on a terminal, and sparse lines elsewhere.
-
-    Args:
-        total: number of jobs.
-    """
+    """Shows one line per running job on a terminal, and sparse lines elsewhere."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.bars = Progress(

@@ -155,10 +155,6 @@ def find_build_errors(runs: Sequence[Run], stopped: Callable[[], bool]) -> dict[
     """Return the errors of runs that cannot be built, by run directory; see `attnlab.jobs.preflight`.
 
     A single run is not checked, since it would fail just as fast; nor are runs that have trained before.
-
-    Args:
-        runs: the runs.
-        stopped: whether the check should be given up.
     """
     fresh = [str(run.directory) for run in runs if not run.last.is_file()]
     if len(fresh) < 2:

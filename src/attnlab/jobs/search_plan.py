@@ -68,10 +68,6 @@ def make_plan(overrides: list[str]) -> SearchPlan:
     """Separate the overrides into the search space, the settings of the search, and fixed settings.
 
     Overrides without a sweep search `tune.space`.
-
-    Raises:
-        UsageError: at an option, at a sweep that cannot be searched, or if there is no sweep.
-        HydraException: at a setting that does not exist.
     """
     dashed = [word for word in overrides if word.startswith("-")]
     if dashed:
@@ -137,11 +133,7 @@ def build_sampler(tune: DictConfig, seed: int) -> BaseSampler:
 
 
 def build_pruner(tune: DictConfig) -> BasePruner:
-    """Build the pruner of the search, which stops no trial if it is null.
-
-    Raises:
-        UsageError: if it cannot be built.
-    """
+    """Build the pruner of the search, which stops no trial if it is null."""
     with _error_of("pruner", tune.pruner):
         pruner: BasePruner = instantiate(tune.pruner) or NopPruner()
         return pruner

@@ -37,7 +37,6 @@ class SlotScheduler(Scheduler):
     process uses is tried again after all others.
 
     Args:
-        slots: the devices.
         retries: how often a failed job is repeated.
         fail_fast: whether the first failure stops all jobs.
         timeout: minutes after which a job is stopped; None for no limit.
@@ -78,12 +77,7 @@ class SlotScheduler(Scheduler):
         return super().stopping or (self.fail_fast and self.failed > 0)
 
     def train(self, runs: Sequence[Run]) -> None:
-        """Train all runs that are not finished; their results are in their directories.
-
-        Raises:
-            KeyboardInterrupt: after a stop signal.
-            UserError: if a job failed and `fail_fast` is set.
-        """
+        """Train all runs that are not finished; their results are in their directories."""
         super().train(runs)
         if self.stopping:
             raise UserError(

@@ -52,11 +52,7 @@ class Slots:
             self._free[device] += 1
 
     def needed(self, trainer: DictConfig) -> int:
-        """Return the number of devices that a job with these trainer settings needs.
-
-        Raises:
-            UserError: if there are fewer devices, or the settings name certain GPUs.
-        """
+        """Return the number of devices that a job with these trainer settings needs."""
         devices = trainer.devices
         if devices in (-1, "-1") or (devices == "auto" and self.gpus):
             return self.count
@@ -95,9 +91,6 @@ def find_slots(
         jobs_per_gpu: number of jobs that a GPU runs at a time.
         threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`
             if that is less.
-
-    Raises:
-        UserError: if a number is below 1.
     """
     for name, value in (("slots", slots), ("jobs_per_gpu", jobs_per_gpu), ("threads", threads)):
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -118,9 +111,6 @@ def find_gpus(environment: Mapping[str, str]) -> list[str]:
     """Return the visible GPUs: those of `CUDA_VISIBLE_DEVICES`, else all that `nvidia-smi` lists.
 
     As CUDA does, read the variable up to the first entry that is no device: `0,-1,1` is one GPU.
-
-    Raises:
-        UserError: if the variable names a GPU twice.
     """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -165,11 +155,7 @@ def _thread_limit(cores: int) -> int:
 
 
 def check_devices(config: DictConfig) -> None:
-    """Refuse a single run with more processes than CPU cores, unless `oversubscribe=true`.
-
-    Raises:
-        UsageError: if `trainer.devices` exceeds the cores, and GPUs cannot be meant.
-    """
+    """Refuse a single run with more processes than CPU cores, unless `oversubscribe=true`."""
     devices, cores = config.trainer.devices, _cores()
     if config.get("oversubscribe") or not isinstance(devices, int) or devices <= cores:
         return

@@ -51,9 +51,6 @@ class SlurmScheduler(Scheduler):
         folder: folder for the output of the jobs.
         max_num_timeout: number of times that a job may reach its time limit and be queued again.
         parameters: other parameters of submitit's executor; None for Slurm's default.
-
-    Raises:
-        UserError: if this machine has no Slurm.
     """
 
     def __init__(self, *, folder: str, max_num_timeout: int, parameters: Mapping[str, Any]) -> None:

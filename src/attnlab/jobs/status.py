@@ -66,13 +66,7 @@ def print_finished(run: Run) -> None:
 
 
 def print_table(runs: Sequence[Run], in_use: Mapping[Path, str], console: Console) -> None:
-    """Print the state of every job, the errors of failed jobs, and the command to synchronise W&B.
-
-    Args:
-        runs: the runs of a sweep.
-        in_use: error messages of the runs that another process uses, by directory.
-        console: where to print.
-    """
+    """Print the state of every job, the errors of failed jobs, and the command to synchronise W&B."""
     states = {run: "in use" if run.directory in in_use else state(run) for run in runs}
     runs = sorted(runs, key=lambda run: STATES.index(states[run]))
     folder = Path(os.path.commonpath([run.directory.parent for run in runs]))

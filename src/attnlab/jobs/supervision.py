@@ -28,11 +28,6 @@ def start_supervised(command: Sequence[str], environment: Mapping[str, str], **o
     """Start a command in a session of its own; it ends with this process if it uses `end_with_parent`.
 
     The terminal's Ctrl-C does not reach it: this process forwards signals. When it ends, `kill` its group.
-
-    Args:
-        command: program and arguments.
-        environment: all environment variables.
-        options: further arguments of `subprocess.Popen`.
     """
     pipe = _pipe_of(os.getpid())
     return subprocess.Popen(

@@ -129,28 +129,14 @@ class TrainTask:
             run.discard()
 
     def compose_job(self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]) -> DictConfig:
-        """Return the resolved configuration of a job of a sweep, composed once for sweeper and launcher.
-
-        Args:
-            loader: Hydra's loader of configurations.
-            sweep: configuration of the sweep.
-            overrides: overrides of the job.
-
-        Raises:
-            HydraException, OmegaConfBaseException: at a wrong override.
-            UserError: if a setting has a value that is not allowed.
-        """
+        """Return the resolved configuration of a job of a sweep, composed once for sweeper and launcher."""
         key = tuple(overrides)
         if key not in self.composed:
             self.composed[key] = resolve(loader.load_sweep_config(sweep, accept([*overrides])))
         return self.composed[key]
 
     def expect_runs(self, configs: Sequence[DictConfig]) -> None:
-        """Record the runs of a sweep before they start, perhaps in other processes.
-
-        Raises:
-            UserError: if a configuration cannot be trained, or two of them are the same run.
-        """
+        """Record the runs of a sweep before they start, perhaps in other processes."""
         self.sweeping = True
         expected: dict[Path, DictConfig] = {}
         for config in configs:

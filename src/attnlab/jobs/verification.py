@@ -113,9 +113,6 @@ def train_again(
 
     Returns:
         The new run and the number of kills.
-
-    Raises:
-        UserError: if the training fails.
     """
     seconds = float(run.read_result().get("seconds", 0.0))
     window = max(SHORTEST_WINDOW, 2 * seconds / max(kills, 1))

@@ -123,11 +123,7 @@ def _train(run: Run, *, first_rank: bool) -> int:
 
 
 def check_socket_path(config: DictConfig) -> None:
-    """Refuse data loading processes if the sockets between them would have a path that is too long.
-
-    Raises:
-        UserError: if Python's multiprocessing would raise in the worker, and wait for ever in this process.
-    """
+    """Refuse data loading processes if the sockets between them would have a path that is too long."""
     folder = tempfile.gettempdir()
     if config.batching.get("workers") and len(os.fsencode(folder)) > LONGEST_FOLDER:
         raise UserError(

@@ -165,11 +165,7 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 
 def function(metric: str) -> TextMetric:
-    """Return the function of a text metric.
-
-    Raises:
-        UserError: if `metric` is not the name of a text metric.
-    """
+    """Return the function of a text metric."""
     info = METRICS.get(metric)
     if info is None or info.function is None:
         raise UserError(f"Unknown text metric {metric!r}. Choose from: {', '.join(names('text'))}")

@@ -28,11 +28,7 @@ class LengthScores(NamedTuple):
 
 
 def score(texts: Texts, metrics: Iterable[str] | None = None) -> Scores:
-    """Compute the named metrics, by default those of every corpus.
-
-    Raises:
-        UserError: if a name is not a text metric of the registry.
-    """
+    """Compute the named metrics, by default those of every corpus."""
     scores = Scores({}, {})
     for metric in registry.default_metrics() if metrics is None else metrics:
         try:

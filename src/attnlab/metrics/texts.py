@@ -17,11 +17,7 @@ class UndefinedScoreError(Exception):
 
 @dataclass(frozen=True)
 class Texts:
-    """Decoded texts with their references.
-
-    Raises:
-        ValueError: if there are no predictions.
-    """
+    """Decoded texts with their references."""
 
     predictions: Sequence[Prediction]  # N predictions
     tokenize: Callable[[str], list[str]] = str.split  # splits a text into target tokens

@@ -47,11 +47,7 @@ class ZeroBridge(nn.Module):
 
 
 class CopyBridge(nn.Module):
-    """Copy bridge: s_0 of layer l is the final state [forward; backward] of the encoder's layer l.
-
-    Raises:
-        ValueError: if encoder and decoder differ in size or number of layers.
-    """
+    """Copy bridge: s_0 of layer l is the final state [forward; backward] of the encoder's layer l."""
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
@@ -84,10 +80,6 @@ class LinearBridge(nn.Module):
         activation: f.
         layers_from: "top": all decoder layers start from the top encoder layer; "each": layer l from layer l.
         half: "both" directions of the final states, or "backward" alone (Bahdanau et al. 2014).
-
-    Raises:
-        ValueError: if the encoder has no final states, or `layers_from="each"` and the numbers of layers
-            differ.
     """
 
     def __init__(

@@ -61,10 +61,6 @@ class Norms(nn.Module):
 
     Ba, Kiros & Hinton 2016 (arXiv 1607.06450), equations 20 to 22 and 26 to 29. Each LN has its own gain and
     bias.
-
-    Args:
-        kind: "lstm" or "gru".
-        size: H.
     """
 
     def __init__(self, kind: Kind, size: int) -> None:
@@ -150,9 +146,7 @@ class Cells(nn.ModuleList):
     """Torch's own cells of one kind and size, one per layer.
 
     Args:
-        cell: "lstm" or "gru".
         widths: input size of each layer, first layer first.
-        size: H.
         layer_norm: layer normalisation inside the cells: see `Norms`.
         recurrent_dropout: dropout of the state where the cell reads it, the same units at every step (Gal &
             Ghahramani 2016, arXiv 1512.05287); the state that is passed on keeps all its units.
@@ -222,10 +216,6 @@ class CellStack(nn.Module):
     Args:
         input_size: width of x.
         feed_size: width of u; may be 0.
-        size: H.
-        layers: L.
-        dropout: dropout probability of the output of each layer below the top.
-        **cell: settings of the cells: see `Cells`.
     """
 
     def __init__(

@@ -18,9 +18,6 @@ class Ensemble(TranslationModel):
 
     It costs N times as much as one model. The attention weights are the mean of the members'. It is not meant
     for training.
-
-    Args:
-        members: models in evaluation mode.
     """
 
     def __init__(self, members: Sequence[TranslationModel]) -> None:

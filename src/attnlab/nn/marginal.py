@@ -57,16 +57,6 @@ class Marginal(nn.Module):
     tanh layer before W, with which the distributions of all pairs [B, T, S, V] must be computed.) Z and p are
     matrix products of the exponentials, 2·T·S·V operations each. a and b are in fp32, whatever the
     precision.
-
-    Args:
-        state_size: H.
-        context_size: D.
-        input_size: not used.
-        vocabulary_size: V.
-        dropout: dropout probability of s_i and of h_j.
-
-    Raises:
-        ValueError: without attention.
     """
 
     reads_previous_state = False

@@ -89,12 +89,6 @@ class Rotary(Positions):
         (x_{2k}, x_{2k+1}) is rotated by the angle i / 10000^{2k/d}
 
     The product of a query at position i and a key at position j depends on i - j alone.
-
-    Args:
-        width: d, which must be even.
-
-    Raises:
-        ValueError: if d is odd.
     """
 
     def __init__(self, *, width: int) -> None:
@@ -117,9 +111,6 @@ class ALiBi(Positions):
         e_ij of head n gets - |i - j| / 2^{8n/N}      n = 1 … N
 
     The paper's decoder sees j ≤ i only; an encoder uses the same bias in both directions.
-
-    Args:
-        heads: N.
     """
 
     def __init__(self, *, heads: int) -> None:
@@ -141,9 +132,6 @@ def make_positions(kind: Kind, *, size: int, heads: int | None, max_positions: i
         size: H.
         heads: N; None without self-attention.
         max_positions: of `Learned`.
-
-    Raises:
-        ValueError: if the kind does not fit the sizes, or needs self-attention.
     """
     if heads is None and kind in ("rotary", "alibi"):
         raise ValueError(f"positions={kind} needs self-attention: choose none, learned or sinusoidal")

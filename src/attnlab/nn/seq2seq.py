@@ -91,12 +91,7 @@ class Seq2Seq(TranslationModel):
     """Encoder-decoder network: p(y | x) = Π_i softmax(readout(s_i, c_i, y_{i-1})).
 
     Args:
-        source_embedding: embedding of the source tokens.
-        encoder: computes the memory.
-        bridge: computes the decoder's initial state.
         target_embedding: embedding of the target tokens; may be the same object as `source_embedding`.
-        decoder: the decoder, which contains the attention.
-        readout: computes the logits.
         features: encodes sources that end with features, using the encoder; None for the encoder alone.
     """
 

@@ -20,13 +20,6 @@ class SelfAttention(nn.Module):
 
     Vaswani et al. 2017 (arXiv 1706.03762), section 3.2. Parameters and their layout are those of
     `torch.nn.MultiheadAttention`.
-
-    Args:
-        size: H.
-        heads: N.
-
-    Raises:
-        ValueError: if N does not divide H.
     """
 
     def __init__(self, *, size: int, heads: int) -> None:

@@ -71,9 +71,6 @@ def plot_heatmap(content: HeatMap, title: str = "", *, dark: bool = False) -> In
         content: tokens, weights, probabilities, gold alignment and texts.
         title: title of the figure.
         dark: light text on a dark background, larger weights brighter.
-
-    Raises:
-        ValueError: if the shapes disagree, or T or S is 0.
     """
     source, target = content.columns, content.rows
     shape = (len(target), len(source))

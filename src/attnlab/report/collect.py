@@ -44,9 +44,6 @@ def collect(
     Args:
         paths: run directories, or folders that contain some.
         progress: called before each run is read, with its position from 1 and the total.
-
-    Raises:
-        UserError: if a path does not exist, or there is no run directory.
     """
     paths = [path.expanduser() for path in paths]
     for path in paths:
@@ -67,11 +64,7 @@ def collect(
 
 
 def load_predictions(path: Path) -> list[Prediction]:
-    """Read a file of predictions that may be damaged or foreign; an empty list if it does not exist.
-
-    Raises:
-        UserError: if the file is not a valid file of predictions.
-    """
+    """Read a file of predictions that may be damaged or foreign; an empty list if it does not exist."""
     try:
         predictions = read_predictions(path)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

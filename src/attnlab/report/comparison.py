@@ -141,9 +141,6 @@ def compare(
     Returns:
         The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if
         one of them does not have it, such as metrics of attention weights for a model without attention.
-
-    Raises:
-        UsageError: if the reference has no finished run.
     """
     runs = {run.directory: run for run in study.finished}
 

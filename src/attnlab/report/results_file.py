@@ -51,11 +51,7 @@ def _unescape_formula(cell: str) -> str:
 
 
 def read_results(path: Path) -> Study:
-    """Read a file that `format_results` wrote; the study is named after its folder.
-
-    Raises:
-        UserError: if the file cannot be read, or is not such a file.
-    """
+    """Read a file that `format_results` wrote; the study is named after its folder."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             runs = [_parse(line, path.parent.name) for line in csv.DictReader(file)]

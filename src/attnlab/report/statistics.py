@@ -72,10 +72,6 @@ def equivalence_p_value(differences: Values, margin: float) -> float:
     A small p supports that the mean difference is between -margin and margin; it is the larger one of the
     p-values of the tests against either end. p < 0.05 if and only if the 90 % interval of the mean difference
     is inside the margins.
-
-    Args:
-        differences: paired differences, at least two that are not all equal.
-        margin: largest difference that counts as equivalent, above 0.
     """
     mean, standard_error = _mean_and_error(differences)
     t = (abs(mean) - margin) / standard_error  # at the nearer end
@@ -95,9 +91,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     With the m values sorted in ascending order and k from 0, the k-th becomes the maximum over j ≤ k of
     (m - j) · p_j, at most 1.
-
-    Raises:
-        ValueError: if a p-value is not in [0, 1].
     """
     if not all(0 <= p <= 1 for p in p_values):
         raise ValueError(f"p-values must be in [0, 1], got {list(p_values)}")

@@ -83,11 +83,7 @@ def build_workspace(
 def publish_workspace(
     study: str, *, project: str, scores: Iterable[str] = DEFAULT_SCORES, entity: str | None = None
 ) -> str:
-    """Save the dashboard of `build_workspace` and return its URL; the entity is the user's by default.
-
-    Raises:
-        UserError: if nobody is logged in, or the server rejects the request.
-    """
+    """Save the dashboard of `build_workspace` and return its URL; the entity is the user's by default."""
     try:
         dashboard: Any = build_workspace(entity or wandb.Api().default_entity or "", project, study, scores)
         url: str = dashboard.save().url

@@ -132,9 +132,6 @@ def read_newest_checkpoint(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
     """Load the first intact checkpoint of several; None if none of the files exists.
 
     Damaged files before it are logged and renamed, so that they never replace the intact one.
-
-    Raises:
-        UserError: if files exist and all are damaged.
     """
     damaged: list[Path] = []
     for path in filter(Path.is_file, paths):
@@ -169,22 +166,14 @@ def checkpoint_contents(
 
 
 def read_data_record(path: Path) -> dict[str, Any]:
-    """Return "data", "metrics" and "training_sources" of a checkpoint; {} of an earlier version.
-
-    Raises:
-        UserError: as in `read_checkpoint`.
-    """
+    """Return "data", "metrics" and "training_sources" of a checkpoint; {} of an earlier version."""
     described = read_checkpoint(path).get("attnlab", {})
     names = ("data", "metrics", "training_sources")
     return {name: described[name] for name in names if name in described}
 
 
 def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
-    """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint.
-
-    Raises:
-        UserError: if the checkpoint was not written by attnlab, or a vocabulary is empty.
-    """
+    """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint."""
     if "attnlab" not in checkpoint:
         raise UserError(f"{path} was not written by attnlab: it contains no configuration")
     described = checkpoint["attnlab"]
@@ -199,10 +188,6 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
 
     The mean is computed in fp64. Values that are not floating-point numbers, the configuration and the
     vocabularies are those of the last checkpoint. Training cannot be resumed from the result.
-
-    Raises:
-        UserError: if a checkpoint is damaged, was not written by attnlab, or has other parameters than the
-            others.
     """
     sums: dict[str, Tensor] = {}
     for path in paths:

@@ -69,9 +69,6 @@ def build_module(
     """Build the LightningModule: the network with loss, metrics, optimizer and search settings.
 
     A teacher is only needed for training.
-
-    Raises:
-        UserError: if the corpus does not have the metric that selects checkpoints.
     """
     text_metrics = (*default_metrics(), *corpus.metrics)
     monitor = name(config.checkpoint.monitor)

@@ -11,12 +11,7 @@ from attnlab.plotting.files import save_png_and_svg
 
 
 def save_training_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
-    """Plot loss, learning rate, accuracies, BLEU-like scores and attention metrics, a PNG and an SVG each.
-
-    Args:
-        series: (step, value) points of each logged metric; figures without any series are left out.
-        folder: output folder.
-    """
+    """Plot loss, learning rate, accuracies, BLEU-like scores and attention metrics, a PNG and an SVG each."""
     attention = [
         name
         for name, info in METRICS.items()

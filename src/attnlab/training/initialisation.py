@@ -54,14 +54,7 @@ class Source:
     weights: dict[str, Tensor]
 
     def extend(self, trained: Vocabularies) -> Vocabularies:
-        """Return the vocabularies of the checkpoint, with the new entries of those of the new data.
-
-        Args:
-            trained: vocabularies of the new training data.
-
-        Raises:
-            UserError: if the tokenizers split text differently, or one vocabulary is to replace two.
-        """
+        """Return the vocabularies of the checkpoint, with the new entries of those of the new data."""
         shared = trained.source is trained.target
         if shared and self.vocabularies.source.to_json() != self.vocabularies.target.to_json():
             raise UserError(
@@ -115,11 +108,7 @@ class Transfer:
 
 
 def read_source(location: str) -> Source:
-    """Read the vocabularies and the weights of a run directory or a checkpoint file.
-
-    Raises:
-        UserError: if there is no checkpoint, or it is damaged or was not written by attnlab.
-    """
+    """Read the vocabularies and the weights of a run directory or a checkpoint file."""
     try:
         path = locate_run(location)[1]
         checkpoint = checkpoints.read_checkpoint(path)
@@ -169,10 +158,6 @@ def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
     A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
     vocabulary, the rows of the checkpoint's entries are loaded.
 
-    Args:
-        network: built for the vocabularies of `Source.extend`.
-        source: the checkpoint.
-
     Returns:
         Path and SHA-256 of the checkpoint, and the numbers of parameters by `Transfer.totals`.
     """
@@ -216,9 +201,6 @@ def load_word_vectors(
 
     Returns:
         For each side with vectors: the file, the number of tokens, and how many of them have a vector.
-
-    Raises:
-        UserError: if a file cannot be read, or the settings contradict each other.
     """
     settings = config.embedding
     files = {side: settings.get(f"{side}_vectors") for side in ("source", "target")}
@@ -251,15 +233,7 @@ def load_word_vectors(
 
 
 def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
-    """Exclude parts of a network from training.
-
-    Args:
-        network: the network.
-        parts: names of modules, such as those in `PARTS`.
-
-    Raises:
-        UserError: if a part does not exist, or nothing is left to train.
-    """
+    """Exclude parts of a network from training."""
     names = [name for name, module in network.named_modules() if name and _has_parameters(module)]
     for part in parts:
         if part not in names:

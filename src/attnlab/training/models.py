@@ -42,9 +42,6 @@ def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Voc
         path: the checkpoint file.
         trust: modules, or dotted names of classes, that its configuration may name in addition to
             attnlab's; see `attnlab.config.trust`.
-
-    Raises:
-        UserError: if the file is damaged, was not written by attnlab, or names a class that is not trusted.
     """
     checkpoint = checkpoints.read_checkpoint(path)
     try:
@@ -61,11 +58,7 @@ def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Voc
 
 
 def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights of the network in a checkpoint, tensors of any shape by their names.
-
-    Raises:
-        UserError: if a weight is not a number.
-    """
+    """Return the weights of the network in a checkpoint, tensors of any shape by their names."""
     prefix = "network."
     weights = {
         name.removeprefix(prefix): value
@@ -81,12 +74,7 @@ def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]
 def load_model(
     paths: Sequence[Path], trust: Sequence[str] = ()
 ) -> tuple[DictConfig, Vocabularies, TranslationModel]:
-    """Restore the network of one checkpoint, or the ensemble of several with the first configuration.
-
-    Raises:
-        UserError: as in `load_network`, or if the networks cannot be ensembled because their vocabularies
-            or their inputs differ.
-    """
+    """Restore the network of one checkpoint, or the ensemble of several with the first configuration."""
     config, vocabularies, first = load_network(paths[0], trust)
     members = [first]
     for path in paths[1:]:
@@ -102,15 +90,8 @@ def load_model(
 def load_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationModel | None:
     """Restore the model that `distillation.teachers` names, an ensemble if there are several.
 
-    Args:
-        config: of the run that learns from it.
-        vocabularies: of that run.
-
     Returns:
         None if there is no teacher.
-
-    Raises:
-        UserError: if a teacher cannot be restored, or its vocabularies or inputs are not those of the run.
     """
     locations = [*(config.get("distillation") or {}).get("teachers", [])]
     if not locations:

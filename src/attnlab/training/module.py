@@ -178,11 +178,7 @@ class Seq2SeqModule(lightning.LightningModule):
         )
 
     def on_fit_start(self) -> None:
-        """Move the teacher to the device, and check that the data has word alignments if the loss needs them.
-
-        Raises:
-            UserError: if it has none.
-        """
+        """Move the teacher to the device, and check that there are word alignments if the loss needs them."""
         if self.distillation is not None:
             self.distillation.teacher.to(self.device)
         if self.trainer.is_global_zero:

@@ -58,9 +58,6 @@ class Shards:
         """Find out which shards this process holds, and let it compute with one thread on a CPU.
 
         A sum that several threads share depends on their number.
-
-        Raises:
-            UserError: if shards do not work with the settings of the trainer.
         """
         self.group = Group(self.count, trainer.global_rank, trainer.world_size)
         if self.group.world > self.count:

@@ -98,9 +98,6 @@ def generate_logical_forms(
         val_size: number of validation sentences.
         test_size: number of sentences of each test set.
         seed: seed of the generators; runs with different seeds share their data.
-
-    Raises:
-        UserError: if a size is invalid.
     """
     splits = DisjointSplits(seed)
     shapes = {"same": _known_shape, "lexical": _lexical_shape, "structural": _structural_shape}

@@ -159,10 +159,6 @@ def load_conala(
             validation split, or on several splits with other seeds, do not see them. Below 0.9.
         score_held_out: make the held-out examples the test set "held_out", for final scores.
         seed: seed of the split.
-
-    Raises:
-        UserError: if a file cannot be downloaded, read or parsed, a setting is out of range, or no example
-        is left.
     """
     tests: list[Example] = []
     archive: Path | None = None

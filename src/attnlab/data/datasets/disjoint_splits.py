@@ -43,9 +43,6 @@ class DisjointSplits:
             size: number of examples.
             shape: draws the shape of an example, such as its length.
             example: draws an example of a shape; repeated until its source is in no earlier split.
-
-        Raises:
-            UserError: if there are too few examples of some shape.
         """
         rng = random.Random(f"{self._seed} {name}")
         pairs = [self._draw_new(name, rng, shape(rng), example) for _ in range(size)]

@@ -234,9 +234,6 @@ def generate_formal(
         val_size: number of validation pairs.
         test_size: number of pairs of each test set.
         seed: seed of the generators; runs with different seeds share their data.
-
-    Raises:
-        UserError: if a setting is invalid.
     """
     draw, minimum = TASKS[task]
 

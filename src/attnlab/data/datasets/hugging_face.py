@@ -41,10 +41,6 @@ def load_hugging_face(
         test_split: name of the test split, or of several by name; None to split it off.
         cache: folder of downloaded files.
         limit: number of training pairs to use; None for all.
-
-    Raises:
-        UserError: if the library is not installed, the dataset cannot be loaded, it lacks a split or column,
-            or a text is empty or not a string.
     """
     if not isinstance(dataset, str) or not dataset:
         raise UserError("data.dataset is not given: set it to a name on the Hugging Face Hub or a folder")

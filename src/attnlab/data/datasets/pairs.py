@@ -105,12 +105,6 @@ def read_evaluation_sets(
 ) -> EvaluationSets:
     """Read the validation set, and one test set or several by name.
 
-    Args:
-        layout: of the files.
-        val: `data.val`.
-        test: `data.test`.
-        alignments: result of `alignment_files`.
-
     Raises:
         UserError: if a file cannot be read or parsed.
     """

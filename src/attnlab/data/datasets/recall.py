@@ -42,9 +42,6 @@ def generate_recall(
         val_size: number of validation sequences.
         test_size: number of sequences of each test set.
         seed: seed of the generators; runs with different seeds share their data.
-
-    Raises:
-        UserError: if a setting is invalid, or there are too few sources for disjoint splits.
     """
     half = vocabulary // 2
     splits = DisjointSplits(seed)

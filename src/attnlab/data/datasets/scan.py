@@ -82,9 +82,6 @@ def generate_scan(
             `same`.
         test_size: number of test pairs, drawn at random; None for all.
         seed: seed of the random draws; runs with different seeds share their data.
-
-    Raises:
-        UserError: if a setting is invalid, or a split has too few pairs.
     """
     rng = random.Random(f"{seed} {split}")
     train, test = partition(split, rng)

@@ -250,9 +250,6 @@ def generate_task(
         val_size: number of validation sequences.
         test_size: number of sequences of each test set.
         seed: seed of the generators; runs with different seeds share their data.
-
-    Raises:
-        UserError: if a setting is invalid, or there are too few inputs of some length for disjoint splits.
     """
     splits = DisjointSplits(seed)
 

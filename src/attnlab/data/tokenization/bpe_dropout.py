@@ -28,9 +28,6 @@ class Segmenter:
 
     Args:
         tokenizer: a tokenizer with a BPE model; its `dropout` is the probability of leaving out a merge.
-
-    Raises:
-        UserError: if the model is not BPE.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -76,10 +73,6 @@ class SampledExamples(Examples):
         examples: the pairs encoded without dropout.
         pairs: the same pairs as text.
         vocabularies: tokenizers of both sides; one without dropout gives the same ids in every epoch.
-        source_eos: see `encode`.
-        max_source_length: see `encode`.
-        max_target_length: see `encode`.
-        seed: seed of the draws.
     """
 
     def __init__(

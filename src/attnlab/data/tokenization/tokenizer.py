@@ -61,11 +61,7 @@ class Tokenizer:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text; faster than `encode` for many texts.
-
-        Raises:
-            UserError: in the same cases as `encode`.
-        """
+        """Return the ids of each text; faster than `encode` for many texts."""
         if self._pipeline.token_to_id(UNKNOWN) is None:
             self._reject_oov_tokens(texts)
         return [[id + len(SPECIAL_TOKENS) for id in encoding.ids] for encoding in self._encodings(texts)]

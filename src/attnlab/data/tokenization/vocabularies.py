@@ -88,9 +88,6 @@ def train_vocabularies(
         source: trains the source tokenizer on the source texts.
         target: trains the target tokenizer on the target texts; None for the same function as `source`.
         shared: train one tokenizer on the texts of both sides. `target` must then be None.
-
-    Raises:
-        UserError: if `target` is given for a shared vocabulary.
     """
     _log_invisible("source", [pair.source for pair in train])
     _log_invisible("target", [pair.target for pair in train])

@@ -44,18 +44,7 @@ EXAMPLES = 6
 def write(
     path: Path, graphs: Graphs, config: DictConfig, vocabularies: Vocabularies, examples: Iterable[str]
 ) -> None:
-    """Write the page of a network.
-
-    Args:
-        path: path of the HTML file.
-        graphs: the network.
-        config: the configuration of the run.
-        vocabularies: tokenizers of both sides.
-        examples: sentences to offer.
-
-    Raises:
-        UserError: if a tokenizer or an operator is not supported.
-    """
+    """Write the page of a network."""
     weights = Weights()
     data = {
         "settings": decoding_settings(config, vocabularies),

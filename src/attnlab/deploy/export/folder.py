@@ -51,14 +51,9 @@ def check(folder: Path) -> None:
 def write(
     folder: Path, graphs: Graphs, config: DictConfig, vocabularies: Vocabularies, *, int8: bool
 ) -> None:
-    """Write an export. The folder is written completely or not at all.
+    """Write an export, completely or not at all; an earlier one in the folder is replaced.
 
-    Args:
-        folder: a new or empty folder, or an earlier export, which is replaced.
-        graphs: the network.
-        config: the configuration of the run.
-        vocabularies: tokenizers of both sides.
-        int8: quantise the weights to 8 bits, and the activations while decoding.
+    With `int8` the weights are quantised to 8 bits, and the activations while decoding.
     """
     check(folder)
     folder = folder.absolute()

@@ -71,11 +71,7 @@ class TracingExample(NamedTuple):
 
 
 def export(network: Seq2Seq) -> Graphs:
-    """Export a network in evaluation mode, and compare the graphs with the network.
-
-    Raises:
-        UserError: if a part of the network cannot be traced, or its graph computes something else.
-    """
+    """Export a network in evaluation mode, and compare the graphs with the network."""
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
     if not isinstance(network.features, Concatenated | None):

@@ -22,15 +22,7 @@ Step = list[Any]
 
 
 def describe(tokenizer: Tokenizer, *, side: str) -> dict[str, Any]:
-    """Return the steps, the vocabulary and the decoder of a tokenizer as JSON data.
-
-    Args:
-        tokenizer: trained tokenizer.
-        side: "source" or "target", for error messages.
-
-    Raises:
-        UserError: if the page cannot do what the tokenizer does.
-    """
+    """Return the steps, the vocabulary and the decoder of a tokenizer as JSON data."""
     if isinstance(tokenizer, PythonTokenizer):
         raise _unsupported(side, "Python code")
     pipeline = json.loads(tokenizer.to_json())

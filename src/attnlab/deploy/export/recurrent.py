@@ -22,9 +22,6 @@ class OnnxRecurrentEncoder(Encoder):
 
     Packed sequences cannot be traced. A layer is an ONNX operator LSTM or GRU, which takes the lengths; with
     layer normalisation, which these operators lack, a layer is a Scan of single steps.
-
-    Args:
-        encoder: the trained encoder.
     """
 
     def __init__(self, encoder: RecurrentEncoder) -> None:

@@ -28,8 +28,6 @@ class Batcher(Generic[Options, Item, Result]):
     Args:
         compute: returns one result per item, given their options. An exception is raised to the caller whose
             item caused it.
-        batch_size: maximum number of items in a batch.
-        queue_size: maximum number of waiting items.
     """
 
     compute: Callable[[Options, Sequence[Item]], Sequence[Result]]

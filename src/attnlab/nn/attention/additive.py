@@ -14,11 +14,7 @@ from attnlab.types import Memory
 
 
 class Energy(nn.Linear):
-    """The vector v of additive scores vᵀ tanh(q + k_j).
-
-    Args:
-        size: A.
-    """
+    """The vector v of additive scores vᵀ tanh(q + k_j)."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, 1, bias=False)

@@ -43,10 +43,6 @@ def wrap_weights(attention: Attention, wrap: Callable[[Attention], Attention]) -
     In multi-head attention each head is wrapped, so that each head still reads its own values; in a decoder
     with attention in every layer, each layer. The original module is not modified; parameters are shared
     with it.
-
-    Args:
-        attention: a trained mechanism.
-        wrap: returns the wrapper of a mechanism.
     """
     if isinstance(attention, PerLayer):
         return PerLayer(wrap_weights(layer, wrap) for layer in attention.mechanisms)
@@ -86,14 +82,6 @@ class InterventionWrapper(Attention):
     only on the seed, the target position and the source positions: padding, batch and search do not change
     it. The returned weights are α', or max(α', 0) if some are negative (`Differential`). Use `intervene` for
     multi-head attention.
-
-    Args:
-        inner: the mechanism.
-        intervention: one of the above.
-        seed: seed of the shuffles.
-
-    Raises:
-        ValueError: if the inner mechanism has no weights to replace.
     """
 
     def __init__(self, inner: Attention, intervention: Intervention, *, seed: int = 0) -> None:

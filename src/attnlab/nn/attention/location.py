@@ -56,9 +56,7 @@ class AdditiveWithHistory(Additive):
     `features` and `advance`.
 
     Args:
-        size: A.
         features: number of features per position.
-        feature_bias: add a bias to R f_j.
     """
 
     stateful = True

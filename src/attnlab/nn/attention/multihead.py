@@ -35,9 +35,6 @@ class MultiHead(Attention):
         heads: N, the number of heads.
         score: constructor of a head, called with `query_size` and `memory_size` (both A / N) and
             `normaliser`.
-
-    Raises:
-        ValueError: if N does not divide A, or if the heads have no scores.
     """
 
     def __init__(

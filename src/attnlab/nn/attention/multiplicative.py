@@ -25,9 +25,6 @@ class Dot(Attention):
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "dot". Query and memory must have equal sizes.
 
     Cost: 2·S·D operations and S numbers; no parameters.
-
-    Raises:
-        ValueError: if H ≠ D.
     """
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:

@@ -18,9 +18,6 @@ class PerLayer(Attention):
 
     The decoder calls `layers[l]` with the query of layer l, `keys[:, l]` and `state[l]`. Called as a whole,
     every mechanism gets the same query, and contexts and weights are means over the layers.
-
-    Args:
-        layers: the mechanisms, first layer first.
     """
 
     def __init__(self, layers: Iterable[Attention]) -> None:

@@ -43,10 +43,6 @@ class DecoderLayer(nn.Module):
         x ← x + feed_forward(LN(x))
 
     Args:
-        size: H.
-        heads: N of the self-attention.
-        expansion: see `FeedForward`.
-        dropout: dropout probability of the three summands.
         context_size: width of the contexts; 0 adds none.
     """
 
@@ -121,9 +117,6 @@ class TransformerDecoder(Decoder):
         dropout: dropout probability of the output of each sublayer.
         weights_layer: layer whose attention weights are returned, from 1; None returns their mean over
             layers.
-
-    Raises:
-        ValueError: if there is no such layer.
     """
 
     def __init__(

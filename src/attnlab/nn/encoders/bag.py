@@ -20,9 +20,6 @@ class BagEncoder(Encoder):
 
     Attention weights over it cannot refer to anything but the token itself. The final state, from which a
     recurrent decoder starts, is the mean of the states.
-
-    Raises:
-        ValueError: if the kind of positions needs self-attention.
     """
 
     def __init__(

@@ -31,9 +31,6 @@ class ConvolutionalEncoder(Encoder):
         layers: L.
         kernel: k, the number of positions per convolution, odd.
         dropout: dropout probability of the embeddings and of the input of each convolution.
-
-    Raises:
-        ValueError: if the kind of positions needs self-attention.
     """
 
     def __init__(

@@ -30,9 +30,6 @@ class DeltaRule(nn.Module):
     and v and further parts of a Transformer's layer; here the positions are a loop, and R is a linear map.
 
     Args:
-        input_size: E.
-        size: U.
-        heads: N, a divisor of U.
         decay: learn the decay α.
     """
 
@@ -77,9 +74,6 @@ class DeltaNetEncoder(LayeredEncoder):
     Args:
         heads: N, a divisor of U.
         decay: gated DeltaNet: learn the decay of the memory.
-
-    Raises:
-        ValueError: if the heads do not divide the size.
     """
 
     def __init__(

@@ -15,14 +15,7 @@ from attnlab.types import Memory
 
 
 class EncoderLayer(nn.Module):
-    """Pre-norm layer: x + attend(LN(x)), then x + feed_forward(LN(x)).
-
-    Args:
-        size: H.
-        heads: N, a divisor of H.
-        expansion: see `FeedForward`.
-        dropout: dropout probability of both summands.
-    """
+    """Pre-norm layer: x + attend(LN(x)), then x + feed_forward(LN(x))."""
 
     def __init__(self, *, size: int, heads: int, expansion: float, dropout: float) -> None:
         super().__init__()

@@ -49,11 +49,7 @@ BEAM = 5
 
 
 class LSTMs(nn.Module):
-    """Torch's LSTMs over sources and targets and a product with the vocabulary, without attention.
-
-    Args:
-        network: whose sizes, layers and embeddings it has.
-    """
+    """Torch's LSTMs over sources and targets and a product with the vocabulary, without attention."""
 
     def __init__(self, network: Seq2Seq) -> None:
         super().__init__()

@@ -73,11 +73,9 @@ class LastCheckpoint(Callback):
     one, and those of the last epochs if they are to be averaged.
 
     Args:
-        run: the run, with the paths of its checkpoints.
         contents: the result of `attnlab.training.checkpoints.checkpoint_contents`, which is added to every
             checkpoint under "attnlab", so that it suffices to predict.
         metrics: the file that is truncated to its current length when training resumes.
-        interruption: records whether the run should stop.
         every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
         keep: number of epochs, counted from the end, whose checkpoints are kept.
     """
@@ -222,11 +220,6 @@ class BestCheckpoint(ModelCheckpoint):
 
     Lightning's `ModelCheckpoint` loses the best score if the run directory was moved, and would then replace
     the best checkpoint by the next one.
-
-    Args:
-        path: checkpoint file.
-        monitor: logged metric.
-        mode: "min" or "max", whichever is better.
     """
 
     def __init__(self, path: Path, *, monitor: str, mode: str) -> None:

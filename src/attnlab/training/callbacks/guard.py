@@ -17,9 +17,6 @@ class Guard(Callback):
 
     On a GPU each step is checked one step later, so that the check does not synchronise the device. It is
     always checked before a checkpoint could be saved that contains its result.
-
-    Raises:
-        UserError: if a value is not finite (raised by the hooks).
     """
 
     def __init__(self) -> None:

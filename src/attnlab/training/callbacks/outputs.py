@@ -22,10 +22,6 @@ class Predictions(Callback):
 
     The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set. Beside each, a
     file with the ending `.tsv` has the source, without features, and the output in two columns.
-
-    Args:
-        folder: output folder.
-        rows: number of rows of the table.
     """
 
     def __init__(self, folder: Path, *, rows: int = 20) -> None:

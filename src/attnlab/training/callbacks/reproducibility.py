@@ -18,9 +18,6 @@ class Reproducible(Callback):
 
     A resumed run therefore draws the same dropout masks and teacher-forcing decisions as an uninterrupted
     one. With virtual shards, `attnlab.training.shards` seeds again for each of them.
-
-    Args:
-        seed: seed of the run.
     """
 
     def __init__(self, seed: int) -> None:
