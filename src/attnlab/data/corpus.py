@@ -16,17 +16,11 @@ Alignment = tuple[tuple[int, int], ...]
 
 
 class Origin(NamedTuple):
-    """Place of a pair in its file.
+    """Place of a pair in its file."""
 
-    Attributes:
-        file: the file, or the two aligned files.
-        line: number of the line, from 1; for other units the number that the dataset gives.
-        unit: "line", or "row" or "item" of a file without lines.
-    """
-
-    file: str
-    line: int
-    unit: str = "line"
+    file: str  # the file, or the two aligned files
+    line: int  # number of the line, from 1; for other units the number that the dataset gives
+    unit: str = "line"  # "line", or "row" or "item" of a file without lines
 
     def __str__(self) -> str:
         return f"{self.file}, {self.unit} {self.line}"

@@ -24,17 +24,11 @@ MEASURES = ("gradient", "integrated_gradients", "erasure", "adversarial", "distr
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A network with the vocabularies and the encoding of its data.
+    """A network with the vocabularies and the encoding of its data."""
 
-    Attributes:
-        network: in evaluation mode, with an attention that has weights.
-        vocabularies: tokenizers of both sides.
-        encode: encodes pairs as the network reads them.
-    """
-
-    network: Seq2Seq
-    vocabularies: Vocabularies
-    encode: distractors.Encode
+    network: Seq2Seq  # in evaluation mode, with an attention that has weights
+    vocabularies: Vocabularies  # tokenizers of both sides
+    encode: distractors.Encode  # encodes pairs as the network reads them
 
     def batches(self, pairs: Sequence[Pair]) -> Iterator[Batch]:
         """Yield the encoded pairs in batches of similar source length; `indices` are positions in `pairs`."""

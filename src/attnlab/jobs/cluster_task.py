@@ -20,16 +20,12 @@ WAIT_INTERVAL = 0.5
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """Trains a run, or resumes it if the cluster starts the job again.
+    """Trains a run, or resumes it if the cluster starts the job again."""
 
-    Attributes:
-        directory: run directory.
-        folder: current folder of the sweep, in which custom classes and data files are found.
-        command: command of the sweep, for result.json.
-    """
-
-    directory: Path
+    directory: Path  # run directory
+    # current folder of the sweep, in which custom classes and data files are found
     folder: Path = field(default_factory=Path.cwd)
+    # command of the sweep, for result.json
     command: str = field(default_factory=lambda: os.environ.get("ATTNLAB_COMMAND", ""))
 
     def __call__(self) -> int:

@@ -27,23 +27,14 @@ class MistakeError(Exception):
 
 @dataclass(frozen=True)
 class Exercise:
-    """A function that a student implements.
+    """A function that a student implements."""
 
-    Attributes:
-        chapter: number of the chapter.
-        results: name and shape of each result, for the messages.
-        cases: returns the arguments of each call.
-        mistakes: typical wrong implementations, by their reason.
-        solution: the right implementation.
-        learns: the result has gradients.
-    """
-
-    chapter: int
-    results: tuple[str, ...]
-    cases: Callable[[], list[Case]]
-    mistakes: dict[str, Callable[..., Any]]
-    solution: Callable[..., Any]
-    learns: bool = True
+    chapter: int  # number of the chapter
+    results: tuple[str, ...]  # name and shape of each result, for the messages
+    cases: Callable[[], list[Case]]  # returns the arguments of each call
+    mistakes: dict[str, Callable[..., Any]]  # typical wrong implementations, by their reason
+    solution: Callable[..., Any]  # the right implementation
+    learns: bool = True  # the result has gradients
 
     @property
     def name(self) -> str:

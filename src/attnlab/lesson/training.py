@@ -61,15 +61,10 @@ CHAPTERS = {
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network on the test sequences.
+    """A trained network on the test sequences."""
 
-    Attributes:
-        exact_match: share of the outputs that are exactly right.
-        predictions: the outputs, with their attention weights.
-    """
-
-    exact_match: float
-    predictions: list[Prediction]
+    exact_match: float  # share of the outputs that are exactly right
+    predictions: list[Prediction]  # the outputs, with their attention weights
 
 
 def train(chapter: int, *functions: Callable[..., Any], settings: list[str] | None = None) -> Trained:

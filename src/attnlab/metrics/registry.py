@@ -46,30 +46,23 @@ BOUNDS: dict[Format, tuple[float, float]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MetricInfo:
-    """Description of one metric.
+    """Description of one metric."""
 
-    Attributes:
-        label: name in tables and figures.
-        kind: source of the values: decoded "text", the "token" distribution given the reference, "attention"
-            weights, an "explanation" (see `attnlab.explain`), or the "training" loop.
-        format: range and unit of the values.
-        direction: whether higher or lower is better; None if neither is.
-        function: function of a text metric.
-        signature: returns the settings of a metric with several definitions, given sacreBLEU's tokenizer.
-        counts: returns the metric's `SentenceCounts`, given sacreBLEU's tokenizer, for metrics that follow
-            from counts per sentence and can therefore be tested for significance over the sentences.
-        default: a text metric that is computed for every corpus. The others are named by `Corpus.metrics`.
-        rank: position among the metrics that a study is compared by (1 first); None if it is not one of them.
-    """
-
-    label: str
+    label: str  # name in tables and figures
+    # source of the values: decoded "text", the "token" distribution given the reference, "attention" weights,
+    # an "explanation" (see `attnlab.explain`), or the "training" loop
     kind: Kind
-    format: Format = "number"
-    direction: Direction | None = None
-    function: TextMetric | None = None
+    format: Format = "number"  # range and unit of the values
+    direction: Direction | None = None  # whether higher or lower is better; None if neither is
+    function: TextMetric | None = None  # function of a text metric
+    # returns the settings of a metric with several definitions, given sacreBLEU's tokenizer
     signature: Callable[[str], str] | None = None
+    # returns the metric's `SentenceCounts`, given sacreBLEU's tokenizer, for metrics that follow from counts
+    # per sentence and can therefore be tested for significance over the sentences
     counts: Callable[[str], SentenceCounts] | None = None
+    # a text metric that is computed for every corpus. The others are named by `Corpus.metrics`
     default: bool = False
+    # position among the metrics that a study is compared by (1 first); None if it is not one of them
     rank: int | None = None
 
 

@@ -29,14 +29,11 @@ MAX_SENTENCES = 2**15
 
 @dataclass(frozen=True)
 class SentenceCounts:
-    """A corpus metric that is a function of counts summed over the sentences.
+    """A corpus metric that is a function of counts summed over the sentences."""
 
-    Attributes:
-        count: maps N hypotheses and N references to counts [N, C].
-        value: maps summed counts [..., C] to the metric [...], in the unit in which runs log it.
-    """
-
+    # maps N hypotheses and N references to counts [N, C]
     count: Callable[[Sequence[str], Sequence[str]], Counts]
+    # maps summed counts [..., C] to the metric [...], in the unit in which runs log it
     value: Callable[[Counts], Counts]
 
 

@@ -33,22 +33,15 @@ CELL, FONT, CHARACTER = 24, 11, 6.7
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A heat map of attention weights.
+    """A heat map of attention weights."""
 
-    Attributes:
-        rows: T output tokens.
-        columns: S source tokens.
-        weights: [T, S], each in [0, 1].
-        probabilities: of the T output tokens, given the ones before; None if unknown.
-        alignment: [row, column] of each gold link, which is framed.
-        texts: named texts below the map: source, prediction and reference.
-    """
-
-    rows: Sequence[str]
-    columns: Sequence[str]
-    weights: ArrayLike
+    rows: Sequence[str]  # T output tokens
+    columns: Sequence[str]  # S source tokens
+    weights: ArrayLike  # [T, S], each in [0, 1]
+    # of the T output tokens, given the ones before; None if unknown
     probabilities: Sequence[float] | None = None
-    alignment: Sequence[Sequence[int]] = ()
+    alignment: Sequence[Sequence[int]] = ()  # [row, column] of each gold link, which is framed
+    # named texts below the map: source, prediction and reference
     texts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -45,23 +45,14 @@ DASH_ARRAYS = {"solid": "", "dashed": "6 3", "dotted": "2 2.5", "dashdot": "7 3 
 
 @dataclass(frozen=True)
 class StudyFigure:
-    """A figure of a study, with its texts.
+    """A figure of a study, with its texts."""
 
-    Attributes:
-        name: stem of its file.
-        title: heading in the page.
-        caption: what is plotted, and how uncertainty is shown.
-        figure: the figure, without a legend of variants; the page has one for all figures.
-        dashed: whether dash patterns distinguish the variants, else only markers do.
-        needs_legend: whether variants appear in the figure without their names.
-    """
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    dashed: bool = False
-    needs_legend: bool = True
+    name: str  # stem of its file
+    title: str  # heading in the page
+    caption: str  # what is plotted, and how uncertainty is shown
+    figure: Figure  # the figure, without a legend of variants; the page has one for all figures
+    dashed: bool = False  # whether dash patterns distinguish the variants, else only markers do
+    needs_legend: bool = True  # whether variants appear in the figure without their names
 
 
 def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:

@@ -31,16 +31,11 @@ MAX_SCORES = 2**16
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source sentence and its outputs side by side.
+    """A source sentence and its outputs side by side."""
 
-    Attributes:
-        source: source text.
-        reference: reference text; empty if there is none.
-        outputs: one output for each variant (or rank of hypothesis); None where there is none.
-    """
-
-    source: str
-    reference: str
+    source: str  # source text
+    reference: str  # reference text; empty if there is none
+    # one output for each variant (or rank of hypothesis); None where there is none
     outputs: list[Prediction | None]
 
     @property

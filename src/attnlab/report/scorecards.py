@@ -45,37 +45,25 @@ log = logging.getLogger(__name__)
 
 
 class Scorecard(NamedTuple):
-    """Scores of one evaluation of a run.
+    """Scores of one evaluation of a run."""
 
-    Attributes:
-        split: evaluated split, such as "test".
-        overrides: settings of the evaluation that differ from those of the run, without those of `explain`,
-            and the checkpoint if it is not the best one.
-        settings: those of `explain` that change the scores, such as "explain.sentences=200".
-        scores: value of each measure, by names such as "test/explanation/gradient_tau".
-        intervals: ends of their 95 % bootstrap intervals over sentences, where there are several.
-    """
-
-    split: str
+    split: str  # evaluated split, such as "test"
+    # settings of the evaluation that differ from those of the run, without those of `explain`, and the
+    # checkpoint if it is not the best one
     overrides: tuple[str, ...]
-    settings: tuple[str, ...]
-    scores: dict[str, float]
+    settings: tuple[str, ...]  # those of `explain` that change the scores, such as "explain.sentences=200"
+    scores: dict[str, float]  # value of each measure, by names such as "test/explanation/gradient_tau"
+    # ends of their 95 % bootstrap intervals over sentences, where there are several
     intervals: dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scorecards of the runs of a study that were evaluated in the same way.
+    """Scorecards of the runs of a study that were evaluated in the same way."""
 
-    Attributes:
-        title: split, and settings that differ from those of the runs.
-        study: the runs; their scores are those of the scorecards.
-        cards: the scorecard of each run of the study, in their order.
-    """
-
-    title: str
-    study: Study
-    cards: list[Scorecard]
+    title: str  # split, and settings that differ from those of the runs
+    study: Study  # the runs; their scores are those of the scorecards
+    cards: list[Scorecard]  # the scorecard of each run of the study, in their order
 
     def estimates(self, metric: str) -> dict[str, tuple[Estimate, list[float]]]:
         """Return the mean, and the values, of each variant that has the measure."""

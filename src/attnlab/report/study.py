@@ -67,16 +67,11 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs that are compared.
+    """The runs that are compared."""
 
-    Attributes:
-        name: names of the studies that the runs belong to.
-        runs: all runs, sorted by variant, seed and directory.
-        selected_metrics: metrics to compare by; empty for the main metrics that the runs have.
-    """
-
-    name: str
-    runs: list[RunRecord]
+    name: str  # names of the studies that the runs belong to
+    runs: list[RunRecord]  # all runs, sorted by variant, seed and directory
+    # metrics to compare by; empty for the main metrics that the runs have
     selected_metrics: tuple[str, ...] = ()
 
     @property

@@ -79,36 +79,23 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """Content of one cell.
+    """Content of one cell."""
 
-    Attributes:
-        text: formatted for display.
-        value: unrounded, in the unit of the column, for sorting and CSV; None if the cell is empty.
-        interval: ends of the 95 % interval of the value.
-    """
-
-    text: str
+    text: str  # formatted for display
+    # unrounded, in the unit of the column, for sorting and CSV; None if the cell is empty
     value: str | float | None = None
-    interval: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None  # ends of the 95 % interval of the value
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows of a table.
+    """Columns and rows of a table."""
 
-    Attributes:
-        name: stem of its files.
-        title: caption.
-        columns: headings.
-        rows: one cell per column each.
-        notes: remarks printed below the table.
-    """
-
-    name: str
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()
+    name: str  # stem of its files
+    title: str  # caption
+    columns: Sequence[Column]  # headings
+    rows: Sequence[Sequence[Cell]]  # one cell per column each
+    notes: Sequence[str] = ()  # remarks printed below the table
 
     def csv(self) -> str:
         """Return CSV with unrounded values; the ends of intervals are separate columns."""

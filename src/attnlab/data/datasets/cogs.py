@@ -60,21 +60,14 @@ Phrase = tuple[list[str], list[str]]
 
 
 class Shape(NamedTuple):
-    """Structure of a sentence.
+    """Structure of a sentence."""
 
-    Attributes:
-        clauses: number of clauses that the main clause is embedded in.
-        verb: "intransitive", "active" or "passive".
-        subject_places: number of prepositional phrases inside the subject.
-        object_places: number of prepositional phrases inside the object.
-        new: "object" for a noun that is only a subject in training, "passive" for a verb that is only active
-            in training; None for neither.
-    """
-
-    clauses: int
-    verb: str
-    subject_places: int = 0
-    object_places: int = 0
+    clauses: int  # number of clauses that the main clause is embedded in
+    verb: str  # "intransitive", "active" or "passive"
+    subject_places: int = 0  # number of prepositional phrases inside the subject
+    object_places: int = 0  # number of prepositional phrases inside the object
+    # "object" for a noun that is only a subject in training, "passive" for a verb that is only active in
+    # training; None for neither
     new: str | None = None
 
 

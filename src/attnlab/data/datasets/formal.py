@@ -25,15 +25,10 @@ Example = tuple[list[str], list[str]]
 
 
 class Formal(NamedTuple):
-    """A formal-language task with its shortest length.
+    """A formal-language task with its shortest length."""
 
-    Attributes:
-        draw: draws an example from a generator and a length.
-        shortest: smallest length for which the task is defined.
-    """
-
-    draw: Callable[[random.Random, int], Example]
-    shortest: int = 1
+    draw: Callable[[random.Random, int], Example]  # draws an example from a generator and a length
+    shortest: int = 1  # smallest length for which the task is defined
 
 
 def _bits(rng: random.Random, length: int) -> list[str]:

@@ -27,30 +27,22 @@ Tokens = Sequence[str]
 
 
 class Answer(NamedTuple):
-    """Target of a source.
+    """Target of a source."""
 
-    Attributes:
-        target: target tokens.
-        positions: for each target token, the source positions that it is aligned to, of which the first one
-            determines it; None if no such alignment exists.
-    """
-
-    target: list[str]
+    target: list[str]  # target tokens
+    # for each target token, the source positions that it is aligned to, of which the first one determines it;
+    # None if no such alignment exists
     positions: list[Sequence[int]] | None
 
 
 class Task(NamedTuple):
-    """A synthetic task, as two functions on tokens.
+    """A synthetic task, as two functions on tokens."""
 
-    Attributes:
-        draw: draws a source from a generator, the length, and the number of different symbols.
-        solve: computes the answer from the source, and the number of different symbols.
-        shortest: smallest length for which the task is defined.
-    """
-
+    # draws a source from a generator, the length, and the number of different symbols
     draw: Callable[[random.Random, int, int], list[str]]
+    # computes the answer from the source, and the number of different symbols
     solve: Callable[[Tokens, int], Answer]
-    shortest: int = 1
+    shortest: int = 1  # smallest length for which the task is defined
 
 
 def _draw_symbols(rng: random.Random, length: int, symbols: int) -> list[str]:
