@@ -29,7 +29,7 @@ from attnlab.config import build
 from attnlab.config.compose import apply_overrides
 from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
-from attnlab.decoding.scoring import score
+from attnlab.decoding.targets import score
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text import conala
 from attnlab.metrics.text.ngrams import bleu_counts

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attnlab.decoding.beam import beam
-from attnlab.decoding.scoring import score
 from attnlab.decoding.search import greedy
+from attnlab.decoding.targets import score
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.types import PAD, SOS, Batch

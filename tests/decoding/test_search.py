@@ -16,8 +16,8 @@ from torch import Tensor
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
-from attnlab.decoding.scoring import score as score_targets
 from attnlab.decoding.search import greedy, sample
+from attnlab.decoding.targets import score as score_targets
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses

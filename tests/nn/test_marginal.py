@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.decoding.alignment import with_posterior_weights
 from attnlab.decoding.beam import beam
-from attnlab.decoding.scoring import score
 from attnlab.decoding.search import greedy
+from attnlab.decoding.targets import score, with_posterior_weights
 from attnlab.fast import accelerate, make_plain
 from attnlab.nn.attention import Additive, Attention, LocationSensitive, Markov
 from attnlab.nn.bridge import LinearBridge

@@ -20,7 +20,7 @@ from attnlab.config.build import build_preparation, build_translator, encode_pai
 from attnlab.config.checks import check_values
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.scoring import score
+from attnlab.decoding.targets import score
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.explain.attributions import METHODS, Method, relevance_map

@@ -39,11 +39,10 @@ TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 
 def check_settings(config: DictConfig) -> None:
     """Check the settings of a composed configuration, each by itself and those that depend on each other."""
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    check_plain(settings, config)
+    check_plain(OmegaConf.to_container(config, resolve=True), config)
 
 
-def check_plain(settings: Mapping[str, Any], config: DictConfig | None = None) -> None:
+def check_plain(settings: Any, config: DictConfig | None = None) -> None:
     """Check the plain values of a configuration, as `check_settings`."""
     for name, section in SECTIONS.items():
         if name and "." not in name and not section.optional:

@@ -4,14 +4,14 @@ The settings of a section are the arguments of the class or function that its `_
 `conf/` describes each setting whose docstring has no entry.
 """
 
-import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Predicate
 
-from attnlab.config.signatures import UNTYPED, Argument, Signature, entries, signature
+from attnlab.config.signatures import UNTYPED, Argument, Signature, signature
 from attnlab.settings import (
     Component,
     Count,
@@ -26,191 +26,163 @@ from attnlab.settings import (
     Size,
 )
 
+Types = Mapping[str, Any]
+"""Type of each setting, or its type and its meaning."""
 Directions = Literal["min", "max"]
 Share = Annotated[PositiveFraction | Size, "a share in (0, 1] or a whole number of batches ≥ 1"] | None
 
+_RUN: Types = {
+    "name": str,
+    "variant": str,
+    "seed": Seed,
+    "force": bool,
+    "quick": bool,
+    "oversubscribe": (bool, "allow trainer.devices to exceed the number of CPU cores."),
+    "fused": (bool, "hand-written backward passes and oneDNN products; false for plain PyTorch."),
+    "overfit": (
+        Size | None,
+        "train and validate on this many training pairs only, to find errors; null for all data.",
+    ),
+    "shared_vocabulary": bool,
+    "attention_size": Size,
+    "attention_bias": (bool, "a bias inside the tanh of attention=additive and concat."),
+    "attention_override": (
+        str | None,
+        "intervention in `attnlab evaluate`: uniform, shuffled, argmax, previous, none or all.",
+    ),
+}
+"""Settings outside all sections."""
 
-class _Run(TypedDict):
-    """Settings outside all sections.
+_PATHS: Types = {"output": FolderPath, "cache": FolderPath}
 
-    Args:
-        oversubscribe: allow trainer.devices to exceed the number of CPU cores.
-        fused: hand-written backward passes and oneDNN products; false for plain PyTorch.
-        overfit: train and validate on this many training pairs only, to find errors; null for all data.
-        attention_bias: a bias inside the tanh of attention=additive and concat.
-        attention_override: intervention in `attnlab evaluate`: uniform, shuffled, argmax, previous, none or
-            all.
-    """
+_EMBEDDING: Types = {
+    "shared": bool,
+    "source_vectors": (
+        FilePath | None,
+        "pretrained word vectors in the text format of word2vec or GloVe, or fastText's .vec.",
+    ),
+    "target_vectors": (FilePath | None, "the same for the target side."),
+    "frozen": (bool, "do not train the tables with pretrained vectors."),
+}
+"""Settings of both embeddings."""
 
-    name: str
-    variant: str
-    seed: Seed
-    force: bool
-    quick: bool
-    oversubscribe: bool
-    fused: bool
-    overfit: Size | None
-    shared_vocabulary: bool
-    attention_size: Size
-    attention_bias: bool
-    attention_override: str | None
+_MATCHED: Types = {"match": Component | None}
 
+_TIED: Types = {"tied": bool}
 
-class _Paths(TypedDict):
-    output: FolderPath
-    cache: FolderPath
+_LOSS: Types = {"label_smoothing": Probability, "coverage": NotNegative, "alignment": NotNegative}
 
+_DISTILLATION: Types = {
+    "teachers": (
+        Annotated[Sequence[str], "a list of run directories or checkpoint files"],
+        "trained runs with the same vocabularies; the mean of their predictions is learned.",
+    ),
+    "weight": (
+        Probability,
+        "share of the teachers' predictions in the loss, 0.5 by default; the references have the rest.",
+    ),
+}
+"""Word-level knowledge distillation (Kim & Rush, 2016)."""
 
-class _Embedding(TypedDict):
-    """Settings of both embeddings.
-
-    Args:
-        source_vectors: pretrained word vectors in the text format of word2vec or GloVe, or fastText's .vec.
-        target_vectors: the same for the target side.
-        frozen: do not train the tables with pretrained vectors.
-    """
-
-    shared: bool
-    source_vectors: FilePath | None
-    target_vectors: FilePath | None
-    frozen: bool
-
-
-class _Matched(TypedDict):
-    match: Component | None
-
-
-class _Tied(TypedDict):
-    tied: bool
-
-
-class _Loss(TypedDict):
-    label_smoothing: Probability
-    coverage: NotNegative
-    alignment: NotNegative
-
-
-class _Distillation(TypedDict):
-    """Word-level knowledge distillation (Kim & Rush, 2016).
-
-    Args:
-        teachers: trained runs with the same vocabularies; the mean of their predictions is learned.
-        weight: share of the teachers' predictions in the loss, 0.5 by default; the references have the rest.
-    """
-
-    teachers: Annotated[Sequence[str], "a list of run directories or checkpoint files"]
-    weight: Probability
-
-
-_Initialisation = TypedDict(
-    "_Initialisation",
-    {
-        "from": Annotated[
+_INITIALISATION: Types = {
+    "from": (
+        Annotated[
             str | None,
             Predicate(lambda value: value is None or bool(value.strip())),
             "a run directory or a checkpoint file, or null",
         ],
-        "freeze": Annotated[
-            Sequence[str], "a list of parts of the network, such as [encoder,source_embedding]"
-        ],
-    },
-)
-_Initialisation.__doc__ = """Initial weights from another run.
+        "run directory or checkpoint file to start from; null for random weights.",
+    ),
+    "freeze": (
+        Annotated[Sequence[str], "a list of parts of the network, such as [encoder,source_embedding]"],
+        "parts that are not trained.",
+    ),
+}
+"""Initial weights from another run."""
 
-Args:
-    from: run directory or checkpoint file to start from; null for random weights.
-    freeze: parts that are not trained.
-"""
+_SEARCH: Types = {
+    "max_length": (
+        Size | None,
+        "maximum number of output tokens, EOS excluded; null for 1.5 times the longest training "
+        "or validation target, at least 100.",
+    ),
+}
+"""Search for the outputs."""
 
+_BLEU: Types = {
+    "tokenize": (
+        Literal["13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"] | None,
+        "sacreBLEU's tokenizer; null for one that fits the script of the references: 13a, zh, or "
+        "char for other scripts without spaces between words.",
+    ),
+}
+"""BLEU of the outputs."""
 
-class _Search(TypedDict):
-    """Search for the outputs.
+_RERANKING: Types = {
+    "coverage_penalty": NotNegative,
+    "similarity": Component | None,
+    "prefers": Component | None,
+    "accepts": Component | None,
+}
 
-    Args:
-        max_length: maximum number of output tokens, EOS excluded; null for 1.5 times the longest training or
-            validation target, at least 100.
-    """
+_CHECKPOINT: Types = {
+    "monitor": str | None,
+    "mode": Directions,
+    "every_minutes": NotNegative | None,
+    "keep": Count,
+}
 
-    max_length: Size | None
+_OPTIMIZER: Types = {
+    "lr": Positive,
+    "weight_decay": NotNegative,
+    "rho": Fraction,
+    "eps": NotNegative,
+    "fused": bool | None,
+}
 
-
-class _Bleu(TypedDict):
-    """BLEU of the outputs.
-
-    Args:
-        tokenize: sacreBLEU's tokenizer; null for one that fits the script of the references: 13a, zh, or char
-            for other scripts without spaces between words.
-    """
-
-    tokenize: (
-        Literal["13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"] | None
-    )
-
-
-class _Reranking(TypedDict):
-    coverage_penalty: NotNegative
-    similarity: Component | None
-    prefers: Component | None
-    accepts: Component | None
-
-
-class _Checkpoint(TypedDict):
-    monitor: str | None
-    mode: Directions
-    every_minutes: NotNegative | None
-    keep: Count
-
-
-class _Optimizer(TypedDict):
-    lr: Positive
-    weight_decay: NotNegative
-    rho: Fraction
-    eps: NotNegative
-    fused: bool | None
-
-
-class _Scheduler(TypedDict):
-    interval: Literal["step", "epoch"]
-    needs: Annotated[
+_SCHEDULER: Types = {
+    "interval": Literal["step", "epoch"],
+    "needs": Annotated[
         Mapping[str, Literal["total_steps", "steps_per_epoch"]],
         "arguments of the schedule, each total_steps or steps_per_epoch",
-    ]
-    schedule: Component
+    ],
+    "schedule": Component,
+}
 
+_SCHEDULE: Types = {
+    "factor": Positive,
+    "patience": Count,
+}
 
-class _Schedule(TypedDict):
-    factor: Positive
-    patience: Count
+_EARLY_STOPPING: Types = {
+    "monitor": str | None,
+    "mode": Directions,
+    "patience": Count,
+}
 
-
-class _EarlyStopping(TypedDict):
-    monitor: str | None
-    mode: Directions
-    patience: Count
-
-
-class _Explain(TypedDict):
-    measures: Annotated[
+_EXPLAIN: Types = {
+    "measures": Annotated[
         str | Sequence[str], "names of measures, such as [erasure,alignment]; explain=all has all of them"
-    ]
-    sentences: Size
-    steps: Size
-    epsilon: Fraction
-    alignments: FilePath | None
-    reverse: FilePath | None
+    ],
+    "sentences": Size,
+    "steps": Size,
+    "epsilon": Fraction,
+    "alignments": FilePath | None,
+    "reverse": FilePath | None,
+}
 
+_TUNE: Types = {
+    "trials": Size,
+    "seed": Seed,
+    "space": Mapping[str, str] | None,
+    "sampler": Component,
+    "pruner": Component | None,
+}
 
-class _Tune(TypedDict):
-    trials: Size
-    seed: Seed
-    space: Mapping[str, str] | None
-    sampler: Component
-    pruner: Component | None
-
-
-class _Pruner(TypedDict):
-    n_startup_trials: Count
-    n_warmup_steps: Count
+_PRUNER: Types = {
+    "n_startup_trials": Count,
+    "n_warmup_steps": Count,
+}
 
 
 def _is_devices(value: Any) -> bool:
@@ -229,50 +201,50 @@ def _is_duration(value: Any) -> bool:
 PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16")
 """Precisions with weights in fp32. With other weights, metrics are inexact and decoding fails."""
 
-
-class _Trainer(TypedDict):
-    accelerator: Literal["auto", "cpu", "gpu", "cuda"]
-    strategy: str | Component
-    devices: Annotated[
+_TRAINER: Types = {
+    "accelerator": Literal["auto", "cpu", "gpu", "cuda"],
+    "strategy": str | Component,
+    "devices": Annotated[
         Any, Predicate(_is_devices), "a number of devices ≥ 1, a list of devices, auto, or -1 for all"
-    ]
-    num_nodes: Size
-    precision: Annotated[Any, Predicate(lambda value: str(value) in PRECISIONS), ", ".join(PRECISIONS)]
-    max_epochs: Size | Literal[-1]
-    min_epochs: Count | None
-    max_steps: Size | Literal[-1]
-    min_steps: Count | None
-    max_time: Annotated[
+    ],
+    "num_nodes": Size,
+    "precision": Annotated[Any, Predicate(lambda value: str(value) in PRECISIONS), ", ".join(PRECISIONS)],
+    "max_epochs": Size | Literal[-1],
+    "min_epochs": Count | None,
+    "max_steps": Size | Literal[-1],
+    "min_steps": Count | None,
+    "max_time": Annotated[
         Any, Predicate(_is_duration), "days:hours:minutes:seconds, such as 00:12:00:00, or null"
-    ]
-    gradient_clip_val: NotNegative | None
-    gradient_clip_algorithm: Literal["norm", "value"] | None
-    accumulate_grad_batches: Size
-    val_check_interval: Share
-    check_val_every_n_epoch: Size | None
-    log_every_n_steps: Size
-    limit_train_batches: Share
-    limit_val_batches: Share
-    limit_test_batches: Share
-    limit_predict_batches: Share
-    fast_dev_run: Size | bool
-    deterministic: bool | Literal["warn"] | None
-    benchmark: bool | None
-    inference_mode: bool
-    profiler: Literal["simple", "advanced", "pytorch"] | Component | None
-    detect_anomaly: bool
-    sync_batchnorm: bool
-    reload_dataloaders_every_n_epochs: Count
-    enable_autolog_hparams: bool
-    model_registry: str | None
+    ],
+    "gradient_clip_val": NotNegative | None,
+    "gradient_clip_algorithm": Literal["norm", "value"] | None,
+    "accumulate_grad_batches": Size,
+    "val_check_interval": Share,
+    "check_val_every_n_epoch": Size | None,
+    "log_every_n_steps": Size,
+    "limit_train_batches": Share,
+    "limit_val_batches": Share,
+    "limit_test_batches": Share,
+    "limit_predict_batches": Share,
+    "fast_dev_run": Size | bool,
+    "deterministic": bool | Literal["warn"] | None,
+    "benchmark": bool | None,
+    "inference_mode": bool,
+    "profiler": Literal["simple", "advanced", "pytorch"] | Component | None,
+    "detect_anomaly": bool,
+    "sync_batchnorm": bool,
+    "reload_dataloaders_every_n_epochs": Count,
+    "enable_autolog_hparams": bool,
+    "model_registry": str | None,
+}
 
 
 class Section(NamedTuple):
     """A section of the configuration."""
 
-    own: type | None = None  # settings that its target does not take
+    own: Types = MappingProxyType({})  # settings that its target does not take
     target: str | None = None  # class or function that receives the settings if the section has no `_target_`
-    types: type | None = None  # types of arguments of a target outside attnlab
+    types: Types = MappingProxyType({})  # types of arguments of a target outside attnlab
     supplied: tuple[str, ...] = ()  # arguments that attnlab passes, which are no settings
     optional: bool = False  # whether the configuration may lack the section, or have null in its place
 
@@ -282,17 +254,14 @@ class Section(NamedTuple):
         known = Signature({}, target is not None)
         taken = signature(target) if isinstance(target, str) else known
         arguments = {name: each for name, each in taken.arguments.items() if name not in self.supplied}
-        if self.types is not None and str(target).partition(".")[0] in UNTYPED:
-            types = self.types.__annotations__
-            taken_or_any = {name: arguments.get(name, Argument(Any)) for name in types}
+        if str(target).partition(".")[0] in UNTYPED:
+            typed = {name: kind for name, kind in self.types.items() if name in arguments or taken.open}
             arguments |= {
-                name: each._replace(type=types[name])
-                for name, each in taken_or_any.items()
-                if name in arguments or taken.open
+                name: arguments.get(name, Argument(Any))._replace(type=kind) for name, kind in typed.items()
             }
-        own = {} if self.own is None else self.own.__annotations__
-        meanings = entries(inspect.getdoc(self.own) or "")
-        arguments |= {name: Argument(own[name], meaning=meanings.get(name, "")) for name in own}
+        for name, own in self.own.items():
+            kind, meaning = own if isinstance(own, tuple) else (own, "")
+            arguments[name] = Argument(kind, meaning=meaning)
         return Signature(arguments, taken.open)
 
 
@@ -300,42 +269,42 @@ TOKENIZER = Section(supplied=("texts",))
 BUILT = ("state_size", "context_size", "input_size", "vocabulary_size")
 
 SECTIONS = {
-    "": Section(_Run),
-    "paths": Section(_Paths),
+    "": Section(_RUN),
+    "paths": Section(_PATHS),
     "data": Section(),
     "tokenizer": TOKENIZER,
     "target_tokenizer": TOKENIZER._replace(optional=True),
-    "embedding": Section(_Embedding, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size",)),
-    "encoder": Section(_Matched, supplied=("input_size",)),
+    "embedding": Section(_EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size",)),
+    "encoder": Section(_MATCHED, supplied=("input_size",)),
     "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
-    "attention": Section(_Matched, supplied=("query_size", "memory_size", "normaliser")),
+    "attention": Section(_MATCHED, supplied=("query_size", "memory_size", "normaliser")),
     "attention.score": Section(supplied=("query_size", "memory_size", "normaliser")),
     "normaliser": Section(target="attnlab.nn.attention.normalisers.Entmax"),
     "decoder": Section(supplied=("input_size", "attention")),
-    "readout": Section(_Tied, supplied=BUILT),
-    "optimizer": Section(types=_Optimizer, supplied=("params",)),
-    "scheduler": Section(_Scheduler),
+    "readout": Section(_TIED, supplied=BUILT),
+    "optimizer": Section(types=_OPTIMIZER, supplied=("params",)),
+    "scheduler": Section(_SCHEDULER),
     "scheduler.schedule": Section(
-        types=_Schedule, supplied=("optimizer", "total_steps", "steps_per_epoch", "T_max")
+        types=_SCHEDULE, supplied=("optimizer", "total_steps", "steps_per_epoch", "T_max")
     ),
     "teacher_forcing": Section(target="attnlab.training.teacher_forcing.TeacherForcing"),
     "batching": Section(
         target="attnlab.data.datamodule.Seq2SeqData",
         supplied=("corpus", "vocabularies", "with_copy_ids", "seed"),
     ),
-    "loss": Section(_Loss),
-    "distillation": Section(_Distillation, optional=True),
-    "bleu": Section(_Bleu),
+    "loss": Section(_LOSS),
+    "distillation": Section(_DISTILLATION, optional=True),
+    "bleu": Section(_BLEU),
     "search": Section(
-        _Search, target="attnlab.decoding.translator.Translator", supplied=("vocabularies", "reranking")
+        _SEARCH, target="attnlab.decoding.translator.Translator", supplied=("vocabularies", "reranking")
     ),
-    "reranking": Section(_Reranking),
-    "init": Section(_Initialisation, optional=True),
-    "checkpoint": Section(_Checkpoint),
+    "reranking": Section(_RERANKING),
+    "init": Section(_INITIALISATION, optional=True),
+    "checkpoint": Section(_CHECKPOINT),
     "trainer": Section(
         target="lightning.Trainer",
-        types=_Trainer,
+        types=_TRAINER,
         supplied=(
             *("logger", "callbacks", "plugins", "default_root_dir", "enable_checkpointing", "barebones"),
             *("enable_progress_bar", "enable_model_summary", "use_distributed_sampler", "overfit_batches"),
@@ -350,7 +319,7 @@ SECTIONS = {
         target="attnlab.training.callbacks.AttentionWeights", supplied=("run",), optional=True
     ),
     "callbacks.early_stopping": Section(
-        target="lightning.pytorch.callbacks.EarlyStopping", types=_EarlyStopping, optional=True
+        target="lightning.pytorch.callbacks.EarlyStopping", types=_EARLY_STOPPING, optional=True
     ),
     "callbacks.averaging": Section(target="attnlab.training.callbacks.WeightAveraging", optional=True),
     "logger": Section(optional=True),
@@ -360,8 +329,8 @@ SECTIONS = {
         )
         for name in ("wandb", "tensorboard", "mlflow")
     },
-    "explain": Section(_Explain, optional=True),
-    "tune": Section(_Tune, optional=True),
-    "tune.pruner": Section(types=_Pruner, optional=True),
+    "explain": Section(_EXPLAIN, optional=True),
+    "tune": Section(_TUNE, optional=True),
+    "tune.pruner": Section(types=_PRUNER, optional=True),
 }
 """The sections by dotted name."""

@@ -70,7 +70,7 @@ def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
             could read the environment of the process that resolves it. Saved configurations are resolved.
     """
     values = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
-    for key, value in _walk(values):
+    for key, value in walk(values):
         if isinstance(value, str) and "${" in value:
             raise UserError(
                 f"{source} contains the interpolation {value!r} at {key}, which attnlab never saves: replace "
@@ -150,11 +150,11 @@ def _is_within(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def _walk(node: Any, key: str = "config") -> Iterator[tuple[str, Any]]:
+def walk(node: Any, key: str = "config") -> Iterator[tuple[str, Any]]:
     """Yield the dotted key and the value of every node, depth first."""
     yield key, node
     children = (
         node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, (list, tuple)) else ()
     )
     for name, child in children:
-        yield from _walk(child, f"{key}.{name}")
+        yield from walk(child, f"{key}.{name}")

@@ -15,13 +15,13 @@ from torch import Tensor
 from attnlab.data.alignment import output_links
 from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.alignment import with_posterior_weights
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.grammar import PythonGrammar
 from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import sample
+from attnlab.decoding.targets import with_posterior_weights
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel

@@ -81,7 +81,7 @@ class Prediction:
         return f"Prediction({self.hypothesis!r}{score})"
 
     def _repr_html_(self) -> str:
-        from attnlab.plotting.notebook import prediction_html
+        from attnlab.plotting.heat_map import prediction_html
 
         return prediction_html(self)
 

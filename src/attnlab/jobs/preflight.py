@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.build import build_network
 from attnlab.config.construct import construct
+from attnlab.config.trust import walk
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -46,8 +46,9 @@ def find_error(config: DictConfig) -> str | None:
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     try:
-        for node in _targets({key: value for key, value in settings.items() if key not in BUILT}):
-            _check_arguments(node)
+        for _, node in walk({key: value for key, value in settings.items() if key not in BUILT}):
+            if isinstance(node, dict) and "_target_" in node:
+                _check_arguments(node)
         with torch.device("meta"):
             network = build_network(config, Vocabularies(tokenizer, tokenizer))
             construct(config.optimizer, params=network.parameters())
@@ -56,15 +57,6 @@ def find_error(config: DictConfig) -> str | None:
     except Exception:
         return None  # perhaps not an error of the run: a custom class may not support the meta device
     return None
-
-
-def _targets(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield every node of a configuration that has a `_target_`."""
-    if isinstance(node, dict):
-        if "_target_" in node:
-            yield node
-        for child in node.values():
-            yield from _targets(child)
 
 
 def _check_arguments(node: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ source token.
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -133,3 +134,21 @@ class HeatMap:
             f'<svg viewBox="0 0 {size}" width="{left + width + right + 1:g}" role="img" aria-label="{label}" '
             f'font-family="sans-serif" font-size="{FONT}" fill="currentColor">{"".join(parts)}</svg>'
         )
+
+
+def prediction_html(prediction: Prediction) -> str:
+    """Return source, hypothesis, score and heat map as HTML."""
+    score = "" if prediction.score is None else f" <small>score {prediction.score:.4f}</small>"
+    hypothesis = f"<b>{html.escape(prediction.hypothesis)}</b>"
+    line = f"<p>{html.escape(prediction.source)} → {hypothesis}{score}</p>"
+    if prediction.weights is None or not prediction.weights.any():
+        return line
+    light, dark = (
+        "data:image/png;base64,"
+        + base64.b64encode(HeatMap.of(prediction).figure(dark=dark)._repr_png_()).decode("ascii")
+        for dark in (False, True)
+    )
+    return (
+        f'{line}<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img alt="attention weights" src="{light}"></picture>'
+    )

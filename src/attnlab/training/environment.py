@@ -112,13 +112,18 @@ def _git(folder: Path, *arguments: str) -> bytes:
     return subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
 
 
-def cpu_name() -> str:
-    """Return the model name of the CPU."""
+def cpu_info(*names: str) -> list[str]:
+    """Return the values that Linux lists for the CPU cores under these names; empty on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(names)]
+
+
+def cpu_name() -> str:
+    """Return the model name of the CPU."""
+    names = cpu_info("model name")
     return names[0] if names else platform.processor() or platform.machine()
 
 

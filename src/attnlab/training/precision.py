@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Set
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+
+from attnlab.training.environment import cpu_info
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +20,7 @@ BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 def cpu_flags() -> frozenset[str]:
     """Return the features that Linux lists for the CPU; empty on other systems."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return frozenset()
-    listed = [line.partition(":")[2] for line in lines if line.startswith(("flags", "Features"))]
+    listed = cpu_info("flags", "Features")
     return frozenset(listed[0].split() if listed else ())
 
 
