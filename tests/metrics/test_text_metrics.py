@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torchmetrics.functional.text.helper import _edit_distance
 
 from attnlab.files.predictions import Prediction
+from attnlab.metrics.registry import names
 from attnlab.metrics.scoring import LengthScores, score, score_by_length
 from attnlab.metrics.text.edit_distance import levenshtein
 from attnlab.metrics.text.ngrams import guess_tokenizer
@@ -122,6 +123,37 @@ def test_conala_exact_match_compares_official_tokens() -> None:
     pairs = [("f( 'a' )", 'f("a")'), ("f(a)", 'f("a")')]
     expected = {"conala_exact_match": 0.5, "exact_match": 0.0}
     assert values_of(*pairs, metrics=["conala_exact_match", "exact_match"]) == expected
+
+
+def test_scores_of_a_corpus_match_a_manual_calculation() -> None:
+    """Sentences of 6, 1 and 4 tokens: a mean over sentences would differ from a sum over their tokens."""
+    pairs = [("a b c d e x", "a b c d e f"), ("g h", "g"), ("i j k l", "i j k l")]
+    # n-grams of characters 1 to 6: of all hypotheses (without "gh", as its reference
+    # has no bigram), of all references, and those that match
+    hypotheses, references, matches = (12, 8, 6, 4, 2, 1), (11, 8, 6, 4, 2, 1), (10, 7, 5, 3, 1, 0)
+    precision = sum(match / count for match, count in zip(matches, hypotheses, strict=True)) / 6
+    recall = sum(match / count for match, count in zip(matches, references, strict=True)) / 6
+    bleu = 100 * (10 / 12 * 7 / 9 * 5 / 6 * 3 / 4) ** (1 / 4)  # here, tokens are characters
+    expected = {
+        "bleu": bleu,
+        "conala_bleu": bleu,
+        "chrf": 100 * 5 * precision * recall / (4 * precision + recall),
+        "edit_distance": (1 + 1 + 0) / (6 + 1 + 4),
+        "ser": (1 + 1 + 0) / (6 + 1 + 4),
+        "exact_match": 1 / 3,
+        "conala_exact_match": 1 / 3,
+        "wer": 100 * 2 / 3,
+        "parses": 0,  # "g" is valid, but no hypothesis is
+        "slot_accuracy": (3 + 1 + 0) / (4 + 1 + 0),  # "f" is missing, and no reference has "z"
+    }
+    assert set(expected) == set(names("text"))
+    quoted = (["e", "f", "a", "d"], ["g"], ["z"])
+    predictions = [
+        replace(prediction, annotations={"quoted": texts})
+        for prediction, texts in zip(predictions_of(*pairs), quoted, strict=True)
+    ]
+    assert score(Texts(predictions), expected).values == pytest.approx(expected)
+    assert values_of(("x = 1", ""), ("x =", ""), ("(", ""), metrics=["parses"]) == {"parses": 1 / 3}
 
 
 def test_slot_accuracy_counts_repeated_quotations() -> None:

@@ -329,7 +329,7 @@ def test_monitored_score_that_the_texts_do_not_define_is_an_error(
     def check(length: int) -> None:
         config = composed(*TINY, *SYNTHETIC, *monitored, f"data.val_lengths=[{length},{length}]")
         module, data = build_all(config)
-        components.check_monitored(config, module, data.corpus)
+        components.check_monitored(config, module, data)
 
     check(4)
     with pytest.raises(UserError) as error:
@@ -338,6 +338,22 @@ def test_monitored_score_that_the_texts_do_not_define_is_an_error(
         f"{section}.monitor=val/bleu is undefined for the validation data: no reference has 4 tokens, the "
         f"length of a 4-gram. Set {section}.monitor=val/loss and {section}.mode=min"
     )
+
+
+@pytest.mark.parametrize(("limit", "is_defined"), [("1", False), ("0.3", False), ("2", True), ("1.0", True)])
+def test_monitored_score_must_be_defined_by_the_batches_of_a_validation(
+    composed: Composed, limit: str, is_defined: bool
+) -> None:
+    """The first of two batches has the sources of 1 and 2 tokens."""
+    settings = ("data.val_lengths=[1,4]", "data.val_size=8", "batching.batch_size=4")
+    monitor = ("checkpoint.monitor=val/bleu", "checkpoint.mode=max", f"trainer.limit_val_batches={limit}")
+    config = composed(*TINY, *SYNTHETIC, *settings, *monitor)
+    module, data = build_all(config)
+    if is_defined:
+        components.check_monitored(config, module, data)
+        return
+    with pytest.raises(UserError, match=f"validation data with trainer.limit_val_batches={limit}: no refer"):
+        components.check_monitored(config, module, data)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,8 @@ def start(run: Run) -> subprocess.Popen[bytes]:
 def test_damaged_checkpoint_is_reported_and_the_previous_one_is_used(make_run: Callable[..., Run]) -> None:
     words = SETTINGS["dropout and sampled teacher forcing"]
     whole, half = make_run("whole", *words), make_run("half", *words)
-    run_killed(half.directory, 126)
+    other = make_run("other", *words, "seed=1")
+    run_killed(half.directory, 126, other.directory, 126)
     for path in (half.best, half.last, half.previous):
         assert path.is_file()
 
@@ -219,7 +220,10 @@ def test_damaged_checkpoint_is_reported_and_the_previous_one_is_used(make_run: C
         shutil.copytree(half.directory.parent, half.directory.parents[1] / name)
         return Run(half.directory.parents[1] / name / half.directory.name)
 
-    flipped, emptied, both, best, deleted = map(copied, ("flipped", "emptied", "both", "best", "deleted"))
+    names = ("flipped", "emptied", "both", "best", "deleted", "exchanged", "replaced")
+    flipped, emptied, both, best, deleted, exchanged, replaced = map(copied, names)
+    shutil.copyfile(other.last, exchanged.last)
+    shutil.copyfile(other.best, replaced.best)
     full = copied("full")
     flip(flipped.last)
     with flipped.metrics.open("a") as file:
@@ -238,11 +242,11 @@ def test_damaged_checkpoint_is_reported_and_the_previous_one_is_used(make_run: C
     lines = run_killed(
         *(
             word
-            for run in (whole, flipped, emptied, full, both, best, deleted)
+            for run in (whole, flipped, emptied, full, both, best, deleted, exchanged, replaced)
             for word in (run.directory, "never")
         )
     )
-    assert [line.split()[2] for line in lines] == ["0", "0", "0", "0", "1", "1", "1"]
+    assert [line.split()[2] for line in lines] == ["0", "0", "0", "0", "1", "1", "1", "1", "1"]
     assert_equal_outputs(full, whole)
     for run in (flipped, emptied):
         assert_equal_outputs(run, whole)
@@ -255,6 +259,11 @@ def test_damaged_checkpoint_is_reported_and_the_previous_one_is_used(make_run: C
     assert f"{best.best} cannot be read" in best.read_result()["error"]
     assert deleted.read_result()["error"] == f"{deleted.best} was deleted: start again with force=true"
     assert deleted.last.read_bytes() == half.last.read_bytes()  # noticed before the training
+    for run, path in ((exchanged, exchanged.last), (replaced, replaced.best)):
+        assert run.read_result()["error"] == (
+            f"{path} was written by the run {other.hash}, not by {half.hash}: put the run's own checkpoint "
+            "back, or start again with force=true"
+        )
 
 
 def flip(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ class Seq2SeqData(LightningDataModule):
 
     Attributes:
         test_split: split of the test stage, one of `Corpus.test_splits`; the first one unless it is set.
+        positions: largest S and T that BPE dropout may produce; no limit unless it is set.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Seq2SeqData(LightningDataModule):
         self.evaluation_batch_size = evaluation_batch_size or (
             batch_size if batch_type == "sentences" else 64
         )
+        self.positions = (inf, inf)
         self.source_eos = source_eos
         self._encode = partial(
             encode,
@@ -178,6 +181,7 @@ class Seq2SeqData(LightningDataModule):
             max_source_length=settings["max_source_length"],
             max_target_length=settings["max_target_length"],
             seed=self._training_sampler.keywords["seed"],
+            positions=self.positions,
         )
 
     def _loader(self, examples: Examples, sampler: Sampler[Any]) -> DataLoader[Batch]:

@@ -111,8 +111,13 @@ def _bleu_tokenizer(config: DictConfig, corpus: Corpus) -> str:
     return tokenizer
 
 
-def check_monitored(config: DictConfig, module: Seq2SeqModule, corpus: Corpus) -> None:
-    """Raise `UserError` if the validation texts do not define a monitored score."""
+def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData) -> None:
+    """Raise `UserError` if the texts of a validation do not define a monitored score."""
+    batches = [*data.val_dataloader().sampler]
+    limit = config.trainer.get("limit_val_batches", 1.0)
+    count = limit if isinstance(limit, int) else max(1, int(limit * len(batches)))
+    pairs = [data.pairs("val")[index] for batch in batches[:count] for index in batch]
+    limited = f" with trainer.limit_val_batches={limit}" * (count < len(batches))
     stopping = (config.get("callbacks") or {}).get("early_stopping") or {}
     for section_name, settings in (("checkpoint", config.checkpoint), ("callbacks.early_stopping", stopping)):
         monitor = settings.get("monitor")
@@ -126,14 +131,14 @@ def check_monitored(config: DictConfig, module: Seq2SeqModule, corpus: Corpus) -
                 hypothesis=text,
                 annotations=pair.annotations or {},
             )
-            for index, pair in enumerate(corpus.val)
+            for index, pair in enumerate(pairs)
             for text in [module.vocabularies.reference(pair)]
         ]
         texts = Texts(perfect, module.vocabularies.target.spell, module.bleu_tokenizer)
         for reason in score(texts, [name(monitor)]).undefined.values():
             raise UserError(
-                f"{section_name}.monitor={monitor} is undefined for the validation data: {reason}. Set "
-                f"{section_name}.monitor=val/loss and {section_name}.mode=min"
+                f"{section_name}.monitor={monitor} is undefined for the validation data{limited}: {reason}. "
+                f"Set {section_name}.monitor=val/loss and {section_name}.mode=min"
             )
 
 

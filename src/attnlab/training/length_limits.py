@@ -25,7 +25,11 @@ LONGEST_OUTPUT = 100
 
 
 def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
-    """Raise `UserError` if a text of any split has more tokens than there are learned positions for."""
+    """Raise `UserError` if a text of any split has more tokens than there are learned positions for.
+
+    Training texts with BPE dropout are limited to the learned positions.
+    """
+    data.positions = (max_positions(network, "encoder"), max_positions(network, "decoder"))
     for part, side in (("encoder", "source"), ("decoder", "target")):
         limit = max_positions(network, part)
         for split, pairs in data.corpus.splits.items():
@@ -41,6 +45,11 @@ def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
                     f"(up to {longest}; the first is {first}). Set {part}.max_positions={longest}, or "
                     f"batching.max_{side}_length={limit} to truncate them"
                 )
+        if limit < inf and getattr(data.vocabularies, side).dropout > 0:
+            message = (
+                "tokenizer.dropout: %ss with more tokens than %s.max_positions=%d keep their segmentation"
+            )
+            log.info(message, side, part, limit)
 
 
 def choose_max_length(config: DictConfig, network: Seq2Seq, data: Seq2SeqData) -> DictConfig:

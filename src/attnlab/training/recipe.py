@@ -73,7 +73,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     module = components.build_module(
         config, network, vocabularies, corpus, teacher=load_teacher(config, vocabularies)
     )
-    components.check_monitored(config, module, corpus)
+    components.check_monitored(config, module, data)
     _log_sizes(corpus, vocabularies, network)
 
     # Training
@@ -181,7 +181,7 @@ def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, An
 
     Raises:
         UserError: if the data or the precision of `contents` (see `checkpoint_contents`) differs from the
-            checkpoint's.
+            checkpoint's, or the checkpoint is another run's.
     """
     newest = read_newest_checkpoint(run.last, run.previous)
     if newest is None:
@@ -192,6 +192,7 @@ def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, An
         raise UserError(
             f"{path} is from an earlier version and cannot be resumed: start again with force=true"
         )
+    _check_run(run, path, checkpoint)
     recorded, data = checkpoint["attnlab"].get("data"), contents["data"]
     first, now = (part["config"]["trainer"]["precision"] for part in (checkpoint["attnlab"], contents))
     if first != now:
@@ -201,12 +202,21 @@ def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, An
         )
     digests.check_unchanged(recorded, data, data["splits"], fix="start again with force=true")
     if run.best.is_file():
-        read_checkpoint(run.best)  # report a damaged file now rather than after the training
+        _check_run(run, run.best, read_checkpoint(run.best))  # now rather than after the training
     elif BestCheckpoint.was_saved(checkpoint):
         raise UserError(f"{run.best} was deleted: start again with force=true")
     metrics.truncate(checkpoint["resumption"]["metrics_length"])
     log.info("resuming from step %d", checkpoint["global_step"])
     return path
+
+
+def _check_run(run: Run, path: Path, checkpoint: dict[str, Any]) -> None:
+    """Raise `UserError` if a checkpoint in the directory of a run was written by another run."""
+    if (writer := checkpoint.get("attnlab", {}).get("wandb_id")) != run.hash:
+        raise UserError(
+            f"{path} was written by the run {writer}, not by {run.hash}: put the run's own checkpoint "
+            "back, or start again with force=true"
+        )
 
 
 def _callback(callbacks: Sequence[Callback], kind: type[AnyCallback]) -> AnyCallback:

@@ -84,6 +84,24 @@ def test_batches_have_ends_and_the_longest_target_first():
         assert decoded == PAIRS[index].source
 
 
+def test_segmentation_with_too_many_tokens_is_that_without_dropout():
+    text = Pair("abcabcabc", "abcabcabc")
+    train = partial(subwords, max_size=40, dropout=1.0)
+    vocabularies = train_vocabularies([text], source=train, target=train)
+    settings = {"source_eos": True, "max_source_length": None, "max_target_length": None}
+    whole = encode([text], vocabularies, **settings)
+
+    def lengths(*positions: int) -> tuple[int, int]:
+        batch = SampledExamples(whole, [text], vocabularies, **settings, seed=0, positions=positions)[0, [0]]
+        return int(batch.source_lengths), batch.target.size(1) - 1
+
+    fewest = (int(whole.source_lengths[0]), int(whole.target_lengths[0]))
+    assert max(fewest) < 5
+    assert lengths(11, 11) == (11, 11)  # a mark of the start, nine characters and <eos>
+    assert lengths(10, 11) == (fewest[0], 11)
+    assert lengths(11, 10) == (11, fewest[1])
+
+
 def test_evaluation_has_no_dropout():
     vocabularies = train_vocabularies(PAIRS, source=partial(subwords, max_size=120, dropout=0.9))
     data = Seq2SeqData(Corpus(train=PAIRS, val=PAIRS, test=PAIRS), vocabularies, batch_size=16)

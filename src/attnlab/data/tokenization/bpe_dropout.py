@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 import torch
@@ -73,6 +74,7 @@ class SampledExamples(Examples):
         examples: the pairs encoded without dropout.
         pairs: the same pairs as text.
         vocabularies: tokenizers of both sides; one without dropout gives the same ids in every epoch.
+        positions: largest S and T. A longer segmentation is replaced by that without dropout.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class SampledExamples(Examples):
         max_source_length: int | None,
         max_target_length: int | None,
         seed: int,
+        positions: tuple[float, float] = (inf, inf),
     ) -> None:
         super().__init__(**examples.sequences)
         self._pairs = pairs
@@ -92,6 +95,7 @@ class SampledExamples(Examples):
         self._source_eos = source_eos
         self._limits = text_limits(source_eos, max_source_length, max_target_length)
         self._seed = seed
+        self._positions = positions
 
     def __getitem__(self, indices: list[int] | tuple[int, list[int]]) -> Batch:
         if isinstance(indices, list):
@@ -109,8 +113,10 @@ class SampledExamples(Examples):
     def _ids(self, side: int, epoch: int, index: int) -> list[int]:
         """Return the ids of the source (side 0) or target (side 1) of a pair in an epoch."""
         segmenter, pair = self._segmenters[side], self._pairs[index]
+        undropped = self.sequences[("sources", "targets")[side]].row(index)
         if segmenter is None:
-            return self.sequences[("sources", "targets")[side]].row(index)
+            return undropped
         draws = random.Random(f"{self._seed} {epoch} {side} {index}")
         ids = segmenter.encode((pair.source, pair.target)[side], draws)[: self._limits[side]]
-        return [SOS, *ids, EOS] if side == 1 else [*ids, *[EOS] * self._source_eos]
+        ids = [SOS, *ids, EOS] if side == 1 else [*ids, *[EOS] * self._source_eos]
+        return ids if len(ids) - side <= self._positions[side] else undropped  # T does not count SOS
