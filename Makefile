@@ -2,7 +2,7 @@
 # make test     run all tests but those of make clusters, make experiments and make docs
 # make clusters run the tests that start Slurm, Ray, servers or several launchers on this machine
 # make quick    run the tests that are not marked slow
-# make hydra    run the quick tests of configurations, sweeps and commands with Hydra 1.4 and OmegaConf 2.4
+# make hydra    run the quick tests that use Hydra with Hydra 1.4 and OmegaConf 2.4
 # make lint     check style, docstrings and types
 # make experiments  run the path of every experiment with tiny data and networks
 # make docs     build the documentation into docs/build/html, run its notebooks (make html), and its examples (make examples)
@@ -12,6 +12,11 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest --dist worksteal
 # Many slow tests wait for processes that they started, so two workers share a core
 SHARED := -n $$((2 * $$(nproc)))
+# Tests that compose configurations, plan sweeps or parse command lines with Hydra
+USES_HYDRA := tests/config \
+    $(addprefix tests/cli/test_, commands.py completion.py foreign_files.py hostile_use.py sweep_arguments.py) \
+    $(addprefix tests/jobs/test_, grid.py hyperparameter_search.py preflight.py studies.py sweeps.py train_task.py) \
+    --deselect tests/config/test_fuzz.py::test_every_value_of_every_setting_is_refused_in_one_line_or_builds
 
 .PHONY: train test clusters quick hydra lint experiments docs html examples
 .DEFAULT_GOAL := train
@@ -23,13 +28,13 @@ test: .venv/tests
 	$(PYTEST) $(SHARED) -m "not examples and not clusters and not experiments"
 
 clusters: .venv/tests
-	$(BIN)/pytest -m clusters --durations=0
+	$(BIN)/pytest -m clusters --durations=0 tests/jobs tests/training
 
 quick: .venv/tests
 	$(PYTEST) -n $$(nproc) -m "not slow and not clusters"
 
 hydra: .venv/hydra-1.4/installed
-	.venv/hydra-1.4/bin/python -m pytest -n $$(nproc) -m "not slow and not clusters" tests/config tests/jobs tests/cli
+	.venv/hydra-1.4/bin/python -m pytest -n $$(nproc) -m "not slow and not clusters" $(USES_HYDRA)
 
 lint: .venv/tests
 	$(BIN)/ruff check .

@@ -165,7 +165,7 @@ def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
 
 
-@pytest.mark.parametrize("option", options("encoder", "decoder", "readout", "attention"))
+@pytest.mark.parametrize("option", options("encoder", "decoder", "readout"))
 def test_overfitting_combines_with_every_option(option: str) -> None:
     config = compose_run(["debug=overfit", option])
     assert config.encoder.get("dropout", 0) == config.decoder.get("dropout", 0) == 0

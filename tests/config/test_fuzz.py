@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -23,36 +22,15 @@ from attnlab.errors import UserError
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 7, 2**31, 10**20, -(10**20), 0.5, -0.5, 1.5, 1e308),
-    *(float("nan"), float("inf"), float("-inf"), "", " ", "x", "none", "1", "0.5", "true", "null", "NaN"),
-    *(
-        "naïve",
-        "日本",
-        "a\tb",
-        "a\nb",
-        "a\u202eb",
-        "\0",
-        "../../x",
-        "x" * 500,
-        "'",
-        '"',
-        "a b",
-        "[1",
-        "{",
-        "%s",
-    ),
-    *(
-        [],
-        [1, 2, 3],
-        ["a"],
-        [None],
-        [[1]],
-        {},
-        {"a": 1},
-        {"_target_": "x"},
-        {"_target_": 1.5},
-        {"_target_": None},
-    ),
+    *(float("nan"), float("inf"), float("-inf"), "", "x", "none", "1", "0.5", "true", "null", "NaN"),
+    *([], [1, 2, 3], ["a"], [None], [[1]], {}, {"a": 1}, {"_target_": "x"}, {"_target_": 1.5}),
+    {"_target_": None},
 )
+TEXTS = (
+    *(" ", "naïve", "日本", "a\tb", "a\nb", "a\u202eb", "\0", "../../x", "x" * 500),
+    *("'", '"', "a b", "[1", "{", "%s"),
+)
+"""Further values of settings that hold a text or nothing."""
 
 OPTIONS = (
     "",
@@ -78,13 +56,22 @@ def plain(options: str) -> dict[str, Any]:
     return settings
 
 
+def default(options: str, name: str) -> Any:
+    """Return the value of a setting of these options; None if they do not have it."""
+    node: Any = plain(options)
+    for key in name.split("."):
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
 def start(options: str, name: str, value: Any) -> str | None:
     """Do what comes before a job with this setting; returns its one line if it is refused."""
-    settings = deepcopy(plain(options))
+    settings = {**plain(options)}
     *sections, key = name.split(".")
     node = settings
     for section in sections:
-        node = node.setdefault(section, {})
+        node[section] = {**node.get(section, {})}
+        node = node[section]
     node[key] = value
     try:
         check_plain(settings)
@@ -109,7 +96,8 @@ def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: 
     outcomes: Counter[str] = Counter()
     failures: list[str] = []
     for name in sorted(names):
-        for value in VALUES:
+        texts = TEXTS if isinstance(default(options, name), str | None) else ()
+        for value in (*VALUES, *texts):
             try:
                 line = start(options, name, value)
             except Exception as error:
