@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -38,10 +39,10 @@ def sentences(count: int, *, unknown: bool = False) -> list[str]:
     return [" ".join(chance.choices(words, k=chance.randint(1, 9))) for _ in range(count)]
 
 
-def write_checkpoint(folder: Path, *overrides: str) -> Path:
+def write_checkpoint(folder: Path, *overrides: str, texts: Sequence[str] | None = None) -> Path:
     """Write a checkpoint of an untrained network whose outputs vary; return its path."""
     data = folder / "pairs.tsv"
-    data.write_text("".join(f"{text}\t{text}\n" for text in sentences(200)))
+    data.write_text("".join(f"{text}\t{text}\n" for text in texts or sentences(200)))
     pairs = ["data=pairs", f"data.path={data}", "tokenizer=whitespace"]
     config = compose_run(
         [

@@ -83,6 +83,28 @@ def test_translate_script_equals_predict_without_torch(export: Export) -> None:
 
 
 @pytest.mark.slow
+def test_exports_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(130_000)]
+    texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
+    checkpoint = write_checkpoint(tmp_path, texts=texts)
+    exported = attnlab("export", str(checkpoint), "--onnx", "onnx", "--page", "page.html", folder=tmp_path)
+    assert exported.returncode == 0, exported.stderr
+    lines = ["w129999 w7 w65536", "w1"]
+    text = "".join(f"{line}\n" for line in lines)
+    predicted = attnlab("predict", str(checkpoint), folder=tmp_path, stdin=text).stdout
+    assert len(set(predicted.split())) > 3
+    program = [sys.executable, "translate.py"]
+    done = subprocess.run(
+        program, cwd=tmp_path / "onnx", input=text, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == predicted
+    with browser(tmp_path / "browser") as tab:
+        tab.open(tmp_path / "page.html")
+        outputs = tab.run(f"{TRANSLATE} {json.dumps(lines)}.map(text => translate(text).text)")
+    assert outputs == predicted.splitlines()
+
+
+@pytest.mark.slow
 def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir()
     closed = ["data=synthetic", "data.train_size=9"]
