@@ -10,6 +10,11 @@ from attnlab import __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "extension"))
 os.environ["COLUMNS"] = "100"  # width of the help texts
+# Kernels warn at each start that their connection, which only this machine can reach, is not encrypted
+os.environ["IPYTHONDIR"] = str(Path(__file__).parent / "build" / "ipython")
+kernels = Path(os.environ["IPYTHONDIR"]) / "profile_default" / "ipython_kernel_config.py"
+kernels.parent.mkdir(parents=True, exist_ok=True)
+kernels.write_text('get_config().IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
 
 project = "attnlab"
 author = "The attnlab developers"
