@@ -181,7 +181,9 @@ def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
 
 
 def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparison]) -> None:
-    """Print the main tables, the comparisons and the unfinished runs."""
+    """Print the unfinished runs, the main tables and the comparisons."""
+    for variant, seeds, reason in unfinished_lines(study):
+        print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")
     for table in tables[:2]:
         shown = TerminalTable(title=Text(escape_control_characters(f"{study.name} · {table.title}")))
         for column in table.columns:
@@ -199,5 +201,3 @@ def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparis
         print_line(question, style="bold")
         for comparison in answers:
             print_line(f"• {comparison.summary}")
-    for variant, seeds, reason in unfinished_lines(study):
-        print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")
