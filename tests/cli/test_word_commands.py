@@ -60,6 +60,7 @@ def test_predictions_are_two_columns_without_features(trained: Run) -> None:
     scores = trained.read_result()["metrics"]
     assert scores["val/wer"] == pytest.approx(100 * (1 - scores["val/exact_match"]))
     assert scores["val/ser"] == scores["val/edit_distance"]
+    assert not {"val/bleu", "val/chrf"} & scores.keys()  # scores of sentences
 
 
 @pytest.mark.slow
@@ -102,6 +103,25 @@ def test_features_are_read_by_predict_score_and_the_python_interface(
     assert float(outputs[0].split("\t")[0]) == pytest.approx(score.log_probability, abs=1e-3)
     other = model.score([("deve\tN;ABL(PL)", "devei")])[0].log_probability
     assert other != pytest.approx(score.log_probability, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_covered_files_are_translated_without_scores(
+    trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row.rpartition("\t")[0] for row in ROWS[:3]]
+    (tmp_path / "tur.tst").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.chdir(trained.directory.parents[2])
+    setting = f"data.test={tmp_path / 'tur.tst'}"
+    assert run_command(["evaluate", str(trained.directory), setting]) == 0
+    assert "test has no targets: 3 outputs, no scores" in capsys.readouterr().out
+    (written,) = trained.directory.glob("evaluations/*/test.tsv")
+    outputs = [line.split("\t")[1] for line in written.read_text(encoding="utf-8").splitlines()]
+    for stdin in (rows, ROWS[:3]):
+        code, predicted, _ = command(
+            "predict", str(trained.directory), stdin="\n".join(stdin), monkeypatch=monkeypatch, capsys=capsys
+        )
+        assert (code, predicted) == (0, outputs)
 
 
 @pytest.mark.slow

@@ -41,6 +41,8 @@ def test_added_value_that_another_setting_refers_to_is_allowed() -> None:
     assert compose_run(["+width=24", "encoder.size=${width}"]).encoder.size == 24
     with pytest.raises(UsageError, match="no part of attnlab has a setting 'width'"):
         compose_run(["+width=24"])
+    config = compose_run(["lang=ady", "data=pairs", "data.train=low/${lang}_train.tsv"])
+    assert (config.lang, config.data.train) == ("ady", "low/ady_train.tsv")
 
 
 def test_numbers_and_flags_from_the_environment_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ import torch
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
-from attnlab.data.tokenization.train import python, whitespace, words
+from attnlab.data.features import with_features
+from attnlab.data.tokenization.train import characters, python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
@@ -18,7 +19,7 @@ from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
-from attnlab.types import EOS, SOS, UNK
+from attnlab.types import EOS, PAD, SOS, UNK
 from networks import make_network
 
 VOCABULARIES = Vocabularies(
@@ -44,6 +45,26 @@ def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
     assert batch.copy_ids.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
     # c is in the source's vocabulary but not in the target's; q is in no source and stays unknown
     assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
+
+
+def test_features_are_never_copied() -> None:
+    """Neither ⟨x⟩, which only the source has, nor ⟨b⟩, which a shared vocabulary has."""
+    text = with_features("ab", "x;b")
+    shared = characters([text], max_size=99)
+    for target in (characters(["ab"], max_size=9), shared):
+        vocabularies = Vocabularies(shared, target)
+        batch = encode(
+            [Pair(text, "ba")],
+            vocabularies,
+            source_eos=True,
+            max_source_length=None,
+            max_target_length=None,
+            with_copy_ids=True,
+        )[[0]]
+        assert batch.copy_ids is not None
+        a, b = target.id_of("a"), target.id_of("b")
+        assert batch.copy_ids.tolist() == [[a, b, PAD, PAD, EOS]]
+        assert vocabularies.oov_tokens(text) == []
 
 
 def test_equal_subwords_are_copied() -> None:

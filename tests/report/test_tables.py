@@ -204,3 +204,31 @@ def test_comparisons_table() -> None:
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
     assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074", "–", "–"]
     assert "p (Holm) is corrected for all 1 tests of this report." in built.notes
+
+
+def test_languages_have_a_macro_average(tmp_path: Path) -> None:
+    """Of seeds 0 and 1, whose means over the languages are 30 and 50; `encoder` distinguishes the groups."""
+    for encoder, offset in (("a", 0), ("b", 1)):
+        for variant, scores in {"ady": (20, 40), "gre": (40, 60)}.items():
+            for seed, score in enumerate(scores):
+                write_run(
+                    tmp_path,
+                    f"{variant}-{encoder}",
+                    seed,
+                    scores={"val/wer": score + offset},
+                    data={"train": f"{variant}.tsv"},
+                    lang=variant,
+                    attention_size={"a": 5, "b": 6}[encoder],
+                )
+    found = replace(collect([tmp_path]), selected_metrics=("val/wer",))
+    rows = {row[0].text: row[2] for row in tables.scores_table(found).rows}
+    assert list(rows)[:4] == ["ady-a", "ady-b", "gre-a", "gre-b"]
+    assert {name: cell.value for name, cell in list(rows.items())[4:]} == {
+        "macro average of 2 variants · attention_size=5": 40,
+        "macro average of 2 variants · attention_size=6": 41,
+    }
+
+
+def test_variants_with_the_same_data_have_no_macro_average() -> None:
+    table = tables.scores_table(study({"additive": [1, 2], "dot": [3, 4]}))
+    assert [row[0].text for row in table.rows] == ["dot", "additive"]

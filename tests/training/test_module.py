@@ -373,5 +373,15 @@ def test_run_whose_last_validation_was_the_best_is_logged(
     caplog.set_level("INFO")
     monitored = OmegaConf.create({"monitor": "val/x", "mode": mode})
     log_untrained(monitored, {"val/x": list(enumerate(values))}, 96)
-    message = "val/x was best at the last of 96 steps: more training may improve it (trainer.max_epochs)"
+    message = "val/x was best at the last of 96 steps: train longer (trainer.max_steps or trainer.max_epochs)"
     assert caplog.messages == [message] * is_last
+
+
+def test_falling_loss_at_the_end_is_logged_where_the_monitored_score_is_constant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitored = OmegaConf.create({"monitor": "val/wer", "mode": "min"})
+    log_untrained(monitored, {"val/wer": [(1, 100.0), (2, 100.0)], "val/loss": [(1, 3.0), (2, 2.0)]}, 2)
+    assert [message.split(":")[0] for message in caplog.messages] == [
+        "val/loss was best at the last of 2 steps"
+    ]

@@ -174,7 +174,8 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     decoded = [
         pairs[output.index] for output in setup.module.outputs
     ]  # trainer.limit_test_batches omits some
-    by_length = _score_by_length(setup.module, split)
+    covered = setup.module.is_covered
+    by_length = [] if covered else _score_by_length(setup.module, split)
     seen = _seen_in_training(setup.training_sources, decoded)
     explanations = {}
     if setup.config.get("explain") is not None:
@@ -194,9 +195,11 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         "sentences": len(decoded),
         "seen_in_training": None if seen is None else sum(seen),
         "metrics": metrics,
-        "known_and_unknown": _score_by_seen(setup.module, seen),
+        "known_and_unknown": {} if covered else _score_by_seen(setup.module, seen),
         "by_length": [row._asdict() for row in by_length],
-        "signatures": registry.signatures(setup.module.text_metrics, setup.module.bleu_tokenizer),
+        "signatures": {}
+        if covered
+        else registry.signatures(setup.module.text_metrics, setup.module.bleu_tokenizer),
         "undefined": {
             name: reason for name, reason in setup.module.undefined.items() if registry.split(name) == split
         },
@@ -207,7 +210,8 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
             name: {"metrics": values, "drops": _drops(metrics, values)} for name, values in changed.items()
         }
     write_json(folder / "result.json", result)
-    save_png_and_svg(_curves(by_length), folder / "by_length")
+    if by_length:
+        save_png_and_svg(_curves(by_length), folder / "by_length")
     return Evaluation(
         split=split,
         folder=folder,

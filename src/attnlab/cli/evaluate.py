@@ -44,10 +44,13 @@ def _print(evaluation: Evaluation) -> None:
     decoded, total = result["sentences"], evaluation.total_sentences
     sentences = f"{decoded}" if decoded == total else f"{decoded} of {total}"
     changed = {name: each["metrics"] for name, each in result.get("attention_override", {}).items()}
-    print_table(
-        _metrics_table(result["metrics"], changed, title=f"{evaluation.split} · {sentences} sentences")
-    )
-    print_table(_lengths_table(evaluation.by_length))
+    if evaluation.by_length:
+        print_table(
+            _metrics_table(result["metrics"], changed, title=f"{evaluation.split} · {sentences} sentences")
+        )
+        print_table(_lengths_table(evaluation.by_length))
+    else:
+        print_line(f"{evaluation.split} has no targets: {sentences} outputs, no scores")
     if evaluation.explanations:
         print_table(_explanations_table(evaluation.explanations, evaluation.split))
     for metric, signature in result["signatures"].items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.cli import arguments, input_lines
 from attnlab.errors import UsageError, UserError
+from attnlab.files.reading import count_lines
 from attnlab.files.terminal import escape_control_characters
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be translated, else 0."""
     from attnlab.api.model import BATCH
     from attnlab.cli import attention_output
+    from attnlab.config import evaluation_data
 
     attention = attention_output.check(options.attention)
     stream = input_lines.standard_input("one sentence per line")
@@ -73,14 +75,16 @@ def main(options: argparse.Namespace) -> int:
     interactive = sys.stdin.isatty()
     lines = input_lines.read_lines(stream, interactive=interactive)
     warnings = _Warnings(model, translator)
+    layout = evaluation_data.layout_of(model.config)
     failed = 0
 
     def read(text: str) -> Pair:
         if options.prefix:
             source, prefix = _source_and_prefix(text)
             return replace(model.read(source, prefix), reference="")
-        pair = model.read(text)
-        warnings.check_columns(text)
+        read_text = layout.input_of(text) if layout else text
+        pair = model.read(read_text)
+        warnings.check_columns(text, read_text)
         return pair
 
     def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
@@ -92,7 +96,7 @@ def main(options: argparse.Namespace) -> int:
         for prediction in predictions or []:
             write_attention(prediction)
         if pair is not None and predictions:
-            warnings.check(pair, predictions)
+            warnings.check(number, pair, predictions)
 
     with attention_output.open_output(attention, model.config) as write_attention:
         while batch := list(islice(lines, 1 if interactive else BATCH)):
@@ -152,34 +156,58 @@ class _Warnings:
 
     def __init__(self, model: Model, translator: Translator) -> None:
         from attnlab.data.tokenization.tokenizer import UNKNOWN
+        from attnlab.training.length_limits import location_window
 
         self.unknown_label = UNKNOWN
         self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
         self.max_length = translator.max_length
+        self.window = location_window(model.network)
         self.has_features = model.config.data.get("features_column") is not None
-        self.lines: Counter[str] = Counter()
+        self.more_columns = self.tabs = 0
+        self.lines: dict[str, list[int]] = {}
         self.unknown: Counter[str] = Counter()
+        self.lines_of_unknown: list[int] = []
 
-    def check(self, pair: Pair, predictions: Sequence[Prediction]) -> None:
+    def check(self, number: int, pair: Pair, predictions: Sequence[Prediction]) -> None:
         if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
             limit = f"{self.max_length} tokens"
-            self.lines[f"the output reached {limit} and may be incomplete; --max-length sets the limit"] += 1
+            self._add(
+                f"the output reached {limit} and may be incomplete; --max-length sets the limit", number
+            )
         ids = self.tokenizer.encode(pair.source)
-        if len(ids) + self.batching.source_eos > len(predictions[0].source_tokens):
+        length = len(predictions[0].source_tokens)
+        if len(ids) + self.batching.source_eos > length:
             limit = f"batching.max_source_length={self.batching.max_source_length}"
-            self.lines[f"the input was truncated to {limit} tokens"] += 1
+            self._add(f"the input was truncated to {limit} tokens", number)
+        if length > self.window:
+            self._add(f"tokens after attention.max_length={self.window} got weight 0", number)
         if (unk := self.tokenizer.id_of(self.unknown_label)) in ids:
             spelled = zip(self.tokenizer.spell(pair.source), ids, strict=True)
             self.unknown.update(token for token, id in spelled if id == unk)
+            self.lines_of_unknown.append(number)
 
-    def check_columns(self, text: str) -> None:
-        if "\t" in text and not self.has_features:
-            self.lines["a tab: all columns were read as one sentence; cut -f1 gives the first column"] += 1
+    def check_columns(self, text: str, read: str) -> None:
+        if read != text:
+            self.more_columns += 1
+        elif "\t" in text and not self.has_features:
+            self.tabs += 1
+
+    def _add(self, warning: str, number: int) -> None:
+        self.lines.setdefault(warning, []).append(number)
 
     def print(self) -> None:
-        """Print the warnings, each with the number of its lines or tokens, and clear them."""
-        for warning, count in self.lines.items():
-            print(f"attnlab: {count} line{'s' * (count != 1)}: {warning}", file=sys.stderr)
+        """Print the warnings, those of a single line with its number, and clear them."""
+        if self.more_columns:
+            read = "source and features were" if self.has_features else "the source was"
+            lines = f"{self.more_columns} line{'s' * (self.more_columns != 1)}"
+            print(f"attnlab: {lines}: of its columns, only {read} read", file=sys.stderr)
+        if self.tabs:
+            lines = f"{self.tabs} line{'s' * (self.tabs != 1)}"
+            message = "a tab: all columns were read as one sentence; cut -f1 gives the first column"
+            print(f"attnlab: {lines}: {message}", file=sys.stderr)
+        self.more_columns = self.tabs = 0
+        for warning, numbers in self.lines.items():
+            print(f"attnlab: {count_lines('line', numbers)} of standard input: {warning}", file=sys.stderr)
         if self.unknown:
             total = self.unknown.total()
             del self.unknown[self.unknown_label]  # the label of an unknown subword
@@ -187,6 +215,11 @@ class _Warnings:
                 repr(escape_control_characters(token)) for token, _ in self.unknown.most_common(EXAMPLES)
             )
             tokens = f"{total} token{'s' * (total != 1)}{f', such as {examples},' * bool(examples)}"
-            print(f"attnlab: {tokens} outside the vocabulary: read as {self.unknown_label}", file=sys.stderr)
+            lines = f"{count_lines('line', self.lines_of_unknown)} of standard input"
+            print(
+                f"attnlab: {lines}: {tokens} outside the vocabulary: read as {self.unknown_label}",
+                file=sys.stderr,
+            )
         self.lines.clear()
         self.unknown.clear()
+        self.lines_of_unknown.clear()

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings, known_settings
 from attnlab.config.hydra_versions import initialize_conf, register_resolver
-from attnlab.config.options import check_overrides, options_of, suggest
+from attnlab.config.options import check_overrides, options_of, suggest, top_level_keys
 from attnlab.config.presets import adapt_presets, check_added_settings
 from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError
@@ -55,9 +55,14 @@ def compose_run(overrides: list[str]) -> DictConfig:
 def accept(overrides: list[str]) -> list[str]:
     """Return the overrides with `++` before settings of sections, which the chosen options may not name.
 
-    So `trainer.limit_val_batches=3` needs no +. `check_settings` refuses settings that do not exist.
+    So `trainer.limit_val_batches=3` needs no +. `check_settings` refuses settings that do not exist. Neither
+    does a new setting that another override refers to, as in `lang=ady,gre data.train='${lang}_train.tsv'`.
     """
-    return [f"++{word}" if re.match(_ACCEPTED, word) else word for word in overrides]
+    referred = {*re.findall(r"\$\{(\w+)\}", " ".join(overrides))} - top_level_keys()
+    return [
+        f"++{word}" if re.match(_ACCEPTED, word) or word.partition("=")[0] in referred else word
+        for word in overrides
+    ]
 
 
 _SECTIONS = "|".join(name for name in SECTIONS if name and "." not in name)

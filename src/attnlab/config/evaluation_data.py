@@ -61,6 +61,17 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
     return given, others
 
 
+def _own_layout(config: DictConfig) -> dict[str, Any]:
+    """Return the settings of `LAYOUT` that the run was trained with."""
+    return {key: config.data[key] for key in LAYOUT if key in config.data}
+
+
+def layout_of(config: DictConfig) -> Layout | None:
+    """Return the columns of the tables that a run was trained on; None if its data was not in tables."""
+    is_table = config.data._target_ == PAIRS and config.data.languages is None
+    return Layout(**_own_layout(config)) if is_table and not config.data.source_path else None
+
+
 def check_unchanged(
     overrides: list[str],
     recorded: digests.Record | None,
@@ -90,8 +101,7 @@ def read(
     config: DictConfig, given: GivenData, vocabularies: Vocabularies, metrics: tuple[str, ...]
 ) -> Corpus:
     """Read the given files. The training data of the run is not read."""
-    own = {key: config.data[key] for key in LAYOUT if key in config.data}
-    layout = Layout(**{**own, **given.layout})
+    layout = Layout(**{**_own_layout(config), **given.layout})
     preparation = config.data.get("preparation")
     prepare = None if preparation is None else construct(preparation)
 

@@ -25,12 +25,13 @@ def check_added_settings() -> None:
     """
     hydra = HydraConfig.get()
     overrides: Any = OmegaConf.to_container(hydra.overrides.task, resolve=False)
+    used = " ".join(overrides).replace("\\", "")  # the jobs of sweeps have \{ and \} in place of brackets
     for override in overrides:
         key = override.lstrip("+").partition("=")[0]
         name = key.partition(".")[0].partition("@")[0]
         known = {*top_level_keys(), *SECTIONS, *SECTIONS[""].signature(None).arguments}
         allowed = key in hydra.runtime.choices or name.partition("/")[0] in known
-        if override.startswith("+") and not allowed and "${" + name not in " ".join(overrides):
+        if override.startswith("+") and not allowed and "${" + name not in used:
             nearest = suggest(name, known)
             raise UsageError(f"{override}: no part of attnlab has a setting {name!r}.{nearest}")
 

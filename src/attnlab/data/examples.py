@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from attnlab.data.corpus import Pair
+from attnlab.data.features import is_feature
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
@@ -170,7 +171,7 @@ def _copy_ids(
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Compute the target id of each copied source token, and replace UNK in targets by copied ids.
 
-    Only the first `source_limit` tokens of a source can be copied.
+    Only the first `source_limit` tokens of a source can be copied. Features have PAD, which no search emits.
 
     Returns:
         For each of N pairs, an id per source token and an id per target token.
@@ -185,7 +186,10 @@ def _copy_ids(
             if token in tokens
         }
         copy_ids.append(
-            [oov_ids[token] if (id := tokenizer.id_of(token)) is None else id for token in tokens]
+            [
+                PAD if is_feature(token) else oov_ids[token] if (id := tokenizer.id_of(token)) is None else id
+                for token in tokens
+            ]
         )
         spelling = tokenizer.spell(pair.target)
         copied_targets.append([oov_ids.get(token, id) for token, id in zip(spelling, target, strict=True)])

@@ -58,9 +58,12 @@ def without_features(source: str) -> str:
     return FEATURES.sub("", source)
 
 
+def is_feature(token: str) -> bool:
+    """Return whether a token, with or without a space before it, is a feature."""
+    return FEATURE_TOKEN.fullmatch(token) is not None
+
+
 def feature_ids(tokenizer: Tokenizer) -> list[int]:
     """Return the ids of the tokens of a vocabulary that are features."""
     ids = range(UNK, tokenizer.size)
-    return [
-        id for id, token in zip(ids, tokenizer.tokens(ids), strict=True) if FEATURE_TOKEN.fullmatch(token)
-    ]
+    return [id for id, token in zip(ids, tokenizer.tokens(ids), strict=True) if is_feature(token)]

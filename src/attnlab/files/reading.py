@@ -119,6 +119,12 @@ def split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
+def count_lines(noun: str, numbers: list[int]) -> str:
+    """Return a number of lines with the first line numbers, such as "2 empty lines (4, 9)"."""
+    shown = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    return f"{len(numbers):,} {noun}{'s' * (len(numbers) > 1)} ({shown})"
+
+
 def _line_number(content: bytes, offset: int) -> int:
     """Return the line number, from 1, of a byte."""
     return content.count(b"\n", 0, offset) + 1

@@ -11,12 +11,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from attnlab.config.options import top_level_keys
 from attnlab.files.predictions import Prediction
-from attnlab.files.run_identity import identity
+from attnlab.files.run_identity import flatten, identity
 from attnlab.metrics import registry
 from attnlab.metrics.registry import better, label, main_metrics, split
 from attnlab.metrics.texts import WORDS
 
+FILES = tuple(f"data.{name}" for name in ("train", "val", "test", "path", "source_path", "target_path"))
+"""Settings that name the files of a corpus."""
 SEPARATOR = " · "
 """Separates the name of a variant from the settings that distinguish it."""
 
@@ -216,6 +219,38 @@ def distinguish_variants(runs: Sequence[RunRecord]) -> list[RunRecord]:
             suffixes = [_format_setting(name, values.get(name), settings) for name in names]
             named.append(replace(run, variant=SEPARATOR.join([variant, *suffixes])))
     return named
+
+
+def macro_groups(study: Study) -> dict[str, list[str]]:
+    """Return the variants that differ in the files of their data alone, such as languages, by a name.
+
+    Groups of one variant are left out. Names contain the settings in which the groups differ.
+    """
+    known = top_level_keys()
+    files: dict[str, set[str]] = {}
+    groups: dict[str, list[RunRecord]] = {}
+    for runs in study.by_variant().values():
+        settings = {
+            name: value
+            for name, value in _settings(runs[0]).items()
+            if name not in FILES and name.partition(".")[0] in known
+        }
+        key = json.dumps(settings, sort_keys=True, default=str)
+        groups.setdefault(key, []).append(runs[0])
+        files.setdefault(key, set()).add(str([flatten(runs[0].config).get(name) for name in FILES]))
+    averaged = [runs for key, runs in groups.items() if runs[0].config and len(files[key]) == len(runs) > 1]
+    first = [runs[0] for runs in averaged]
+    settings_of = [_settings(run) for run in first]
+    names = _distinguishing_settings(first, settings_of)
+    return {
+        SEPARATOR.join(
+            [
+                f"macro average of {len(runs)} variants",
+                *(_format_setting(name, values.get(name), settings_of) for name in names),
+            ]
+        ): [run.variant for run in runs]
+        for runs, values in zip(averaged, settings_of, strict=True)
+    }
 
 
 def _settings(run: RunRecord) -> dict[str, Any]:

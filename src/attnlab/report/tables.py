@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -25,13 +26,17 @@ from attnlab.report.comparison import Comparison
 from attnlab.report.resampling import count_sentences, score_interval, sentences_of
 from attnlab.report.results_file import format_csv, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
-from attnlab.report.study import RunRecord, Study, mixed_tokenizers, undefined_scores
+from attnlab.report.study import RunRecord, Study, macro_groups, mixed_tokenizers, undefined_scores
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
     "and on the logarithmic scale for those that are at least 0."
 )
 
+MACRO = (
+    "Macro average: mean over variants that differ in their data alone, such as languages; its interval is "
+    "over seeds, if all variants have the same ones."
+)
 OVER_SENTENCES = (
     "Over {noun}: 95 % interval of the bootstrap over the test {noun}, of the outputs of all seeds "
     "together. It shows how far the score of these networks depends on the choice of {noun}."
@@ -170,17 +175,26 @@ def scores_table(study: Study) -> Table:
     columns = [Column("variant", numeric=False), Column("seeds")]
     groups = study.by_variant()
     rows = [[Cell(variant, variant), count_cell(len(runs))] for variant, runs in groups.items()]
+    averages = macro_groups(study)
+    averaged = [[Cell(name, name), Cell("")] for name in averages]
     notes = [INTERVALS]
     for metric in study.metrics:
         columns.append(Column(heading(metric)))
         over_sentences = [_interval_over_sentences(runs, metric) for runs in groups.values()]
         for row, runs in zip(rows, groups.values(), strict=True):
             row.append(_score(runs, metric))
+        for row, variants in zip(averaged, averages.values(), strict=True):
+            row.append(_macro_average([groups[variant] for variant in variants], metric))
         if any(cell.text for cell in over_sentences):
             notes = [INTERVALS, OVER_SENTENCES.format(noun=study.noun)]
             columns.append(Column(f"{heading(metric)} over {study.noun}"))
             for row, cell in zip(rows, over_sentences, strict=True):
                 row.append(cell)
+            for row in averaged:
+                row.append(Cell(""))
+    if averages:
+        notes.append(MACRO)
+    rows += averaged
     return Table(
         "scores", "Final scores", columns, rows, [*notes, *undefined_scores(study), *mixed_tokenizers(study)]
     )
@@ -189,7 +203,9 @@ def scores_table(study: Study) -> Table:
 def with_parameters(table: Table, study: Study) -> Table:
     """Append the number of parameters to a table with one row for each variant of the study."""
     groups = study.by_variant().values()
-    rows = [[*row, Cell(f"{runs[0].parameters:,}")] for row, runs in zip(table.rows, groups, strict=True)]
+    counts = [Cell(f"{runs[0].parameters:,}") for runs in groups]
+    counts += [Cell("")] * (len(table.rows) - len(counts))  # macro averages
+    rows = [[*row, cell] for row, cell in zip(table.rows, counts, strict=True)]
     return replace(table, columns=[*table.columns, Column("parameters")], rows=rows)
 
 
@@ -290,6 +306,24 @@ def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
     scale, digits = registry.scale(metric), registry.digits(metric)
     scores = [run.score(metric) for run in runs]
     return _mean(scores, scale=scale, digits=digits, bounds=registry.bounds(metric))
+
+
+def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: str) -> Cell:
+    """Format the mean over variants: of each seed if all variants have the same ones, else of their means."""
+    by_seed = [
+        {run.seed: score for run in runs if (score := run.score(metric)) is not None} for runs in groups
+    ]
+    if not all(by_seed):
+        return Cell(MISSING)
+    seeds = set.intersection(*(set(scores) for scores in by_seed))
+    complete = all(seeds == scores.keys() for scores in by_seed)
+    values = (
+        [fmean(scores[seed] for scores in by_seed) for seed in sorted(seeds)]
+        if complete
+        else [fmean(fmean(scores.values()) for scores in by_seed)]
+    )
+    bounds = registry.bounds(metric)
+    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric), bounds=bounds)
 
 
 def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:

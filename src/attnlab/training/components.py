@@ -38,6 +38,9 @@ from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)
 
+WORD_METRICS = {"wer", "ser", "per", "cer"}
+"""Metrics of string transduction, whose targets are words."""
+
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
 
@@ -70,8 +73,8 @@ def build_module(
 
     A teacher is only needed for training.
     """
-    text_metrics = (*default_metrics(), *corpus.metrics)
     monitor = name(config.checkpoint.monitor)
+    text_metrics = _choose_metrics(corpus, monitor)
     if monitor in names("text") and monitor not in text_metrics:
         raise UserError(
             f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
@@ -95,6 +98,17 @@ def build_module(
         bleu_tokenizer=_bleu_tokenizer(config, corpus),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )
+
+
+def _choose_metrics(corpus: Corpus, monitor: str) -> tuple[str, ...]:
+    """Return the default metrics and those of the corpus.
+
+    BLEU and chrF compare sentences. They are left out where the corpus has a metric of string transduction,
+    whose targets are words, unless the corpus or the checkpoint names them.
+    """
+    left_out = {"bleu", "chrf"} - {monitor} if WORD_METRICS.intersection(corpus.metrics) else set()
+    defaults = [metric for metric in default_metrics() if metric not in left_out]
+    return tuple(dict.fromkeys((*defaults, *corpus.metrics)))
 
 
 def _bleu_tokenizer(config: DictConfig, corpus: Corpus) -> str:

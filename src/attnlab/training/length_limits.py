@@ -67,12 +67,18 @@ def choose_max_length(config: DictConfig, network: Seq2Seq, data: Seq2SeqData) -
 
 def warn_of_unattended_positions(network: TranslationModel, data: Seq2SeqData) -> None:
     """Log how many training sources are longer than the attention has positions."""
-    attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
-    if not isinstance(attention, Location):
+    limit = location_window(network)
+    if limit == inf:
         return
-    if longer := int((data.examples("train").source_lengths > attention.max_length).sum()):
+    if longer := int((data.examples("train").source_lengths > limit).sum()):
         message = "%d training sources are longer than attention.max_length=%d: later positions get weight 0"
-        log.warning(message, longer, attention.max_length)
+        log.warning(message, longer, limit)
+
+
+def location_window(network: TranslationModel) -> float:
+    """Return the number of positions that location-based attention can score; infinity for others."""
+    attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
+    return attention.max_length if isinstance(attention, Location) else inf
 
 
 def warn_of_cut_outputs(

@@ -317,9 +317,18 @@ class Seq2SeqModule(lightning.LightningModule):
         """The outputs of the last evaluation, for text metrics."""
         return Texts(self.outputs, self.vocabularies.target.spell, self.bleu_tokenizer)
 
+    @property
+    def is_covered(self) -> bool:
+        """Whether the outputs of the last evaluation have no references, so that nothing can be scored."""
+        return not any(output.reference for output in self.outputs)
+
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
+        if self.is_covered:
+            self.token_metrics.reset()
+            self.attention_metrics.reset()
+            return
         scores = score(self.texts, self.text_metrics)
         values = {**self.token_metrics.compute(), **scores.values}
         for name, reason in scores.undefined.items():

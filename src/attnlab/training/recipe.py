@@ -155,15 +155,20 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
-    """Log that the last validation was the best one, so that the run may have ended too early."""
-    values = [value for _, value in logged.get(checkpoint.monitor, [])]
-    best = {"min": min, "max": max}[checkpoint.mode]
-    if len(values) > 1 and values[-1] == best(values) and values[-1] not in values[:-1]:
-        log.info(
-            "%s was best at the last of %d steps: more training may improve it (trainer.max_epochs)",
-            checkpoint.monitor,
-            steps,
-        )
+    """Log that the last validation was the best one, so that the run may have ended too early.
+
+    The loss is read too: error rates can stay at 100 % while it still falls.
+    """
+    for metric, mode in {"val/loss": "min", checkpoint.monitor: checkpoint.mode}.items():
+        values = [value for _, value in logged.get(metric, [])]
+        best = {"min": min, "max": max}[mode]
+        if len(values) > 1 and values[-1] == best(values) and values[-1] not in values[:-1]:
+            log.warning(
+                "%s was best at the last of %d steps: train longer (trainer.max_steps or trainer.max_epochs)",
+                metric,
+                steps,
+            )
+            return
 
 
 def _warn_of_training_data(corpus: Corpus, contents: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import load_pairs as load
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import whitespace
@@ -249,3 +250,44 @@ def test_alignments_need_a_file_of_pairs(write, alignments: dict, message: str):
     table = write("\n".join(ROWS))
     with pytest.raises(UserError, match=message):
         load(train=table, test={"first": table}, alignments_path=alignments)
+
+
+COVERED = {
+    "missing": (Layout(), "ab\ncd\n"),
+    "empty": (Layout(), "ab\t\ncd\t\n"),
+    "features": (Layout(features_column=1, target_column=2), "ab\tV;PST\ncd\tN\n"),
+    "shifted features": (Layout(features_column=2, target_column=1), "ab\tV;PST\ncd\tN\n"),
+    "empty before features": (Layout(features_column=2, target_column=1), "ab\t\tV;PST\ncd\t\tN\n"),
+}
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_covered_test_files_have_empty_targets(write, name: str):
+    layout, text = COVERED[name]
+    file = write(text)
+    read = layout.read(file, setting="data.test", may_be_covered=True).pairs
+    ends = (" ⟨V⟩ ⟨PST⟩", " ⟨N⟩") if layout.features_column else ("", "")
+    assert [(pair.source, pair.target) for pair in read] == [("ab" + ends[0], ""), ("cd" + ends[1], "")]
+    with pytest.raises(UserError, match="line 1"):
+        layout.read(file, setting="data.val")
+
+
+def test_one_row_without_a_target_is_left_out_of_a_test_file(write):
+    read = Layout().read(write("ab\tx\ncd\nef\ty\n"), setting="data.test", may_be_covered=True).pairs
+    assert [(pair.source, pair.target) for pair in read] == [("ab", "x"), ("ef", "y")]
+
+
+@pytest.mark.parametrize(
+    ("layout", "line", "expected"),
+    [
+        (Layout(), "ab", "ab"),
+        (Layout(), "ab\tx y", "ab"),
+        (Layout(source_column=1, target_column=0), "x y\tab", "ab"),
+        (Layout(features_column=1, target_column=2), "ab\tN\tabs", "ab\tN"),
+        (Layout(features_column=2, target_column=1), "ab\tabs\tN", "ab\tN"),
+        (Layout(features_column=2, target_column=1), "ab\tN", "ab\tN"),
+        (Layout(features_column=2, target_column=1), "ab", "ab"),
+    ],
+)
+def test_a_row_of_a_table_is_reduced_to_what_a_model_reads(layout: Layout, line: str, expected: str):
+    assert layout.input_of(line) == expected

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from attnlab.data.corpus import Alignment, Origin, Pair
 from attnlab.data.features import with_features
 from attnlab.errors import UserError
-from attnlab.files.reading import exists, read_text, split_lines
+from attnlab.files.reading import count_lines, exists, read_text, split_lines
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,13 @@ class Layout:
             raise UserError(f"{' and '.join(given)} must be different column numbers, counted from 0")
 
     def read(
-        self, location: Any, *, setting: str, alignments: str | None = None, limit: int | None = None
+        self,
+        location: Any,
+        *,
+        setting: str,
+        alignments: str | None = None,
+        limit: int | None = None,
+        may_be_covered: bool = False,
     ) -> PairFile:
         """Read the pairs of a file, or of two aligned files that `location` is the prefix of.
 
@@ -88,6 +94,8 @@ class Layout:
             setting: the setting that gives the location, such as "data.train", for error messages.
             alignments: file with the gold alignment of each line; see `read_aligned`.
             limit: number of pairs to read; None for all.
+            may_be_covered: accept a table without targets: its column is missing or empty in every row. The
+                targets are then empty.
 
         Raises:
             UserError: if there is no such file, or it cannot be read or parsed, or has no pairs.
@@ -107,13 +115,41 @@ class Layout:
             )
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
             return _read([(setting, location)], self._parse_json, alignments=alignments, limit=limit)
-        return _read([(setting, location)], self._parse_row, table=self, alignments=alignments, limit=limit)
+        covered = may_be_covered and self._is_covered(read_text(location, setting=setting))
+        if covered:
+            log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
+        parse = self._parse_covered if covered else self._parse_row
+        return _read(
+            [(setting, location)], parse, table=self, alignments=alignments, limit=limit, covered=covered
+        )
 
     @property
     def columns(self) -> tuple[int, ...]:
         """The columns of a table that are read."""
         columns = (self.source_column, self.target_column)
         return columns if self.features_column is None else (*columns, self.features_column)
+
+    def input_of(self, line: str) -> str:
+        """Return the part of a row that a model reads: the text, or the text, a tab and its features.
+
+        A row without a target, of a covered test file, is one column shorter, or that column is empty. Text
+        and features alone, in this order, are taken as they are.
+
+        Raises:
+            UserError: if a column is missing.
+        """
+        cells = line.split("\t")
+        read = [self.source_column, *([] if self.features_column is None else [self.features_column])]
+        if len(cells) <= len(read):
+            return line
+        columns = read if len(cells) > max(self.columns) else [self._covered(column) for column in read]
+        if max(columns) >= len(cells):
+            raise UserError(f"it has {len(cells)} columns, and column {max(columns)} (from 0) is read")
+        return "\t".join(cells[column] for column in columns)
+
+    def _covered(self, column: int) -> int:
+        """Return the place of a column in files without the column of the target."""
+        return column - (column > self.target_column)
 
     def _parse_row(self, texts: Texts, location: str) -> Pair:
         cells = texts[0].split("\t")
@@ -130,6 +166,23 @@ class Layout:
             except UserError as error:
                 raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
         return Pair(source, cells[self.target_column])
+
+    def _is_covered(self, text: str) -> bool:
+        """Return whether no row of a table has a target."""
+        rows = [line.split("\t") for line in split_lines(text) if line.strip()][self.header :]
+        width = max(self.columns)
+        missing = all(len(row) == width for row in rows)
+        empty = all(len(row) <= self.target_column or not row[self.target_column].strip() for row in rows)
+        return missing or empty
+
+    def _parse_covered(self, texts: Texts, location: str) -> Pair:
+        try:
+            source, _, features = self.input_of(texts[0]).partition("\t")
+            if self.features_column is not None and source.strip():
+                source = with_features(source, features)
+        except UserError as error:
+            raise LeftOutError("a column or a bracket is missing", str(error)) from error
+        return Pair(source, "")
 
     def _parse_json(self, texts: Texts, location: str) -> Pair:
         """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
@@ -189,6 +242,7 @@ def _read(
     table: Layout | None = None,
     alignments: str | None,
     limit: int | None,
+    covered: bool = False,
 ) -> PairFile:
     """Read the pair of each line, and log the lines that have none.
 
@@ -198,6 +252,7 @@ def _read(
         table: columns and header, if the file is a table.
         alignments: file with the gold alignment of each line.
         limit: number of pairs to read; None for all.
+        covered: targets may be empty.
 
     Raises:
         UserError: if a file cannot be read or parsed, or there are more lines without a pair than with one.
@@ -223,7 +278,7 @@ def _read(
             continue
         origin = Origin(name, number)
         try:
-            pair = _check_text(parse(texts, str(origin)))
+            pair = _check_text(parse(texts, str(origin)), covered=covered)
         except LeftOutError as error:
             left_out.setdefault(error.reason, []).append(number)
             first_error = first_error or f"{origin}: {error.reason}, {error.fix}"
@@ -235,9 +290,9 @@ def _read(
     if not pairs:
         raise UserError(f"{files[0][1]}: no sentence pairs. Provide a file with at least one pair")
     if empty:
-        log.info("%s: skipped %s", name, _count_lines("empty line", empty))
+        log.info("%s: skipped %s", name, count_lines("empty line", empty))
     for reason, numbers in left_out.items():
-        log.warning("%s: left out %s: %s", name, _count_lines("line", numbers), reason)
+        log.warning("%s: left out %s: %s", name, count_lines("line", numbers), reason)
     paths = [path for _, path in files] + ([alignments] if alignments else [])
     return PairFile(pairs, tuple(map(Path, paths)))
 
@@ -257,12 +312,6 @@ def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
     for column, cell in enumerate(cells):
         if column not in table.columns:
             log.info("%s: column %d is not read (%r)", location, column, cell[:50])
-
-
-def _count_lines(noun: str, numbers: list[int]) -> str:
-    """Return a number of lines with the first line numbers, such as "2 empty lines (4, 9)"."""
-    shown = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
-    return f"{len(numbers):,} {noun}{'s' * (len(numbers) > 1)} ({shown})"
 
 
 def _existing(path: str) -> str | None:
@@ -307,8 +356,8 @@ def _parse_alignment(links: str, location: str) -> Alignment:
     return tuple(alignment)
 
 
-def _check_text(pair: Pair) -> Pair:
+def _check_text(pair: Pair, *, covered: bool) -> Pair:
     for side, text in (("source", pair.source), ("target", pair.target)):
-        if not text.strip():
+        if not text.strip() and not (covered and side == "target"):
             raise LeftOutError(f"the {side} is empty", "add the text or remove the line")
     return pair

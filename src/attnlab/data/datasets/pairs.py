@@ -40,7 +40,8 @@ def load_pairs(
         train: training pairs: a tab-separated file as exported by Tatoeba and Anki (quotation marks are
             text), JSON lines, or the prefix of two aligned files; see `Layout.read`.
         val: validation pairs, likewise, used as they are; None to split them off.
-        test: test pairs, likewise, or several test sets by name; None to split them off.
+        test: test pairs, likewise, or several test sets by name; None to split them off. A table without
+            targets is translated, and not scored.
         languages: [de, en]: `train=prefix` reads prefix.de and prefix.en, or these keys of JSON lines; None
             for a table.
         path: file that is split into training, validation and test pairs, of the kinds of `train`.
@@ -124,11 +125,15 @@ def read_evaluation_sets(
             )
         test_sets = {}
         for name, path in test.items():
-            read = layout.read(path, setting=f"data.test.{name}", alignments=links.get(name))
+            read = layout.read(
+                path, setting=f"data.test.{name}", alignments=links.get(name), may_be_covered=True
+            )
             test_sets[str(name)] = read.pairs
             files += read.files
     elif test is not None:
-        test_sets, test_files = layout.read(test, setting="data.test", alignments=alignments.get("test"))
+        test_sets, test_files = layout.read(
+            test, setting="data.test", alignments=alignments.get("test"), may_be_covered=True
+        )
         files += test_files
     return EvaluationSets(val_pairs, test_sets, files)
 

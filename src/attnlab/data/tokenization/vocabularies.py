@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from attnlab.data.corpus import Alignment, Pair
+from attnlab.data.features import is_feature
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
@@ -24,10 +25,10 @@ class Vocabularies(NamedTuple):
     def oov_tokens(self, source: str) -> list[str]:
         """Return the distinct tokens of a source text that are not in the target vocabulary, in their order.
 
-        In a model that copies, they have the ids V, V + 1, … for this sentence.
+        In a model that copies, they have the ids V, V + 1, … for this sentence. Features are never copied.
         """
         tokens = dict.fromkeys(self.source.spell(source))
-        return [token for token in tokens if self.target.id_of(token) is None]
+        return [token for token in tokens if self.target.id_of(token) is None and not is_feature(token)]
 
     def gold_alignment(self, pair: Pair) -> Alignment | None:
         """Return the gold alignment of a pair.

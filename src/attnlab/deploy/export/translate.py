@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 PAD, SOS, EOS = 0, 1, 2
+FEATURE = re.compile(" ?⟨[^⟨⟩ ]+⟩")  # of an inflected form; never copied
 SPECIAL = 3  # the ids of the tokenizer files are shifted by the special tokens
 BATCH = 64  # lines read together
 MAX_PADDED_TOKENS = 2**14  # of a batch; a single sentence may be longer
@@ -76,11 +78,20 @@ class Translator:
         # A source token that is not in the target vocabulary has an id of its own, from V on
         spellings = [self.source.spell(sentence) for sentence in sentences]
         oov = [
-            [token for token in dict.fromkeys(row) if self.target.id_of(token) is None] for row in spellings
-        ]
-        copied = [
             [
-                self.target.size + new.index(token) if token in new else self.target.id_of(token)
+                token
+                for token in dict.fromkeys(row)
+                if self.target.id_of(token) is None and not FEATURE.fullmatch(token)
+            ]
+            for row in spellings
+        ]
+        copied = [  # features have PAD, which is never chosen
+            [
+                PAD
+                if FEATURE.fullmatch(token)
+                else self.target.size + new.index(token)
+                if token in new
+                else self.target.id_of(token)
                 for token in row
             ]
             for row, new in zip(spellings, oov, strict=True)

@@ -26,11 +26,19 @@ def edit_distance(texts: Texts) -> float:
 
 @text_metric(label="SER", format="positive", direction="lower")
 def ser(texts: Texts) -> float:
-    """Return the symbol error rate: the edit distance, by its name in string transduction.
+    """Return the symbol error rate: the edit distance, by its name in string transduction."""
+    return edit_distance(texts)
 
-    It is called phone error rate (PER) where the tokens are phones, and character error rate (CER) where they
-    are characters.
-    """
+
+@text_metric(label="PER", format="positive", direction="lower")
+def per(texts: Texts) -> float:
+    """Return the phone error rate: the symbol error rate of targets whose tokens are phones."""
+    return edit_distance(texts)
+
+
+@text_metric(label="CER", format="positive", direction="lower")
+def cer(texts: Texts) -> float:
+    """Return the character error rate: the symbol error rate of targets whose tokens are characters."""
     return edit_distance(texts)
 
 
