@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from attnlab.config.options import top_level_keys
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_identity import flatten, identity
 from attnlab.metrics import registry
@@ -226,14 +225,13 @@ def macro_groups(study: Study) -> dict[str, list[str]]:
 
     Groups of one variant are left out. Names contain the settings in which the groups differ.
     """
-    known = top_level_keys()
     files: dict[str, set[str]] = {}
     groups: dict[str, list[RunRecord]] = {}
     for runs in study.by_variant().values():
         settings = {
             name: value
             for name, value in _settings(runs[0]).items()
-            if name not in FILES and name.partition(".")[0] in known
+            if name not in FILES and not ("." not in name and name != "name" and isinstance(value, str))
         }
         key = json.dumps(settings, sort_keys=True, default=str)
         groups.setdefault(key, []).append(runs[0])
