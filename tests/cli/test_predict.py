@@ -134,7 +134,7 @@ def test_outputs_at_the_length_limit_are_counted(trained: Run, tmp_path: Path) -
     assert code == 0
     assert [len(line.split()) for line in output] == [2, 2, 2]
     warning = "the output reached 2 tokens and may be incomplete; --max-length sets the limit"
-    assert errors == [f"attnlab: 3 lines: {warning}"]
+    assert errors == [f"attnlab: 3 lines (1, 2, 3) of standard input: {warning}"]
 
 
 def run_on(
