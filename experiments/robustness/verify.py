@@ -4,7 +4,8 @@
 
 Trains a run of each setting once, and passes it to `attnlab verify`, which trains it again and again, each
 worker killed at a random moment, until there were enough kills. Appends a row per verification to verify.csv;
-a second start continues with another seed after the rows that exist.
+a second start continues with another seed after the rows that exist. Ends at the first run that differs, and
+keeps its folder.
 
 All processes are forks of this one, which has imported PyTorch (tests/forked.py), and draw no curves.
 """
@@ -13,7 +14,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +44,11 @@ def attnlab(*arguments: str, folder: Path) -> str:
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        output, _ = process.communicate()
+        try:
+            output, _ = process.communicate()
+        except BaseException:  # this script was stopped
+            process.terminate()
+            raise
     return str(output)
 
 
@@ -58,7 +66,11 @@ def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
     folder.mkdir(parents=True, exist_ok=True)
     attnlab("train", *COMMON, *SETTINGS[setting], folder=folder)  # does nothing if it is finished
     (run,) = folder.glob("outputs/*/*-seed*")
-    output = attnlab("verify", str(run), "--kills", str(KILLS), "--seed", str(seed), folder=folder)
+    scratch = folder / f"again{seed}"
+    shutil.rmtree(scratch, ignore_errors=True)  # of a verification that did not end
+    scratch.mkdir()
+    options = ("--kills", str(KILLS), "--seed", str(seed), "--folder", str(scratch))
+    output = attnlab("verify", str(run), *options, folder=folder)
     match = re.search(r"^(PASS|FAIL) .*?kills: (\d+), trainings: (\d+)", output, re.MULTILINE | re.DOTALL)
     if match is None:
         raise SystemExit(output)
@@ -91,6 +103,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--work", type=Path, default=Path("verify"), help="folder of the runs")
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # of this process, too, which imports PyTorch for its forks
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     settings = [setting for setting in SETTINGS if setting not in ON_TMPFS]
     while count(rows := read_rows()) < options.kills:
         setting = settings[len(rows) % len(settings)]
@@ -100,9 +114,11 @@ def main() -> None:
             if file.tell() == 0:
                 writer.writeheader()
             writer.writerow(row)
-        print(row, file=sys.stderr, flush=True)
+        done = count(rows) + int(str(row["kills"]))
+        print(f"{done} of {options.kills} kills: {row}", file=sys.stderr, flush=True)
+        if row["result"] == "FAIL":
+            sys.exit(1)
     print(summary(rows))
-    sys.exit(any(row["result"] == "FAIL" for row in rows))
 
 
 if __name__ == "__main__":
