@@ -8,12 +8,11 @@ import pytest
 import torch
 import yaml
 from hydra import compose
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, settings
-from omegaconf import DictConfig, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from attnlab.cli import main
 from attnlab.config.compose import accept
@@ -70,16 +69,17 @@ def chooses_option(override: str) -> bool:
 def composed(tmp_path: Path) -> Iterator[Callable[..., DictConfig]]:
     """Compose a configuration as `attnlab train` does; its runs and cache are in the test's folder.
 
-    Compositions of the same options are shared; values are assigned by the function that Hydra calls last.
+    Compositions of the same options are shared; values are assigned as Hydra does.
     """
 
     def compose_with(*overrides: str) -> DictConfig:
         overrides = (*overrides, f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache")
         config = compose_options(*filter(chooses_option, overrides)).copy()
         values = accept([override for override in overrides if not chooses_option(override)])
-        ConfigLoaderImpl._apply_overrides_to_config(
-            OverridesParser.create().parse_overrides(overrides=values), config
-        )
+        for override in OverridesParser.create().parse_overrides(overrides=values):
+            assert not override.is_delete()
+            added = override.is_add() or override.is_force_add()
+            OmegaConf.update(config, override.key_or_group, override.value(), merge=True, force_add=added)
         HydraConfig.instance().set_config(config)
         composed = config.copy()
         with read_write(composed), open_dict(composed):

@@ -13,10 +13,16 @@ import attnlab
 import hydra_plugins.attnlab_launchers
 from attnlab.config.hydra_versions import IS_1_4, get_args_parser, instantiate
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_private_names_are_imported_in_one_module() -> None:
-    folders = [Path(attnlab.__file__).parent, Path(hydra_plugins.attnlab_launchers.__file__).parents[1]]
-    private = re.compile(r"(?:from|import) (?:hydra|omegaconf)[\w.]*\._")
+    folders = [
+        Path(attnlab.__file__).parent,
+        Path(hydra_plugins.attnlab_launchers.__file__).parents[1],
+        *(ROOT / name for name in ("tests", "experiments", "docs")),
+    ]
+    private = re.compile(r"^ *(?:from|import) (?:hydra|omegaconf)[\w.]*(?:\.| import )_", re.MULTILINE)
     names = {
         path.name for folder in folders for path in folder.rglob("*.py") if private.search(path.read_text())
     }

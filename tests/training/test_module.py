@@ -192,14 +192,17 @@ def test_epoch_loss_weights_batches_by_their_tokens() -> None:
 def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
     composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten batches of four pairs by a clock that advances by 1/4 s per batch, after the first one."""
+    """Eleven batches of four pairs, in steps of 4, 4 and 3, by a clock that advances by 1/4 s per batch.
+
+    Eight batches are logged: three of the first step without the first batch, four, and one of the last step.
+    """
     clock = count(step=0.25)
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
-    lengths = ("data.train_lengths=[5,5]", "data.train_size=40")
+    lengths = ("data.train_lengths=[5,5]", "data.train_size=44")
     for shards in ("null", "2"):
         module, data = build_all(composed(*TINY, *SYNTHETIC, *lengths, f"batching.shards={shards}"))
         metrics = MetricsFile(tmp_path / f"{shards}.csv")
-        settings = {**QUIET, "log_every_n_steps": 4, "accumulate_grad_batches": 2, "max_epochs": 1}
+        settings = {**QUIET, "log_every_n_steps": 2, "accumulate_grad_batches": 4, "max_epochs": 1}
         trainer = Trainer(logger=metrics, callbacks=[progress.Throughput()], **settings)
         monkeypatch.setattr(type(trainer.strategy), "reduce", lambda self, tensor, **_: 3 * tensor)
         trainer.fit(module, datamodule=data)
@@ -209,7 +212,7 @@ def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
         batch = 4 * (5 + 6)  # sources, and targets with EOS
         assert logged == {
             "throughput/tokens_per_second": 4 * batch * (3 if shards == "null" else 1),
-            "throughput/steps_per_second": 2,
+            "throughput/steps_per_second": (3 / 4 + 1 + 1 / 3) / 2,
         }
         monkeypatch.undo()
         monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +21,8 @@ from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import loggers
 from attnlab.training.loggers import finish_wandb, wandb_logger
-from commands import TINY_REVERSE, attnlab
+from commands import TINY_REVERSE, attnlab, clean_environment
+from forked import serve_program
 from wandb_files import read_offline, records
 
 SETTINGS: dict[str, Any] = {"mode": "offline", "tags": (), "timeout": 30}
@@ -111,15 +113,19 @@ def test_mode_is_that_of_the_environment(
 
 
 class Hanging(BaseHTTPRequestHandler):
-    """Sends the prepared answers, and never answers other requests."""
+    """Sends the prepared answers, or what they return for the variables, and hangs at other requests."""
 
     answers: dict[str, Any]
+    requests: list[str]
 
     def do_POST(self) -> None:
         request = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode(errors="replace")
+        self.requests.append(request)
         (answer,) = [data for name, data in self.answers.items() if name in request] or [None]
         if answer is None:
             time.sleep(600)
+        if callable(answer):
+            answer = answer(json.loads(request)["variables"])
         body = json.dumps({"data": answer}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -150,9 +156,11 @@ START_OF_RUN = {
 
 
 @contextmanager
-def serving(answers: dict[str, Any]) -> Iterator[str]:
+def serving(answers: dict[str, Any], requests: list[str] | None = None) -> Iterator[str]:
     """Run a server that sends these answers and hangs at other requests; yield its address."""
-    handler = type("Handler", (Hanging,), {"answers": answers})
+    handler = type(
+        "Handler", (Hanging,), {"answers": answers, "requests": [] if requests is None else requests}
+    )
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -196,12 +204,31 @@ def test_server_that_stops_answering(tmp_path: Path) -> None:
     assert any("test/exact_match" in row for row in logged["history"])
 
 
-BEST_OF_SWEEP = {
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "variables", [{}, {"WANDB_MODE": "offline", "WANDB_API_KEY": "0123456789" * 4}], ids=str
+)
+def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) -> None:
+    requests: list[str] = []
+    with serving({"": {}}, requests) as address:
+        settings = ("logger=wandb", "callbacks.attention_figures.count=2", "trainer.max_epochs=1")
+        environment = {"HOME": str(tmp_path), "WANDB_BASE_URL": address, **variables}
+        done = attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, **environment)
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "outputs" / "reverse").iterdir()
+    assert read_offline(run)["exit_code"] == 0
+    assert requests == []
+
+
+LOGGED_IN = {
     "service.name": {},  # wandb's own telemetry
     "query Viewer": {
         "viewer": {"id": "v", "username": "u", "entity": "e", "flags": "{}", "teams": {"edges": []}}
     },
     "query GetDefaultEntity": {"viewer": {"id": "v", "entity": "e"}},
+}
+BEST_OF_SWEEP = {
+    **LOGGED_IN,
     "query GetSweep": {
         "project": {
             "sweep": {
@@ -249,3 +276,55 @@ def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
         "best  dot-seed0-1a2b3c4d  val/loss 0.25",
         "attnlab train data.task=copy encoder.size=128 attention=dot",
     ]
+
+
+SWEEP = """
+program: attnlab
+command: {command}
+method: grid
+metric: {{name: val/loss, goal: minimize}}
+parameters: {{encoder.size: {{values: [12, 24]}}}}
+"""
+
+
+@pytest.mark.slow
+def test_agent_of_wandb_trains_one_run_for_each_trial(tmp_path: Path) -> None:
+    """The agent is wandb's; the server queues two trials, and the agent ends after the second one."""
+    trials = {"trial1": 12, "trial2": 24}
+    waiting = list(trials)
+
+    def next_command(variables: dict[str, Any]) -> dict[str, Any]:
+        commands: list[dict[str, Any]] = []
+        if json.loads(variables["runState"]) == {}:  # no trial is running
+            commands = [{"type": "exit"}]
+            if waiting:
+                trial = waiting.pop(0)
+                size = {"encoder.size": {"value": trials[trial]}}
+                commands = [{"type": "run", "run_id": trial, "program": "attnlab", "args": size}]
+        return {"agentHeartbeat": {"agent": {"id": "a"}, "commands": json.dumps(commands)}}
+
+    overrides = [*TINY_REVERSE, "logger=wandb", "logger.wandb.mode=offline", "trainer.max_epochs=1"]
+    program = tmp_path / "attnlab"
+    command = [str(program), "train", *overrides, "${args}"]  # --encoder.size=12
+    sweep = {"id": "s", "name": "sweep7", "config": SWEEP.format(command=json.dumps(command))}
+    answers = {
+        **LOGGED_IN,
+        "query SweepWithRuns": {"project": {"sweep": {**sweep, "runs": {"edges": []}}}},
+        "mutation CreateAgent": {"createAgent": {"agent": {"id": "a"}}},
+        "mutation Heartbeat": next_command,
+    }
+    with serving(answers) as address, serve_program(program):
+        environment = clean_environment(WANDB_BASE_URL=address, WANDB_API_KEY="0123456789" * 4)
+        agent = [sys.executable, "-m", "wandb", "agent", "e/search/sweep7"]
+        done = subprocess.run(
+            agent, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    runs = [Run(directory) for directory in (tmp_path / "outputs" / "reverse").iterdir()]
+    assert {run.read_config().encoder.size for run in runs} == {12, 24}
+    for run in runs:
+        assert run.read_result()["status"] == "finished"
+        (path,) = run.directory.glob("wandb/offline-run-*/run-*.wandb")
+        (started,) = (record.run for record in records(path) if record.HasField("run"))
+        assert trials[started.run_id] == run.read_config().encoder.size
+        assert (started.sweep_id, started.entity, started.project) == ("sweep7", "e", "search")

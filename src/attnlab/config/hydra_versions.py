@@ -6,6 +6,7 @@ This is the only module that imports a private name of Hydra: the parser of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import hydra
@@ -40,13 +41,20 @@ def main(task: Callable[..., Any]) -> None:
 def instantiate(node: Any) -> Any:
     """Return what the `_target_` of a section builds.
 
-    Hydra 1.4 calls only the targets that the section names and functions of their packages: a target must
-    not return a function of another package. `attnlab.config.trust` decides which targets a file may name.
+    Hydra 1.4 gets the targets that the section names as its allow-list, and calls nothing else: no target may
+    return a function that is called. `attnlab.config.trust` decides which targets a file may name.
     """
     if not IS_1_4:
         return hydra.utils.instantiate(node)
-    allowed = [name for target in _targets(node) for name in (target, f"{target.partition('.')[0]}.*")]
+    allowed = [name for target in _targets(node) for name in (target, *_definition(target))]
     return hydra.utils.instantiate(node, _execution_whitelist_=allowed)
+
+
+def _definition(target: str) -> Iterator[str]:
+    """Yield the name under which a target is defined; Hydra reports the error if it cannot be imported."""
+    with suppress(Exception):
+        found = hydra.utils.get_object(target)
+        yield f"{found.__module__}.{found.__qualname__}"
 
 
 def _targets(node: Any) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ class Throughput(Callback):
 
     def __init__(self) -> None:
         self.tokens: torch.Tensor | int = 0
-        self.batches = 0
+        self.steps = Fraction(0)
         self.seconds = 0.0
         self.since: float | None = None
 
@@ -145,22 +146,21 @@ class Throughput(Callback):
         now = time.perf_counter()
         if self.since is not None:
             self.seconds += now - self.since
-            self.batches += 1
+            self.steps += Fraction(1, _batches_of_step(trainer, batch_idx))
             self.tokens = self.tokens + batch.source_lengths.sum() + (batch.labels != PAD).sum()
         self.since = now
-        steps = self.batches / trainer.accumulate_grad_batches
-        if steps >= trainer.log_every_n_steps:  # type: ignore[attr-defined]
+        if self.steps >= trainer.log_every_n_steps:  # type: ignore[attr-defined]
             assert isinstance(pl_module, Seq2SeqModule)
             tokens = torch.as_tensor(self.tokens, dtype=torch.float64)
             if pl_module.shards is None:  # with shards, every process has the whole batch
                 tokens = trainer.strategy.reduce(tokens, reduce_op="sum")
             values = {
                 "throughput/tokens_per_second": float(tokens) / self.seconds,
-                "throughput/steps_per_second": steps / self.seconds,
+                "throughput/steps_per_second": float(self.steps) / self.seconds,
             }
             for logger in trainer.loggers:
                 logger.log_metrics(values, step=trainer.global_step - 1)
-            self.tokens, self.batches, self.seconds = 0, 0, 0.0
+            self.tokens, self.steps, self.seconds = 0, Fraction(0), 0.0
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restart the clock: the time between epochs is not counted."""
@@ -169,6 +169,16 @@ class Throughput(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restart the clock: the validation is not counted."""
         self.since = None
+
+
+def _batches_of_step(trainer: Trainer, batch_idx: int) -> int:
+    """Return the number of batches of the optimizer step that a batch contributes to.
+
+    The last step of an epoch has the batches that are left.
+    """
+    accumulated = trainer.accumulate_grad_batches
+    left = int(trainer.num_training_batches) % accumulated
+    return left if batch_idx >= trainer.num_training_batches - left else accumulated
 
 
 class BusyCores(Callback):
