@@ -69,9 +69,13 @@ def attnlab(
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return an environment with one thread per process, no W&B account, and a cache for tests."""
+    """Return an environment with one thread per process, no W&B account, and a cache for tests.
+
+    In it, deprecation warnings of Hydra are errors.
+    """
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "HYDRA"))
     }
     cache = str(Path(tempfile.gettempdir()) / "attnlab-tests")
-    return {**environment, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "XDG_CACHE_HOME": cache, **more}
+    environment |= {"OMP_NUM_THREADS": "1", "COLUMNS": "120", "XDG_CACHE_HOME": cache}
+    return {**environment, "HYDRA_DEPRECATION_WARNINGS_AS_ERRORS": "1", **more}

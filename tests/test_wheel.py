@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -38,6 +40,29 @@ def test_wheel_contains_code_configuration_and_type_marker(wheel: Path) -> None:
     conf = {f"attnlab/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
     assert code | conf <= packed
     assert "attnlab/py.typed" in packed
+
+
+def test_description_has_no_links_to_files_beside_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        description = archive.read(name).decode().split("\n\n", maxsplit=1)[1]
+    assert description.startswith("# attnlab")
+    targets = [*re.findall(r"\]\(([^)]+)\)", description), *re.findall(r'src="([^"]+)"', description)]
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+def test_links_of_the_readme_are_replaced_by_addresses() -> None:
+    replace_links = runpy.run_path(str(ROOT / "hatch_build.py"))["replace_links"]
+    text = '[A page](docs/a.md), [another](https://b.org), 98 % [97, 99] (n=5)\n<img src="c.png" width="3" alt="C">'
+    source = "https://code.org/attnlab"
+    assert replace_links(text, f"{source}/", "v1.0").splitlines() == [
+        f"[A page]({source}/blob/v1.0/docs/a.md), [another](https://b.org), 98 % [97, 99] (n=5)",
+        f'<img src="{source}/raw/v1.0/c.png" alt="C">',
+    ]
+    assert replace_links(text, None, "v1.0").splitlines() == [
+        "A page, [another](https://b.org), 98 % [97, 99] (n=5)",
+        "*C*",
+    ]
 
 
 @pytest.mark.slow

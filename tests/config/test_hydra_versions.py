@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from hydra.errors import InstantiationException
 import attnlab
 import hydra_plugins.attnlab_launchers
 from attnlab.config.hydra_versions import IS_1_4, get_args_parser, instantiate
+from commands import clean_environment
+from forked import ATTNLAB
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +38,14 @@ def test_parser_of_the_command_line_has_the_options_that_train_reads() -> None:
     assert (parsed.overrides, parsed.multirun, parsed.cfg) == (["seed=1", "a=1"], True, "job")
     assert not parsed.resolve
     assert not parsed.help
+
+
+def test_composing_gives_no_warnings(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", ATTNLAB, "train", "--cfg", "job"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_hydra_1_4_refuses_functions_of_packages_that_a_section_does_not_name() -> None:
