@@ -1,3 +1,4 @@
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 from forked import reset_hydra
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it
 torch.set_num_threads(1)  # the networks are tiny: threads would cost more than they give
 # Time limits would fail tests on a machine with other work.
 settings.register_profile(

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run, locate_run, prepare_run
 from attnlab.files.run_identity import identify
@@ -126,6 +127,11 @@ def test_recorded_neutral_value_changes_no_hash(monkeypatch: pytest.MonkeyPatch)
     assert identify(DictConfig({"search": {"size": 3, "new": 0, "switch": False}})) == before
     assert identify(DictConfig({"search": {"size": 3, "new": False}})) != before  # False is no number
     assert identify(DictConfig({"search": {"size": 3, "switch": True}})) != before
+
+
+def test_new_settings_and_versions_change_no_hash() -> None:
+    """If a new setting changes this hash, record its value for earlier runs in `run_identity.NEUTRAL`."""
+    assert identify(compose_run([])) == "6fd8e1c2"
 
 
 def test_directory_with_the_hash_of_an_earlier_version_is_found(composed: Callable[..., DictConfig]) -> None:
