@@ -76,6 +76,8 @@ def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
         raise SystemExit(output)
     if match[1] == "FAIL":
         print(output, file=sys.stderr)
+    else:
+        scratch.rmdir()
     return dict(zip(COLUMNS, (setting, seed, int(match[2]), int(match[3]), match[1]), strict=True))
 
 
