@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from omegaconf import DictConfig
 
 from attnlab.files.metrics_file import read_metrics
@@ -206,7 +207,13 @@ def test_server_that_stops_answering(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "variables", [{}, {"WANDB_MODE": "offline", "WANDB_API_KEY": "0123456789" * 4}], ids=str
+    "variables",
+    [
+        {},
+        {"WANDB_MODE": "offline", "WANDB_API_KEY": "0123456789" * 4},
+        {"WANDB_MODE": "disabled", "WANDB_API_KEY": "0123456789" * 4},
+    ],
+    ids=str,
 )
 def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) -> None:
     requests: list[str] = []
@@ -216,8 +223,11 @@ def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) ->
         done = attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, **environment)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "outputs" / "reverse").iterdir()
-    assert read_offline(run)["exit_code"] == 0
     assert requests == []
+    if variables.get("WANDB_MODE") == "disabled":
+        assert not (run / "wandb").exists()
+    else:
+        assert read_offline(run)["exit_code"] == 0
 
 
 LOGGED_IN = {
@@ -278,20 +288,32 @@ def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
     ]
 
 
-SWEEP = """
-program: attnlab
-command: {command}
-method: grid
-metric: {{name: val/loss, goal: minimize}}
-parameters: {{encoder.size: {{values: [12, 24]}}}}
-"""
-
-
 @pytest.mark.slow
-def test_agent_of_wandb_trains_one_run_for_each_trial(tmp_path: Path) -> None:
-    """The agent is wandb's; the server queues two trials, and the agent ends after the second one."""
-    trials = {"trial1": 12, "trial2": 24}
+def test_wandb_sweep_and_agent_train_one_run_for_each_trial(tmp_path: Path) -> None:
+    """The documented sweep, with shorter trainings; the server queues two trials, then ends the agent."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "wandb.md").read_text()
+    sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
+    assert sweep["command"][:2] == ["attnlab", "train"]
+    program = tmp_path / "attnlab"
+    overrides = [*TINY_REVERSE, "logger=wandb", "logger.wandb.mode=offline", "trainer.max_epochs=1"]
+    sweep["command"] = [str(program), "train", *overrides, "${args}"]  # --encoder.size=64, the default form
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    trials = {
+        "trial1": {"encoder.size": 64, "optimizer.lr": 0.003, "attention": "general"},
+        "trial2": {"encoder.size": 128, "optimizer.lr": 0.004, "attention": "additive"},
+    }
+    stored: dict[str, Any] = {}
     waiting = list(trials)
+
+    def store(variables: dict[str, Any]) -> dict[str, Any]:
+        stored.update(id="s", name="sweep7", config=variables["config"])
+        project = {"id": "p", "name": variables["projectName"], "entity": {"id": "e", "name": "e"}}
+        return {
+            "upsertSweep": {"sweep": {"name": "sweep7", "project": project}, "configValidationWarnings": []}
+        }
+
+    def read(_: dict[str, Any]) -> dict[str, Any]:
+        return {"project": {"sweep": {**stored, "runs": {"edges": []}}}}
 
     def next_command(variables: dict[str, Any]) -> dict[str, Any]:
         commands: list[dict[str, Any]] = []
@@ -299,32 +321,46 @@ def test_agent_of_wandb_trains_one_run_for_each_trial(tmp_path: Path) -> None:
             commands = [{"type": "exit"}]
             if waiting:
                 trial = waiting.pop(0)
-                size = {"encoder.size": {"value": trials[trial]}}
-                commands = [{"type": "run", "run_id": trial, "program": "attnlab", "args": size}]
+                values = {name: {"value": value} for name, value in trials[trial].items()}
+                commands = [{"type": "run", "run_id": trial, "program": "attnlab", "args": values}]
         return {"agentHeartbeat": {"agent": {"id": "a"}, "commands": json.dumps(commands)}}
 
-    overrides = [*TINY_REVERSE, "logger=wandb", "logger.wandb.mode=offline", "trainer.max_epochs=1"]
-    program = tmp_path / "attnlab"
-    command = [str(program), "train", *overrides, "${args}"]  # --encoder.size=12
-    sweep = {"id": "s", "name": "sweep7", "config": SWEEP.format(command=json.dumps(command))}
     answers = {
         **LOGGED_IN,
-        "query SweepWithRuns": {"project": {"sweep": {**sweep, "runs": {"edges": []}}}},
+        "mutation UpsertSweep": store,
+        "query SweepWithRuns": read,
         "mutation CreateAgent": {"createAgent": {"agent": {"id": "a"}}},
         "mutation Heartbeat": next_command,
     }
     with serving(answers) as address, serve_program(program):
         environment = clean_environment(WANDB_BASE_URL=address, WANDB_API_KEY="0123456789" * 4)
-        agent = [sys.executable, "-m", "wandb", "agent", "e/search/sweep7"]
-        done = subprocess.run(
-            agent, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
-    assert done.returncode == 0, done.stderr
+        for arguments in (
+            ["sweep", "--entity", "e", "--project", "search", "sweep.yaml"],
+            ["agent", "e/search/sweep7"],
+        ):
+            command = [sys.executable, "-m", "wandb", *arguments]
+            done = subprocess.run(
+                command,
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(stored["config"])["parameters"] == sweep["parameters"]
     runs = [Run(directory) for directory in (tmp_path / "outputs" / "reverse").iterdir()]
-    assert {run.read_config().encoder.size for run in runs} == {12, 24}
+    assert len(runs) == 2
     for run in runs:
         assert run.read_result()["status"] == "finished"
         (path,) = run.directory.glob("wandb/offline-run-*/run-*.wandb")
         (started,) = (record.run for record in records(path) if record.HasField("run"))
-        assert trials[started.run_id] == run.read_config().encoder.size
         assert (started.sweep_id, started.entity, started.project) == ("sweep7", "e", "search")
+        config = run.read_config()
+        settings = {
+            "encoder.size": config.encoder.size,
+            "optimizer.lr": config.optimizer.lr,
+            "attention": config.variant,
+        }
+        assert settings == trials.pop(started.run_id)
