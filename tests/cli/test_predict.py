@@ -291,11 +291,3 @@ def test_predict_continues_prefixes(trained: Run, folder: Path) -> None:
         assert ("--prefix needs two columns" in error) == (line in columns), error
         assert error.isprintable()
         assert len(error) < 400
-
-
-def test_translating_imports_no_lightning() -> None:
-    code = (
-        "import sys, attnlab.api.model, attnlab.cli.predict, attnlab.training.length_limits, "
-        "attnlab.training.models; assert not {'lightning', 'scipy', 'matplotlib'} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

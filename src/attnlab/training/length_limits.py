@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from math import ceil, inf
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
+from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples
 from attnlab.errors import UserError
@@ -16,9 +16,6 @@ from attnlab.files.predictions import Prediction
 from attnlab.nn.attention.location import Location
 from attnlab.nn.positions import max_positions
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-
-if TYPE_CHECKING:  # Lightning takes seconds to import, and translating does without it
-    from attnlab.data.datamodule import Seq2SeqData
 
 log = logging.getLogger(__name__)
 
