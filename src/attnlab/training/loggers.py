@@ -146,7 +146,7 @@ def _init_wandb(
     import wandb
 
     wandb.teardown()  # a failed attempt would still hold the id
-    # Of this process, not only of the run: else wandb sends its own telemetry also in offline runs
+    # Without a mode for the whole process, wandb sends its own telemetry in offline runs too
     wandb.setup(wandb.Settings(mode=mode))  # type: ignore[arg-type]
     experiment = wandb.init(
         project=project,

@@ -319,13 +319,14 @@ class Seq2SeqModule(lightning.LightningModule):
 
     @property
     def is_covered(self) -> bool:
-        """Whether the outputs of the last evaluation have no references, so that nothing can be scored."""
+        """True if no output of the last evaluation has a reference: there is nothing to score."""
         return not any(output.reference for output in self.outputs)
 
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
         if self.is_covered:
+            log.info("%s: no output has a reference, so that there are no scores", split)
             self.token_metrics.reset()
             self.attention_metrics.reset()
             return
