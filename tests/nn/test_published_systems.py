@@ -163,20 +163,25 @@ class German(nn.Module):
             yield self.output(s), alpha
 
 
-class DeepOutput(German):
-    """System of `experiment=eng_deu` with the deep output of Bahdanau et al. (2014), section A.2.2.
+class RNNsearch(nn.Module):
+    """System of `experiment=rnnsearch`: Bahdanau et al. (2014), section A, with torch's reset gates.
 
-    t̃_i = U s_{i-1} + V E y_{i-1} + C c_i, t_i = max of pairs of t̃_i, logits W t_i.
+    s_0 = tanh(W_s ←h_1), t̃_i = U s_{i-1} + V E y_{i-1} + C c_i, t_i = max of pairs of t̃_i, logits W t_i.
     """
 
     def __init__(self) -> None:
-        super().__init__(attends=True)
-        self.deep = nn.Linear(2 * H + 2 * H + E, 2 * WIDTH)
+        super().__init__()
+        self.embed_x, self.embed_y = nn.Embedding(V_X, E), nn.Embedding(V_Y, E)
+        self.encoder = nn.GRU(E, H, bidirectional=True)
+        self.start_h = nn.Linear(H, SIZE)
+        self.attend = ReferenceAttention(2 * H, SIZE, biases=False)
+        self.cell = nn.GRUCell(E + 2 * H, SIZE)
+        self.deep = nn.Linear(SIZE + 2 * H + E, 2 * WIDTH)
         self.output = nn.Linear(WIDTH, V_Y)
 
-    def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
-        memory, final = self.encoder(self.embed_x(source))
-        s = torch.cat([final[0], final[1]])
+    def forward(self, source: Tensor, inputs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        memory, _ = self.encoder(self.embed_x(source))
+        s = torch.tanh(self.start_h(memory[0, H:]))  # the backward state at the first word
         for y in inputs:
             x = self.embed_y(y)
             context, alpha = self.attend(s, memory)
@@ -233,7 +238,8 @@ def copy_weights(theirs: Any, ours: Any) -> None:
             weights["weight_ih"] = weights["weight_ih"].roll(theirs.embed_y.embedding_dim, dims=1)
         cells[0].load_state_dict(weights)
     if getattr(theirs, "initial", None) != "zero" and hasattr(theirs, "start_h"):
-        for ours_map, their_map in zip(ours.bridge.maps[0], (theirs.start_h, theirs.start_c), strict=False):
+        starts = [theirs.start_h, *([theirs.start_c] if hasattr(theirs, "start_c") else [])]
+        for ours_map, their_map in zip(ours.bridge.maps[0], starts, strict=True):
             ours_map.load_state_dict(their_map.state_dict())
 
 
@@ -252,8 +258,9 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "conala_baseline": lambda: System(CoNaLa(False), (*CONALA, "attention=none")),
     "eng_deu": lambda: System(German(True), GERMAN),
     "eng_deu_baseline": lambda: System(German(False), (*GERMAN, "attention=none")),
-    "deep output": lambda: System(
-        DeepOutput(), (*GERMAN, "readout.parts=[previous_state,context,input]", f"readout.maxout={WIDTH}")
+    "rnnsearch": lambda: System(
+        RNNsearch(),
+        ("experiment=rnnsearch", *SMALL, f"decoder.size={SIZE}", f"readout.maxout={WIDTH}"),
     ),
 }
 RECIPES: dict[str, dict[str, Any]] = {
@@ -292,6 +299,13 @@ RECIPES: dict[str, dict[str, Any]] = {
         **{"tokenizer.lowercase": True, "tokenizer.drop": ["punctuation"], "readout.dropout": 0.0},
         **{"batching.max_source_length": 20, "batching.max_target_length": 21},
         **{"batching.bucket_by_length": False},
+    },
+    "rnnsearch": {
+        **{"embedding.size": 620, "encoder.size": 1000, "attention_size": 1000, "decoder.size": 1000},
+        **{"readout.maxout": 500, "optimizer._target_": "torch.optim.Adadelta", "optimizer.rho": 0.95},
+        **{"optimizer.eps": 1e-6, "trainer.gradient_clip_val": 1.0, "batching.batch_size": 80},
+        **{"batching.pool": 20, "tokenizer.max_size": 30000, "batching.max_source_length": 50},
+        **{"batching.max_target_length": 50, "teacher_forcing.start": 1.0, "readout.dropout": 0.0},
     },
 }
 """Settings of the published recipes, besides the architecture."""
@@ -346,7 +360,8 @@ def test_recipe_is_the_published_one(name: str, composed: Callable[..., DictConf
         ("conala", "attention=general"),
         ("eng_mar", "decoder=luong"),
         ("reverse, from zero", "readout.parts=[state]"),
-        ("deep output", "readout.parts=[state,context,input]"),
+        ("rnnsearch", "readout.parts=[state,context,input]"),
+        ("rnnsearch", "bridge.half=both"),
     ],
 )
 def test_wrong_parts_of_an_experiment_are_detected(
@@ -367,7 +382,7 @@ def test_deep_output_of_previous_states_needs_bahdanaus_order(composed: Callable
 
 @torch.no_grad()
 def test_sampled_inputs_of_the_deep_output_equal_greedy_search(composed: Callable[..., DictConfig]) -> None:
-    ours = compose_network(SYSTEMS["deep output"]().settings, composed).eval()
+    ours = compose_network(SYSTEMS["rnnsearch"]().settings, composed).eval()
     randomise(ours)
     batch = random_batch([5, 2], [6, 6])
     forced = torch.zeros_like(batch.inputs, dtype=torch.bool)
