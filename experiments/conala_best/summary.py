@@ -12,8 +12,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.files.predictions import predictions_file
 from attnlab.report import tables
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, load_predictions
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
@@ -44,8 +45,9 @@ ENSEMBLE = "ensemble of all seeds, "
 LIMIT = "beam of 20, most similar to the reference"
 """Choice of reranker.py that needs the reference, and is not compared."""
 TRAININGS = ("", ", trained with generated intents", ", distilled from the ensemble")
-HELD_OUT = "test/held_out/conala_bleu"
-METRICS = ("val/conala_bleu", HELD_OUT, "test/held_out/conala_exact_match", "test/held_out/parses")
+TEST = "test/held_out"
+HELD_OUT = f"{TEST}/conala_bleu"
+METRICS = ("val/conala_bleu", HELD_OUT, f"{TEST}/conala_exact_match", f"{TEST}/parses")
 
 
 def main(*folders: str) -> None:
@@ -69,18 +71,20 @@ def main(*folders: str) -> None:
 def ways_of_decoding(run: RunRecord) -> list[RunRecord]:
     """Return a record for each way in which a run was decoded, with its scores on both splits."""
     ways = [replace(run, variant=RECIPE)]
-    results = [json.loads(path.read_text()) for path in run.directory.glob("evaluations/*/result.json")]
+    paths = [*run.directory.glob("evaluations/*/result.json")]
+    results = {path.parent: json.loads(path.read_text()) for path in paths}
     ensembles = {f"{ENSEMBLE}{name}": overrides for name, overrides in ENSEMBLES.items()}
     for name, overrides in (WAYS | ensembles).items():
         chosen = [
-            result["metrics"]
-            for result in results
+            folder
+            for folder, result in results.items()
             if set(result["overrides"]) == set(overrides)
             and bool(result["ensemble_with"]) == (name in ensembles)
         ]
-        scores = {metric: value for metrics in chosen for metric, value in metrics.items()}
+        scores = {metric: value for each in chosen for metric, value in results[each]["metrics"].items()}
         if scores:
-            ways.append(replace(run, variant=name, scores=scores))
+            outputs = [load_predictions(each / predictions_file(TEST)) for each in chosen]
+            ways.append(replace(run, variant=name, scores=scores, predictions={TEST: max(outputs, key=len)}))
     return ways
 
 

@@ -11,8 +11,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.files.predictions import predictions_file
 from attnlab.report import tables
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, load_predictions
 from attnlab.report.comparison import Comparison, compare, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
@@ -57,12 +58,13 @@ def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]
 
 def with_beam_search(run: RunRecord) -> RunRecord:
     """Add the scores of the evaluation with a beam of 5, as those of a test set "beam5"."""
-    scores = dict(run.scores)
+    scores, predictions = dict(run.scores), dict(run.predictions)
     for path in sorted((run.directory / "evaluations").glob("*/result.json")):
         result = json.loads(path.read_text())
         if "search.beam_size=5" in result["overrides"]:
             scores |= {f"test/beam5/{name}": result["metrics"][f"test/{name}"] for name in SCORES}
-    return replace(run, scores=scores)
+            predictions["test/beam5"] = load_predictions(path.with_name(predictions_file("test")))
+    return replace(run, scores=scores, predictions=predictions)
 
 
 if __name__ == "__main__":

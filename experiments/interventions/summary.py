@@ -68,7 +68,8 @@ def evaluated_runs(folder: Path) -> list[RunRecord]:
                 changed = result["attention_override"].items()
                 scores = {score_name(name, metric): each["metrics"][metric] for name, each in changed}
                 scores[metric] = result["metrics"][metric]
-                runs.append(replace(run, variant=f"{folder.name}: {run.variant}", scores=scores))
+                variant = f"{folder.name}: {run.variant}"
+                runs.append(replace(run, variant=variant, scores=scores, predictions={}))
     return runs
 
 

@@ -9,6 +9,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
+from attnlab.report.tables import scores_table
 from run_files import write_run
 
 
@@ -31,6 +32,20 @@ def test_results_are_read_back(tmp_path: Path) -> None:
     ]
     assert read.finished[0].cpu == "Sparrow 2"
     assert read.finished[0].versions == {"python": "3.11.7", "torch": "2.13.0"}
+
+
+def test_intervals_over_sentences_are_kept_without_the_sentences(tmp_path: Path) -> None:
+    for seed, right in ((0, 30), (1, 34)):
+        sentences = [(f"ein Satz {n}", "x", "x" if n < right else "y") for n in range(40)]
+        write_run(tmp_path, "dot", seed, scores={"test/exact_match": right / 40}, sentences=sentences)
+    write_run(tmp_path, "none", scores={"test/exact_match": 0.5})  # its outputs were not stored
+    study = collect([tmp_path])
+    path = tmp_path / "results.csv"
+    path.write_text(format_results(study))
+    read = read_results(path)
+    assert format_results(read) == path.read_text()
+    assert scores_table(read) == scores_table(study)
+    assert scores_table(read).rows[0][3].text.startswith("[6")
 
 
 def test_other_files_are_errors(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.files.predictions import Prediction
+from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
+from attnlab.report.study import RunRecord
 
 SEED = 12345  # fixed, so that reports are reproducible
 BOOTSTRAP_RESAMPLES = 1000
@@ -65,20 +67,36 @@ def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[
 def score_interval(score: SentenceCounts, counts: Sequence[Counts]) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of a corpus score of all seeds together, [N, C] for each."""
     summed = _sum_over_seeds(counts)
-    return _percentiles([score.value(batch @ summed) for batch in _resampled(len(summed))])
+    return percentiles([score.value(batch @ summed) for batch in resampled(len(summed))])
+
+
+def interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> tuple[float, float] | None:
+    """Return the 95 % bootstrap interval of a metric of a variant, over the sentences of its runs together.
+
+    The runs with outputs for the test set of the first one are used; without outputs, the interval that
+    results.csv has. There is none for metrics without counts of sentences, or with different tokenizers.
+    """
+    scored = [run for run in runs if run.score(metric) is not None]
+    tokenizers = {run.tokenizer(metric) for run in scored}
+    score = registry.sentence_counts(metric, tokenizers.pop()) if len(tokenizers) == 1 else None
+    decoded = [run.predictions.get(registry.split(metric), []) for run in scored]
+    same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
+    if score is None or not same or len(same[0]) < 2:
+        return next((run.over_sentences[metric] for run in runs if metric in run.over_sentences), None)
+    return score_interval(score, [count_sentences(score, outputs) for outputs in same])
 
 
 def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
     """Return the 95 % paired bootstrap interval of ours - theirs; counts [N, C] each."""
-    return _percentiles(
-        [score.value(batch @ our) - score.value(batch @ their) for batch in _resampled(len(our))]
+    return percentiles(
+        [score.value(batch @ our) - score.value(batch @ their) for batch in resampled(len(our))]
     )
 
 
 def ratio_interval(numerators: Counts, denominators: Counts) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of Σ numerators / Σ denominators over N ≥ 2 sentences, [N] each."""
-    return _percentiles(
-        [(batch @ numerators) / (batch @ denominators) for batch in _resampled(len(numerators))]
+    return percentiles(
+        [(batch @ numerators) / (batch @ denominators) for batch in resampled(len(numerators))]
     )
 
 
@@ -90,7 +108,7 @@ def _sum_over_seeds(counts: Sequence[Counts]) -> Counts:
     return summed
 
 
-def _percentiles(resampled: Sequence[Counts]) -> tuple[float, float]:
+def percentiles(resampled: Sequence[Counts]) -> tuple[float, float]:
     """Return the ends of the 95 % percentile interval of the batches of resampled values."""
     values = np.concatenate(resampled)
     if not np.isfinite(values).all():
@@ -99,7 +117,7 @@ def _percentiles(resampled: Sequence[Counts]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _resampled(sentences: int) -> Iterator[NDArray[np.float64]]:
+def resampled(sentences: int) -> Iterator[NDArray[np.float64]]:
     """Yield batches [R, N] of how often each of N sentences is in each resample."""
     resamples = _resamples(sentences)
     for batch in _batches(len(resamples), sentences):

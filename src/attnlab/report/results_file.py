@@ -1,4 +1,8 @@
-"""The file results.csv: one line per run in full precision, from which tables are computed."""
+"""The file results.csv: one line per run in full precision, from which tables are computed.
+
+It has no outputs. The ends of the bootstrap interval over sentences of each main metric are columns of their
+own, with the same values in all lines of a variant.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from attnlab.errors import UserError
+from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.study import RunRecord, Study
 
 COSTS = ("parameters", "steps", "seconds", "seconds_per_step", "tokens_per_second", "peak_memory_bytes")
 CODE = ("commit", "versions", "cpu", "directory", "error")
+
+LOW, HIGH = " over sentences, low", " over sentences, high"
+"""Ends of the names of the columns with the ends of intervals over sentences."""
 
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """Start of a text that a spreadsheet runs as a formula, or of one that is escaped already."""
@@ -21,9 +29,17 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 def format_results(study: Study) -> str:
     """Return CSV of every run, finished or not: scores, costs, commit, package versions and processor."""
     metrics = sorted({name for run in study.runs for name in run.scores})
+    intervals = {
+        (variant, metric): interval
+        for variant, runs in study.by_variant().items()
+        for metric in study.metrics
+        if (interval := interval_over_sentences(runs, metric)) is not None
+    }
+    with_interval = sorted({metric for _, metric in intervals})
     lines = [
         [
             *(run.variant, run.seed, run.status, *(run.scores.get(name) for name in metrics)),
+            *(end for name in with_interval for end in intervals.get((run.variant, name), (None, None))),
             *(run.parameters, run.steps, run.seconds, run.seconds_per_step, run.tokens_per_second),
             *(run.peak_memory, run.commit),
             " ".join(f"{package}={version}" for package, version in run.versions.items()),
@@ -31,7 +47,8 @@ def format_results(study: Study) -> str:
         ]
         for run in study.runs
     ]
-    return format_csv([["variant", "seed", "status", *metrics, *COSTS, *CODE], *lines])
+    ends = [name + end for name in with_interval for end in (LOW, HIGH)]
+    return format_csv([["variant", "seed", "status", *metrics, *ends, *COSTS, *CODE], *lines])
 
 
 def format_csv(lines: Iterable[Iterable[object]]) -> str:
@@ -77,7 +94,16 @@ def _parse(row: dict[str, str], study: str) -> RunRecord:
         seed=int(row["seed"]),
         status=row["status"],
         error=_unescape_formula(row["error"]) or None,
-        scores={name: float(value) for name, value in row.items() if "/" in name and value},
+        scores={
+            name: float(value)
+            for name, value in row.items()
+            if "/" in name and value and not name.endswith((LOW, HIGH))
+        },
+        over_sentences={
+            name.removesuffix(LOW): (float(value), float(row[name.removesuffix(LOW) + HIGH]))
+            for name, value in row.items()
+            if name.endswith(LOW) and value
+        },
         parameters=count("parameters"),
         steps=count("steps"),
         seconds=costs["seconds"],

@@ -46,6 +46,8 @@ class RunRecord:
     series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # (step, value) by metric
     # Decoded sentences of each test set by its split, "test" or "test/mscoco"; without one, of "val"
     predictions: dict[str, list[Prediction]] = field(default_factory=dict)
+    # Bootstrap interval over sentences of all runs of the variant, from results.csv, which has no sentences
+    over_sentences: dict[str, tuple[float, float]] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)  # of sacreBLEU, by metric
     commit: str | None = None
     cpu: str | None = None
@@ -129,9 +131,10 @@ class Study:
 
     @property
     def noun(self) -> str:
-        """Name of the sources: see `noun_of`."""
+        """Name of the sources: see `noun_of`; "sentences" if none are stored."""
         runs = (outputs for run in self.finished for outputs in run.predictions.values())
-        return noun_of(prediction.source for outputs in runs for prediction in outputs)
+        sources = [prediction.source for outputs in runs for prediction in outputs]
+        return noun_of(sources) if sources else "sentences"
 
     def by_variant(self) -> dict[str, list[RunRecord]]:
         """Return the finished runs of each variant, in the order of `variants`."""

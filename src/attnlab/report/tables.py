@@ -18,12 +18,10 @@ from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
-
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
-from attnlab.report.resampling import count_sentences, score_interval, sentences_of
+from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.results_file import format_csv, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
 from attnlab.report.study import RunRecord, Study, macro_groups, mixed_tokenizers, undefined_scores
@@ -327,18 +325,12 @@ def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: str) -> Cell:
 
 
 def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
-    """Format the bootstrap interval of the runs that have outputs for the test set of the first one."""
-    scored = [run for run in runs if run.score(metric) is not None]
-    tokenizers = {run.tokenizer(metric) for run in scored}
-    score = registry.sentence_counts(metric, tokenizers.pop()) if len(tokenizers) == 1 else None
-    decoded = [run.predictions.get(registry.split(metric), []) for run in scored]
-    same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
-    if score is None or not same or len(same[0]) < 2:
+    """Format the bootstrap interval over sentences of a variant; its value is the mean over seeds."""
+    interval = interval_over_sentences(runs, metric)
+    if interval is None:
         return Cell("")
-    counts = [count_sentences(score, outputs) for outputs in same]
-    value = float(score.value(np.sum(counts, axis=(0, 1))))
-    low, high = score_interval(score, counts)
-    cell = metric_cell(metric, Estimate(value, low, high, len(same)))
+    mean = fmean(score for run in runs if (score := run.score(metric)) is not None)
+    cell = metric_cell(metric, Estimate(mean, *interval, len(runs)))
     return replace(cell, text=cell.text.partition(" ")[2] or cell.text)
 
 
