@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+from attnlab.files.predictions import predictions_file
 from attnlab.report import figures, tables
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, load_predictions
 from attnlab.report.comparison import compare, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import Estimate, estimate
-from attnlab.report.study import Study
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import escape_markdown
 
 METRICS = (
     *("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match"),
     "attention/effective_positions",
+    *("test/conala_bleu", "test/conala_exact_match"),
 )
-TESTED = ("val/loss", "val/conala_bleu")
+TESTED = ("val/loss", "val/conala_bleu", "test/conala_bleu")
 BASELINE = "none"
 REFERENCES = (BASELINE, "none_matched", "mean")
 """The variants that all others are compared with, if they have runs."""
@@ -28,6 +31,7 @@ def summarise(folder: Path, runs: str | None = None) -> None:
     results = folder / "results.csv"
     if runs is not None:
         study = collect([Path(runs)])
+        study = replace(study, runs=[with_official_test(run) for run in study.runs])
         results.write_text(format_results(study))
         figures.write_figure(study, "val-loss", folder)
     study = select(read_results(results), METRICS)
@@ -41,6 +45,17 @@ def summarise(folder: Path, runs: str | None = None) -> None:
     comparisons = [row for name in references for row in compare(tested, reference=name)]
     distinct = {(row.metric, frozenset((row.variant, row.reference))): row for row in reversed(comparisons)}
     print(tables.comparison_list(correct([*reversed(distinct.values())])), end="")
+
+
+def with_official_test(run: RunRecord) -> RunRecord:
+    """Add the scores and the outputs of an evaluation with data.test, if there is one."""
+    for path in sorted((run.directory / "evaluations").glob("*/result.json")):
+        result = json.loads(path.read_text())
+        if any(override.startswith("data.test=") for override in result["overrides"]):
+            scores = {name: value for name, value in result["metrics"].items() if name.startswith("test/")}
+            outputs = load_predictions(path.with_name(predictions_file("test")))
+            return replace(run, scores=run.scores | scores, predictions=run.predictions | {"test": outputs})
+    return run
 
 
 def select(study: Study, metrics: tuple[str, ...]) -> Study:
