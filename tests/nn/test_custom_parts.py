@@ -10,23 +10,17 @@ import pytest
 import torch
 
 import custom_parts
-from attnlab.decoding.beam import beam
-from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Seq2Seq
 from commands import TINY_REVERSE, attnlab
 from custom_parts import ConvolutionalEncoder, ElmanDecoder
 from networks import (
     SOURCE_WIDTH,
-    SOURCE_WORDS,
     STATE,
     TARGET_WIDTH,
-    TARGET_WORDS,
     assemble,
     forced_logits,
     make_attention,
-    make_batch,
     random_batch,
-    random_rows,
     randomise,
     stepwise,
 )
@@ -49,25 +43,6 @@ def test_teacher_forcing_equals_steps_and_trains_every_parameter(attention: str)
     torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)
     logits.square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
-
-
-@torch.no_grad()
-def test_padding_changes_nothing() -> None:
-    network = make_network("Additive")
-    sources, targets = random_rows([5, 2], SOURCE_WORDS), random_rows([4, 1], TARGET_WORDS)
-    together = forced_logits(network, make_batch(sources, targets, padding=3))
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        alone = forced_logits(network, make_batch([source], [target]))[0]
-        torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("attention", ["Additive", "Coverage"])
-def test_beam_scores_at_least_as_high_as_greedy(attention: str) -> None:
-    network = make_network(attention)
-    batch = random_batch([3, 7, 1, 5])
-    one, three = greedy(network, batch, max_length=6), beam(network, batch, size=3, max_length=6)
-    assert all(len(row) == 3 for row in three.tokens)
-    assert all(best[0] >= only - 1e-5 for [only], best in zip(one.scores, three.scores, strict=True))
 
 
 @pytest.mark.slow

@@ -18,11 +18,10 @@ from torch.nn.utils import parameters_to_vector
 
 from attnlab.config.build import build_network
 from attnlab.errors import UserError
-from attnlab.nn.attention import Additive
 from attnlab.nn.bridge import ZeroBridge
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.types import EOS, PAD, Memory
-from networks import attend, forced_logits, random_batch, randomise, stepwise
+from attnlab.types import EOS, PAD
+from networks import forced_logits, random_batch, randomise, stepwise
 
 V_X, V_Y = 23, 19  # vocabularies
 E = 5  # embeddings
@@ -393,23 +392,3 @@ def test_sampled_inputs_of_the_deep_output_equal_greedy_search(composed: Callabl
         logits, _, state = ours.step(tokens, state, encoded)
         torch.testing.assert_close(sampled[:, position], logits[:, 0], rtol=0, atol=1e-5)
         tokens = EOS + logits[..., EOS:].argmax(dim=-1)
-
-
-@torch.no_grad()
-def test_both_forms_of_additive_attention_are_equal() -> None:
-    """v·tanh(W [s; h]) with W = [W_s, W_h] is v·tanh(W_s s + W_h h), on image regions as on a sentence."""
-    regions, query = torch.randn(2, 17, H), torch.randn(2, 1, SIZE)
-    mask = torch.ones(2, 17, dtype=torch.bool)
-    ours = Additive(query_size=SIZE, memory_size=H, size=A)
-    randomise(ours)
-    memory = Memory(regions, mask)
-    context, weights = attend(ours, query, memory)
-
-    W = torch.cat([ours.query.weight, ours.key.weight], dim=1)  # [A, H + D]
-    for row in range(2):
-        e = torch.stack(
-            [ours.energy.weight[0] @ torch.tanh(W @ torch.cat([query[row, 0], h])) for h in regions[row]]
-        )
-        alpha = e.softmax(dim=0)
-        torch.testing.assert_close(weights[row, 0], alpha, rtol=0, atol=1e-6)
-        torch.testing.assert_close(context[row, 0], alpha @ regions[row], rtol=0, atol=1e-5)

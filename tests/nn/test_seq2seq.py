@@ -56,17 +56,6 @@ def test_padding_and_other_sentences_change_no_logit(
         assert not together.weights[row, :, width:].any()
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@torch.no_grad()
-def test_shapes(order: str) -> None:
-    network = make_network(order=order)
-    batch = random_batch([3, 7], [4, 2])
-    decoded = decode(network, batch)
-    assert decoded.features.shape[:2] == (2, 5)
-    assert decoded.weights.shape == (2, 5, 7)
-    assert network.readout(decoded.features).shape == (2, 5, TARGET_WORDS)
-
-
 @torch.no_grad()
 def test_logits_of_selected_positions() -> None:
     network = make_network()

@@ -154,12 +154,6 @@ def test_directory_without_config_and_with_another_name_has_no_seed(tmp_path: Pa
     assert (record.variant, record.seed, record.status) == ("renamed", -1, "broken")
 
 
-def test_incomplete_last_line_of_metrics_is_ignored(tmp_path: Path) -> None:
-    run = write_run(tmp_path, status="running")
-    run.metrics.write_text("epoch,step,metric,value\n0,9,train/loss,2.5\n0,19,train/loss,2.")
-    assert collect([tmp_path]).runs[0].series == {"train/loss": [(9, 2.5)]}
-
-
 def test_each_run_is_read_once_despite_symbolic_links(tmp_path: Path) -> None:
     run = write_run(tmp_path / "outputs")
     (tmp_path / "outputs" / "circle").symlink_to(tmp_path / "outputs")

@@ -21,28 +21,6 @@ from run_files import Sentence, study, write_run
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
 
 
-@pytest.mark.slow
-def test_intervals_of_differences_have_95_percent_coverage() -> None:
-    draw = np.random.default_rng(0)
-    covered, consistent = [], []
-    for _ in range(1000):
-        seed_effect = draw.normal(0, 3, 4)  # shared by both variants
-        result = compare(
-            study(
-                {
-                    "none": list(20 + seed_effect + draw.normal(0, 1, 4)),
-                    "dot": list(22 + seed_effect + draw.normal(0, 1, 4)),
-                }
-            )
-        )[0]
-        assert result.low is not None
-        assert result.high is not None
-        covered.append(result.low <= 2 <= result.high)
-        consistent.append((result.p < 0.05) == (result.low > 0 or result.high < 0))  # type: ignore[operator]
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
-    assert all(consistent)  # the test at 5 % and the 95 % interval agree
-
-
 def test_paired_t_test_of_three_seeds() -> None:
     (result,) = compare(study({"additive": [11.0, 22.0, 33.0], "none": [10.0, 20.0, 30.0]}))
     # Differences 1, 2, 3: mean 2, standard deviation 1, t = 2 √3

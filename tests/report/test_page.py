@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
-from attnlab.cli.main import run as run_command
 from attnlab.files.predictions import Prediction
 from attnlab.plotting.style import variant_styles
 from attnlab.report.collect import collect
@@ -102,28 +100,6 @@ def test_data_is_escaped_in_the_file(tmp_path: Path) -> None:
     )  # data, tables.js, heat_map.js and explorer.js
     assert "default-src 'none'" in html
     assert "unsafe-inline'; script-src 'sha256-" in html
-
-
-def test_report_of_a_malicious_run_directory_neither_runs_nor_resolves_its_config(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ATTNLAB_SECRET", "hunter2")
-    for variant in ("none", "dot"):
-        make_run(tmp_path / "study", variant, 0, TEXTS)
-    run = make_run(tmp_path / "study", "additive", 0, TEXTS)
-    config = OmegaConf.load(run.config)
-    config.variant = f"{HARM} ${{oc.env:ATTNLAB_SECRET}}"
-    config.encoder = {"_target_": "os.system", "command": f"touch {tmp_path / 'harmed'}"}
-    run.config.write_text(OmegaConf.to_yaml(config))
-    with run.metrics.open("a") as file:
-        file.write(f'0,1,"{HARM}",1\n')
-    output = tmp_path / "out" / "report.html"
-    assert run_command(["report", str(tmp_path / "study"), "-o", str(output)]) == 0
-    written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert "${oc.env:ATTNLAB_SECRET}" in written
-    assert "hunter2" not in written
-    assert HARM not in output.read_text()
-    assert not (tmp_path / "harmed").exists()
 
 
 def test_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:

@@ -87,28 +87,6 @@ def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        (
-            ["--metric", "test/blue"],
-            "No finished run has the metric 'test/blue': choose from test/bleu, test/loss",
-        ),
-        (["--reference", "x"], "'x' has no finished run. Choose the reference from dot, none"),
-        (["-o", "report.pdf"], "-o report.pdf: the name must end in .html"),
-        (["--margin", "chrf=1"], "--margin chrf=1: write METRIC=VALUE with one of test/bleu"),
-        (["--margin", "bleu=0"], "--margin bleu=0: the margin must be a finite number above 0"),
-    ],
-)
-def test_usage_errors_name_the_fix(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], error: str
-) -> None:
-    write_study(tmp_path)
-    assert run(["report", str(tmp_path), *options]) == 2
-    assert capsys.readouterr().err.startswith(f"attnlab: {error}")
-    assert not list(tmp_path.rglob("tables"))
-
-
 def test_margins_are_in_the_unit_of_the_tables() -> None:
     assert _margins(study({"dot": [1.0]}, "test/exact_match"), ["exact_match=2"]) == {
         "test/exact_match": 0.02

@@ -125,14 +125,6 @@ def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:
     assert result.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 of them in favour of ours
 
 
-def test_two_different_sentences_are_swapped_in_four_ways() -> None:
-    references = corpus(20)
-    theirs = ["wrong", "wrong", *references[2:]]
-    score = COUNTS["exact_match"]
-    result = paired_test(score, [score.count(references, references)], [score.count(theirs, references)])
-    assert result.p == pytest.approx(2 / 4)  # both swapped, or none
-
-
 @pytest.mark.parametrize("name", ["chrf", "exact_match"])
 def test_equal_systems_have_p_value_one(name: str) -> None:
     references = corpus(30)
@@ -182,14 +174,6 @@ def test_interval_of_one_system_contains_its_score() -> None:
     # Two seeds are one corpus, whose interval is as wide as that of one seed
     assert high - low == pytest.approx(np.subtract(*np.percentile(resampled, [97.5, 2.5])), rel=0.25)
     assert low < COUNTS["bleu"].value(np.sum(counts, axis=(0, 1))) < high
-
-
-def test_results_are_reproducible() -> None:
-    references = corpus(40)
-    score = COUNTS["exact_match"]
-    ours = score.count(worse(references, 0.02, seed=1), references)
-    theirs = score.count(worse(references, 0.05, seed=2), references)
-    assert paired_test(score, [ours], [theirs]) == paired_test(score, [ours], [theirs])
 
 
 def test_interval_agrees_with_sacrebleus_resamples() -> None:

@@ -214,14 +214,6 @@ def test_near_duplicates_are_in_one_split(write, seed: int):
     assert (len(corpus.train), len(corpus.val)) == (32, 8)
 
 
-def test_near_duplicates_may_be_separated_by_default(write):
-    corpus = load_file(write(NEAR))
-    nouns = [
-        {pair.target.split(".")[0].split("_")[0] for pair in part} for part in (corpus.train, corpus.val)
-    ]
-    assert nouns[0] & nouns[1]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

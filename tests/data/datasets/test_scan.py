@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Corpus
 from attnlab.data.datasets.scan import commands, generate_scan, partition
 from attnlab.errors import UserError
 
@@ -103,7 +103,3 @@ def test_loaded_splits_are_disjoint_and_depend_on_the_seed() -> None:
 def test_invalid_settings_are_rejected(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         generate_scan(**options)  # type: ignore[arg-type]
-
-
-def test_pairs_have_no_alignment() -> None:
-    assert COMMANDS[0] == Pair("walk", "I_WALK")

@@ -372,17 +372,6 @@ def test_concat_equals_additive_with_concatenated_matrices() -> None:
         torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
 
 
-def test_concat_matches_its_equation() -> None:
-    """vᵀ tanh(W [s; h_j]) of explicitly concatenated pairs."""
-    attention, query, memory = make("Concat")
-    assert isinstance(attention, Concat)
-    for row in range(B):
-        pairs = torch.cat([query[row].repeat_interleave(S, dim=0), memory.states[row].repeat(Q, 1)], dim=1)
-        scores = attention.energy(torch.tanh(attention.pair(pairs))).view(Q, S)
-        expected = scores.masked_fill(~memory.mask[row], -torch.inf).softmax(dim=-1)
-        torch.testing.assert_close(attend(attention, query, memory)[1][row], expected, rtol=0, atol=1e-5)
-
-
 def test_cosine_known_values() -> None:
     """Strength ln 9 and cosines of 1 and ½ for any norms: scores differ by ½ ln 9 = ln 3."""
     attention = Cosine(query_size=2, memory_size=2, strength=math.log(9))
@@ -475,16 +464,6 @@ def test_scaled_dot_equals_torch_scaled_dot_product_attention() -> None:
     attention, query, memory = make("ScaledDot")
     expected = F.scaled_dot_product_attention(query, memory.states, memory.states, memory.mask[:, None])
     torch.testing.assert_close(attend(attention, query, memory)[0], expected, rtol=0, atol=1e-5)
-
-
-def test_general_equals_torch_bilinear() -> None:
-    attention, query, memory = make("General")
-    assert isinstance(attention, General)
-    for row in range(B):
-        pairs = query[row].repeat_interleave(S, dim=0), memory.states[row].repeat(Q, 1)
-        scores = F.bilinear(*pairs, attention.key.weight[None]).view(Q, S)
-        expected = scores.masked_fill(~memory.mask[row], -torch.inf).softmax(dim=-1)
-        torch.testing.assert_close(attend(attention, query, memory)[1][row], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("mechanism", [Dot, ScaledDot])

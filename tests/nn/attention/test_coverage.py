@@ -140,12 +140,6 @@ def test_coverage_loss_is_a_mean_over_tokens() -> None:
     torch.testing.assert_close(coverage_loss(weights, real), (torch.stack(alone) * lengths).sum() / 9)
 
 
-def test_coverage_loss_passes_gradcheck() -> None:
-    weights = torch.rand(2, 4, 3, dtype=torch.float64, requires_grad=True)
-    real = torch.tensor([[True] * 4, [True, True, False, False]])
-    assert torch.autograd.gradcheck(lambda w: coverage_loss(w, real), weights)
-
-
 @pytest.mark.parametrize("mechanism", ["additive", "coverage_see"])
 def test_training_loss_includes_the_weighted_coverage_loss(
     composed: Callable[..., DictConfig], mechanism: str

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Attention, General, Mean
+from attnlab.nn.attention import Attention, Mean
 from attnlab.nn.attention.base import Sizes
 from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.attention.normalisers import Entmax
@@ -24,7 +24,6 @@ from networks import (
     random_batch,
     same_sizes,
     stepwise,
-    walk,
 )
 
 
@@ -70,23 +69,6 @@ def test_custom_mechanism_trains_and_decodes_in_every_decoder(name: str, order: 
     assert all(parameter.grad.any() for parameter in network.decoder.parameters())
 
 
-@custom
-def test_padding_gets_zero_weight(name: str) -> None:
-    mask = torch.tensor([[True, True, True, False, False], [False] * 5])
-    states = torch.randn(2, 5, 4)
-    contexts, weights = walk(make(name), torch.randn(2, 3, 7), Memory(states, mask))
-    assert not weights.transpose(1, 2)[~mask].any()
-    torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(3))
-    assert not contexts[1].any()
-    changed = torch.where(mask[..., None], states, 1e6)
-    torch.manual_seed(1)
-    query = torch.randn(2, 1, 7)
-    attention = make(name)
-    assert torch.equal(
-        walk(attention, query, Memory(changed, mask))[1], walk(attention, query, Memory(states, mask))[1]
-    )
-
-
 def test_subclass_of_a_constant_mechanism_is_not_constant() -> None:
     class Content(Mean):
         def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
@@ -109,13 +91,3 @@ def test_unknown_argument_is_an_error_that_names_it(name: str) -> None:
     arguments = {"query_size": attention.query_size, "memory_size": 11, "normalizer": None}
     with pytest.raises(TypeError, match="normalizer"):
         ATTENTIONS[name](**arguments, **ARGUMENTS.get(name, {}))
-
-
-def test_arguments_are_keyword_only() -> None:
-    with pytest.raises(TypeError, match="positional"):
-        General(7, 4)  # type: ignore[misc]
-
-
-def test_missing_size_is_an_error_that_names_it() -> None:
-    with pytest.raises(TypeError, match="memory_size"):
-        General(query_size=7)  # type: ignore[typeddict-item]

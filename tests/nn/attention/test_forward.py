@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-from attnlab.nn.attention import Additive, Attention, Dot, Forward, Monotonic
+from attnlab.nn.attention import Attention, Dot, Forward, Monotonic
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
-from networks import randomise, walk
+from networks import walk
 
 LN3 = math.log(3)
 
@@ -97,15 +97,6 @@ def test_many_steps_of_large_scores_stay_finite(dtype: torch.dtype) -> None:
     assert queries.grad.isfinite().all()
 
 
-def test_gradients_over_several_steps() -> None:
-    attention = Forward(query_size=2, memory_size=3, score=partial(Additive, size=4)).double()
-    randomise(attention)
-    queries = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
-    states = torch.randn(1, 5, 3, dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[True] * 4 + [False]])
-    assert torch.autograd.gradcheck(lambda q, h: walk(attention, q, Memory(h, mask))[1], (queries, states))
-
-
 def test_inner_mechanism_with_state_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot be Monotonic"):
         Forward(query_size=2, memory_size=2, score=partial(Monotonic, size=3))
@@ -119,10 +110,3 @@ def test_inner_mechanism_with_its_own_forward_is_rejected() -> None:
 
     with pytest.raises(ValueError, match="cannot be Gated: the inner mechanism must have scores"):
         Forward(query_size=2, memory_size=2, score=Gated)
-
-
-def test_scores_come_from_the_inner_mechanism() -> None:
-    attention = Forward(query_size=2, memory_size=2, score=partial(Additive, size=3))
-    nn.init.zeros_(attention.inner.energy.weight)  # type: ignore[union-attr]
-    memory = Memory(torch.randn(1, 3, 2), torch.ones(1, 3, dtype=torch.bool))
-    assert walk(attention, torch.randn(1, 1, 2), memory)[1].tolist() == [[[0.5, 0.5, 0]]]

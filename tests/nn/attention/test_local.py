@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, Final, General, LocalM, LocalP, Shift
 from attnlab.nn.seq2seq import select
 from attnlab.types import Memory
-from networks import attend, randomise, walk
+from networks import randomise, walk
 from tiny_runs import SYNTHETIC, TINY, build_all
 
 LN3 = math.log(3)
@@ -118,24 +118,6 @@ def test_local_p_centre_depends_on_the_query() -> None:
 @pytest.mark.parametrize("padding", [0, 1, 7])
 def test_centre_is_relative_to_the_unpadded_length(padding: int) -> None:
     assert predicted(1, 2, padding) == pytest.approx([1 / 2, ONE_SIGMA**4 / 2] + [0] * padding)
-
-
-def test_local_p_weights_sum_to_less_than_one() -> None:
-    """The Gaussian multiplies normalised weights (section 3.2), so only a position at p keeps its weight."""
-    attention = LocalP(query_size=3, memory_size=2, size=5, window=2)
-    randomise(attention)
-    memory = Memory(torch.randn(7, 9, 2), torch.arange(9) < torch.tensor([[9], [8], [5], [3], [2], [1], [0]]))
-    totals = walk(attention, torch.randn(7, 4, 3), memory)[1].sum(dim=-1)  # [B, T]
-    assert (totals[:6] > 0).all()
-    assert (totals < 1).all()
-    assert not totals[6].any()
-
-
-def test_batched_queries_equal_steps() -> None:
-    attention = LocalP(query_size=3, memory_size=2, size=5, window=2)
-    memory, queries = memory_of([1.0, 2.0], [-3.0, 1.0], [0.5, 0.0]), torch.randn(1, 4, 3)
-    _, at_once = attend(attention, queries, memory)
-    torch.testing.assert_close(at_once, walk(attention, queries, memory)[1])
 
 
 @given(st.integers(1, 4), st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=8))

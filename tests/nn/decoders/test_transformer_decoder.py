@@ -220,22 +220,6 @@ def test_start_of_the_bridge_is_read_by_all_positions() -> None:
         assert (not torch.allclose(logits[0, -1], logits[1, -1])) == seen
 
 
-def test_gradients_equal_finite_differences() -> None:
-    network = make("General", size=H, layers=1, positions="rotary").double()
-    batch = random_batch([3, 2], [2, 1])
-    encoded, state = network.encode(batch)
-    embedded = torch.randn(2, 3, TARGET_WIDTH, dtype=torch.float64, requires_grad=True)
-    memory = encoded.memory.states.detach().requires_grad_()
-
-    def outputs(embedded: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        changed = encoded.memory._replace(states=states)
-        keys = network.decoder.attention.project(changed)
-        decoded: Any = network.decoder(embedded, state, changed, keys)
-        return torch.cat([decoded.states, decoded.weights], dim=-1)
-
-    assert torch.autograd.gradcheck(outputs, (embedded, memory))
-
-
 def test_every_parameter_gets_a_gradient_and_dropout_is_only_in_training() -> None:
     network = make(positions="learned", dropout=0.3, max_positions=6).train()
     batch = random_batch([3, 6, 5], [4, 2, 5])

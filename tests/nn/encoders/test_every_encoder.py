@@ -97,13 +97,6 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in encoder.parameters())
 
 
-@pytest.mark.parametrize("name", ["ConvolutionalEncoder", "BagEncoder with positions"])
-def test_gradients_equal_finite_differences(name: str) -> None:
-    encoder = make(name).double()
-    embedded = torch.randn(2, 3, E, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: encode(encoder, x, [3, 2]).hidden, (embedded,))
-
-
 @torch.no_grad()
 def test_convolutional_encoder_equals_the_equations_of_the_paper() -> None:
     encoder: Any = make("ConvolutionalEncoder")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from attnlab.nn.encoders import MinGRUEncoder, RGLRUEncoder
 from attnlab.nn.encoders.linear_recurrent import RGLRU, MinGRU
@@ -56,22 +55,6 @@ def test_rglru_equals_the_equations_of_the_paper() -> None:
         a = torch.sigmoid(-layer.decay) ** (8 * torch.sigmoid(W_r @ u + b_r))
         h = a * h + (1 - a**2).sqrt() * torch.sigmoid(W_i @ u + b_i) * u
         torch.testing.assert_close(states[t], h, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("recurrence", [MinGRU, RGLRU])
-def test_gradients_equal_finite_differences(recurrence: Any) -> None:
-    layer = recurrence(input_size=E, size=U).double()
-    x = torch.randn(B, 5, E, dtype=torch.float64, requires_grad=True)
-    parameters = tuple(layer.parameters())
-
-    def states(x: Tensor, *parameters: Tensor) -> Tensor:
-        names = [name for name, _ in layer.named_parameters()]
-        mask = torch.ones(x.shape[:2], dtype=torch.bool)
-        named = dict(zip(names, parameters, strict=True))
-        outputs: Tensor = torch.func.functional_call(layer, named, (x, mask))
-        return outputs
-
-    assert torch.autograd.gradcheck(states, (x, *parameters))
 
 
 @pytest.mark.parametrize("encoder", [MinGRUEncoder, RGLRUEncoder])

@@ -35,24 +35,6 @@ def make(cell: Any, layers: int, bidirectional: bool) -> RecurrentEncoder:
 
 
 @kinds
-@torch.no_grad()
-def test_shapes(cell: str, layers: int, bidirectional: bool) -> None:
-    encoder = make(cell, layers, bidirectional)
-    D = UNITS * 2 if bidirectional else UNITS
-    assert encoder.memory_size == D
-    assert encoder.layers == layers
-    memory = read(encoder, torch.randn(2, 4, E), [4, 1])
-    assert memory.states.shape == (2, 4, D)
-    assert memory.hidden is not None
-    assert memory.hidden.shape == (2, layers, D)
-    if cell == "lstm":
-        assert memory.cell is not None
-        assert memory.cell.shape == (2, layers, D)
-    else:
-        assert memory.cell is None
-
-
-@kinds
 @given(lengths=st.lists(st.integers(1, WIDEST), min_size=1, max_size=4), extra=st.integers(0, 3))
 @settings(max_examples=20)
 @torch.no_grad()
