@@ -18,6 +18,9 @@ USES_HYDRA := tests/config \
     $(addprefix tests/jobs/test_, grid.py hyperparameter_search.py preflight.py studies.py sweeps.py train_task.py) \
     --deselect tests/config/test_fuzz.py::test_every_value_of_every_setting_is_refused_in_one_line_or_builds
 
+# Workers and the processes that they start share compiled modules and tests
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: train test clusters quick hydra lint experiments docs html examples
 .DEFAULT_GOAL := train
 

@@ -131,6 +131,14 @@ def walk(attention: Attention, queries: Tensor, memory: Memory) -> tuple[Tensor,
     return torch.cat(contexts, dim=1), torch.cat(weights, dim=1)
 
 
+def encode(encoder: Encoder, embedded: Tensor, lengths: list[int]) -> Memory:
+    """Encode embeddings [B, S, E], of which the first `lengths` of each row are real."""
+    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]  # [B, S]
+    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
+    assert memory.mask is mask
+    return memory
+
+
 def randomise(module: nn.Module, spread: float = 1.0) -> None:
     """Set large weights, so that attention and outputs are far from uniform; PAD's embedding stays zero."""
     with torch.no_grad():

@@ -84,8 +84,9 @@ def test_every_question_can_be_answered_in_short_form(tmp_path: Path) -> None:
         subprocess.run(["make", "-C", str(EXPERIMENTS), "all", *settings], env=environment, check=True)
 
 
-@pytest.mark.parametrize("quick", [(), pytest.param(("QUICK=1",), marks=pytest.mark.slow)], ids=str)
-def test_training_commands_of_the_makefile_compose(tmp_path: Path, quick: tuple[str, ...]) -> None:
+@pytest.mark.slow
+def test_training_commands_of_the_makefile_compose(tmp_path: Path) -> None:
+    """`make experiments` runs the commands of their short form."""
     log, recorder = tmp_path / "commands", tmp_path / "attnlab"
     recorder.write_text(RECORDER.format(log=log))
     recorder.chmod(0o755)
@@ -96,7 +97,7 @@ def test_training_commands_of_the_makefile_compose(tmp_path: Path, quick: tuple[
     subprocess.run(
         [
             *("make", "-C", str(EXPERIMENTS), *targets),
-            *(f"ATTNLAB={recorder}", "PYTHON=true", f"OUTPUTS={tmp_path}", *quick),
+            *(f"ATTNLAB={recorder}", "PYTHON=true", f"OUTPUTS={tmp_path}"),
         ],
         check=True,
         capture_output=True,

@@ -154,12 +154,12 @@ def follow(page: Path, folder: Path, environment: dict[str, str]) -> None:
 
 
 def composed() -> list[tuple[str, str]]:
-    """Return every `attnlab train` of a console block, with its place."""
+    """Return every `attnlab train` of a console block that is not run, with its place."""
     return [
         (f"{name(page)}:{block.line}", command)
         for page in PAGES
         for block in blocks(page)
-        if block.language == "console"
+        if block.language == "console" and block.marker == "not run"
         for command in block.commands
         if re.match(r"attnlab (train|tune) ", command)
         and "--help" not in command

@@ -19,8 +19,8 @@ from attnlab.nn.encoders import (
 )
 from attnlab.nn.features import Concatenated, EncodedFeatures, Features, LinearFeatures
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.types import EOS, PAD, SOS, Batch
-from networks import SOURCE_WIDTH, SOURCE_WORDS, UNITS, assemble, make_attention, randomise
+from attnlab.types import Batch
+from networks import SOURCE_WIDTH, SOURCE_WORDS, UNITS, assemble, make_attention, make_batch, randomise
 
 FIRST_FEATURE = 17
 """Source tokens from here on are features."""
@@ -35,16 +35,6 @@ ENCODERS: dict[str, Callable[[], Encoder]] = {
 # Texts of 3, 1 and 2 tokens with 2, 3 and 0 features
 SOURCES = [[5, 6, 7, 17, 19], [8, 18, 17, 21], [9, 10]]
 TARGETS = [[4, 9], [7], [3, 6, 8]]
-
-
-def make_batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
-    def padded(rows: list[list[int]]) -> Tensor:
-        width = max(map(len, rows))
-        return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
-
-    lengths = torch.tensor([len(row) for row in sources])
-    rows = [[SOS, *target, EOS] for target in targets]
-    return Batch(padded(sources), lengths, padded(rows), torch.arange(len(rows)))
 
 
 def make(option: type[Features], encoder: Callable[[], Encoder] = ENCODERS["recurrent"]) -> Seq2Seq:

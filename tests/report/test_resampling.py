@@ -189,10 +189,9 @@ def test_interval_agrees_with_sacrebleus_resamples() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chance", [0.21, 0.22, 0.23])
-def test_p_value_agrees_with_the_sacrebleu_command(chance: float, tmp_path: Path) -> None:
+def test_p_value_agrees_with_the_sacrebleu_command(tmp_path: Path) -> None:
     references = corpus(300)
-    systems = {"theirs": worse(references, chance, seed=2), "ours": worse(references, 0.2, seed=1)}
+    systems = {"theirs": worse(references, 0.22, seed=2), "ours": worse(references, 0.2, seed=1)}
     for name, texts in {"references": references, **systems}.items():
         (tmp_path / name).write_text("".join(f"{text}\n" for text in texts))
     command = [sys.executable, "-m", "sacrebleu", "references", "-i", "theirs", "ours", "-m", "bleu", "chrf"]

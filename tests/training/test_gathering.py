@@ -47,7 +47,8 @@ def run_rank(rank: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(run_rank, (str(tmp_path),), nprocs=2)
+    start = torch.multiprocessing.start_processes
+    start(run_rank, (str(tmp_path),), nprocs=2, start_method="fork")  # new processes would import torch
     single = TokenMetrics()
     single.update(LOGITS, LABELS)
     expected = {name: pytest.approx(value.item(), rel=1e-12) for name, value in single.compute().items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-import matplotlib.pyplot as plt
+import matplotlib.image
 import pytest
 from omegaconf import DictConfig
 
@@ -38,14 +38,14 @@ def read(url: str) -> bytes:
 
 def picture(folder: Path) -> Path:
     path = folder / "heat.png"
-    plt.imsave(path, [[0.0, 1.0], [1.0, 0.0]])
+    matplotlib.image.imsave(path, [[0.0, 1.0], [1.0, 0.0]])
     return path
 
 
-@pytest.mark.skipif(find_spec("mlflow.server") is None, reason="pip install mlflow")
 def test_mlflow_server_has_one_run_of_all_attempts(
     composed: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
+    pytest.importorskip("mlflow.server", reason="pip install mlflow")
     from mlflow.tracking import MlflowClient
 
     port = free_ports(1)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Unpack
 
 import pytest
@@ -76,6 +77,24 @@ def test_subclass_of_a_constant_mechanism_is_not_constant() -> None:
 
     assert is_constant(Mean(query_size=7, memory_size=4))
     assert not is_constant(Content(query_size=7, memory_size=4))
+
+
+UNSUITABLE = {
+    "Forward": ["Monotonic"],
+    "Hard": ["NoAttention", "Final", "Monotonic", "Hard"],
+    **{name: ["Final", "CoverageSee", "LocalP"] for name in ("LocalM", "LocalP", "Shift")},
+    "MultiHead": ["NoAttention", "Final", "MultiHead"],
+}
+"""Mechanisms over the scores of another one, and mechanisms without scores, with a state or other weights."""
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"), [(name, inner) for name in UNSUITABLE for inner in UNSUITABLE[name]]
+)
+def test_unsuitable_inner_mechanism_is_rejected(name: str, inner: str) -> None:
+    score = partial(ATTENTIONS[inner], **ARGUMENTS.get(inner, {}))
+    with pytest.raises(ValueError, match=rf"attention\.score cannot be {inner}: "):
+        ATTENTIONS[name](query_size=4, memory_size=4, **{**ARGUMENTS.get(name, {}), "score": score})
 
 
 def test_sizes_and_normaliser_reach_the_base_class() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.nn.attention import Attention, Dot, Forward, Monotonic
+from attnlab.nn.attention import Attention, Dot, Forward
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
 from networks import walk
@@ -95,11 +94,6 @@ def test_many_steps_of_large_scores_stay_finite(dtype: torch.dtype) -> None:
     (weights * torch.randn_like(weights)).sum().backward()
     assert queries.grad is not None
     assert queries.grad.isfinite().all()
-
-
-def test_inner_mechanism_with_state_is_rejected() -> None:
-    with pytest.raises(ValueError, match="cannot be Monotonic"):
-        Forward(query_size=2, memory_size=2, score=partial(Monotonic, size=3))
 
 
 def test_inner_mechanism_with_its_own_forward_is_rejected() -> None:

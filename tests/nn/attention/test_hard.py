@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnlab.config.construct import construct
 from attnlab.errors import UserError
-from attnlab.nn.attention import Additive, Dot, Final, Hard, Monotonic, NoAttention
+from attnlab.nn.attention import Additive, Dot, Hard
 from attnlab.nn.attention.hard import one_hot_argmax
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
@@ -88,16 +88,6 @@ def test_one_hot_argmax_respects_the_mask() -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0], [1.0, 3.0, 2.0], [torch.nan] * 3])
     mask = torch.tensor([[True, True, True], [True, False, True], [False] * 3])
     assert one_hot_argmax(scores, mask).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
-
-
-@pytest.mark.parametrize(
-    "inner",
-    [NoAttention, Final, partial(Monotonic, size=3), partial(Hard, score=Dot)],
-    ids=["none", "final", "with state", "hard"],
-)
-def test_unsuitable_inner_mechanism_is_rejected(inner: Any) -> None:
-    with pytest.raises(ValueError, match=r"cannot be .*attention@attention\.score="):
-        Hard(query_size=4, memory_size=4, score=inner)
 
 
 def test_configuration_selects_the_inner_mechanism(composed: Callable[..., DictConfig]) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, Final, General, LocalM, LocalP, Shift
+from attnlab.nn.attention import Additive, Attention, Dot, General, LocalM, LocalP
 from attnlab.nn.seq2seq import select
 from attnlab.types import Memory
 from networks import randomise, walk
@@ -146,17 +145,6 @@ def test_local_p_matches_its_equations(window: int, states: list[float]) -> None
 
 
 # ------------------------------------------------------------------------------------- inner mechanism
-
-
-@pytest.mark.parametrize("mechanism", [LocalM, LocalP, Shift])
-@pytest.mark.parametrize("score", [Final, partial(CoverageSee, size=3), partial(LocalP, size=3, window=1)])
-def test_unsuitable_inner_mechanism_is_rejected(
-    mechanism: Callable[..., Attention], score: Callable[..., Attention]
-) -> None:
-    arguments = {LocalM: {"window": 2}, LocalP: {"window": 2, "size": 3}}
-    name = score.func.__name__ if isinstance(score, partial) else score.__name__
-    with pytest.raises(ValueError, match=rf"cannot be {name}: .* Use attention@attention\.score=additive"):
-        mechanism(query_size=2, memory_size=2, score=score, **arguments.get(mechanism, {}))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("option", ["local_m", "local_p", "shift"])

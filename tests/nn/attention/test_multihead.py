@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Additive, Attention, Final, MultiHead, NoAttention, ScaledDot
+from attnlab.nn.attention import Additive, Attention, MultiHead, ScaledDot
 from attnlab.types import Memory
 from networks import ATTENTIONS, attend, make_attention, randomise
 
@@ -95,14 +95,6 @@ def test_every_head_uses_the_normaliser() -> None:
 def test_number_of_heads_must_divide_the_size() -> None:
     with pytest.raises(ValueError, match=r"attention\.heads=4 must divide attention\.size=6"):
         MultiHead(query_size=H, memory_size=D, size=A, heads=4, score=ScaledDot)
-
-
-@pytest.mark.parametrize(
-    "mechanism", [NoAttention, Final, partial(MultiHead, size=2, heads=1, score=ScaledDot)]
-)
-def test_heads_must_have_scores(mechanism: type[Attention]) -> None:
-    with pytest.raises(ValueError, match=r"attention\.score cannot be (NoAttention|Final|MultiHead)"):
-        MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=mechanism)
 
 
 def test_heads_share_no_parameters() -> None:

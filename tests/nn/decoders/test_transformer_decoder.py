@@ -65,21 +65,16 @@ def make(
     return network.eval()
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize(
+    ("attention", "settings"),
+    [
+        *((name, {}) for name in ATTENTIONS),
+        *(("MultiHead", {"positions": kind, "size": H, "weights_layer": 2}) for kind in POSITIONS),
+    ],
+)
 @torch.no_grad()
-def test_teacher_forcing_equals_steps_for_every_mechanism(attention: str) -> None:
-    network = make(attention)
-    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
-    decoded = network(batch)
-    logits, weights = stepwise(network, batch)
-    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
-    torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
-@torch.no_grad()
-def test_teacher_forcing_equals_steps_for_all_positions(positions: str) -> None:
-    network = make(positions=positions, size=H, weights_layer=2)
+def test_teacher_forcing_equals_steps(attention: str, settings: dict[str, Any]) -> None:
+    network = make(attention, **settings)
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     decoded = network(batch)
     logits, weights = stepwise(network, batch)

@@ -10,17 +10,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hydra.utils import get_class
-from torch import Tensor, nn
+from torch import nn
 
 from attnlab.nn.decoders import LuongDecoder
 from attnlab.nn.encoders import BagEncoder, ConvolutionalEncoder, Encoder, TransformerEncoder
-from attnlab.types import Memory
 from networks import (
     ATTENTIONS,
     SOURCE_WIDTH,
     STATE,
     TARGET_WIDTH,
     assemble,
+    encode,
     make_attention,
     random_batch,
     randomise,
@@ -34,6 +34,10 @@ ENCODERS: dict[str, Callable[..., Encoder]] = {
     name: get_class(option["_target_"]) for name, option in read_options("encoder").items()
 }
 ENCODERS["TransformerEncoder"] = partial(TransformerEncoder, heads=2)
+for positions in ("none", "learned", "rotary", "alibi"):
+    ENCODERS[f"TransformerEncoder with {positions} positions"] = partial(
+        TransformerEncoder, heads=2, positions=positions
+    )
 ENCODERS["BagEncoder with positions"] = partial(BagEncoder, positions="sinusoidal")
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
 
@@ -42,13 +46,6 @@ def make(name: str) -> Encoder:
     encoder = ENCODERS[name](input_size=E, size=SIZE)
     randomise(encoder, 0.7)
     return encoder.eval()
-
-
-def encode(encoder: Encoder, embedded: Tensor, lengths: list[int]) -> Memory:
-    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
-    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
-    assert memory.mask is mask
-    return memory
 
 
 @every_encoder

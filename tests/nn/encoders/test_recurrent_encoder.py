@@ -9,21 +9,13 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.nn.encoders import RecurrentEncoder
-from attnlab.types import Memory
-from networks import randomise
+from networks import encode, randomise
 
 E, UNITS, WIDEST = 3, 5, 7
 kinds = pytest.mark.parametrize(
     ("cell", "layers", "bidirectional"),
     [(cell, layers, both) for cell in ("lstm", "gru") for layers in (1, 2) for both in (False, True)],
 )
-
-
-def read(encoder: RecurrentEncoder, embedded: torch.Tensor, lengths: list[int]) -> Memory:
-    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
-    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
-    assert memory.mask is mask
-    return memory
 
 
 def make(cell: Any, layers: int, bidirectional: bool) -> RecurrentEncoder:
@@ -43,7 +35,7 @@ def test_padding_and_other_sentences_change_nothing(
 ) -> None:
     encoder = make(cell, layers, bidirectional)
     embedded = torch.randn(len(lengths), max(lengths) + extra, E)  # arbitrary values at padding
-    together = read(encoder, embedded, lengths)
+    together = encode(encoder, embedded, lengths)
     assert together.hidden is not None
     for row, length in enumerate(lengths):
         states, final = encoder.network(embedded[row : row + 1, :length])  # without padding or packing
@@ -61,7 +53,7 @@ def test_padding_and_other_sentences_change_nothing(
 @torch.no_grad()
 def test_final_state_is_the_last_forward_and_the_first_backward_output() -> None:
     lengths = [4, 2, 6]
-    memory = read(make("lstm", 2, True), torch.randn(3, 6, E), lengths)
+    memory = encode(make("lstm", 2, True), torch.randn(3, 6, E), lengths)
     assert memory.hidden is not None
     for row, length in enumerate(lengths):
         top = memory.hidden[row, -1]
@@ -74,7 +66,7 @@ def test_dropout_is_between_layers_and_only_in_training() -> None:
     embedded = torch.randn(2, 4, E)
 
     def states() -> torch.Tensor:
-        return read(encoder, embedded, [4, 3]).states
+        return encode(encoder, embedded, [4, 3]).states
 
     assert not torch.equal(states(), states())
     encoder.eval()
@@ -84,7 +76,7 @@ def test_dropout_is_between_layers_and_only_in_training() -> None:
 def test_dropout_does_nothing_with_one_layer() -> None:
     encoder = RecurrentEncoder(input_size=E, size=UNITS, layers=1, dropout=0.5)  # torch would warn
     embedded = torch.randn(2, 4, E)
-    assert torch.equal(read(encoder, embedded, [4, 3]).states, read(encoder, embedded, [4, 3]).states)
+    assert torch.equal(encode(encoder, embedded, [4, 3]).states, encode(encoder, embedded, [4, 3]).states)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -94,15 +86,15 @@ def test_layer_norm_is_independent_of_padding_and_other_sentences(cell: Any) -> 
     randomise(encoder)
     lengths = [2, 4, 1, 3]
     embedded = torch.randn(4, 5, E)
-    together = read(encoder, embedded, lengths)
+    together = encode(encoder, embedded, lengths)
     assert together.hidden is not None
     for row, length in enumerate(lengths):
-        alone = read(encoder, embedded[row : row + 1, :length], [length])
+        alone = encode(encoder, embedded[row : row + 1, :length], [length])
         torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-6)
         torch.testing.assert_close(together.hidden[row], alone.hidden[0], rtol=0, atol=1e-6)
     plain = RecurrentEncoder(input_size=E, cell=cell, size=UNITS, layers=2)
     plain.network.load_state_dict(encoder.network.state_dict())
-    assert not torch.allclose(read(plain, embedded, lengths).states, together.states, atol=1e-2)
+    assert not torch.allclose(encode(plain, embedded, lengths).states, together.states, atol=1e-2)
 
 
 def test_recurrent_dropout_only_in_training() -> None:
@@ -110,7 +102,7 @@ def test_recurrent_dropout_only_in_training() -> None:
     embedded = torch.randn(2, 4, E)
 
     def states() -> torch.Tensor:
-        return read(encoder, embedded, [4, 3]).states
+        return encode(encoder, embedded, [4, 3]).states
 
     one, two = states(), states()
     assert torch.equal(one[:, 0, :UNITS], two[:, 0, :UNITS])  # before the first token there is no state
@@ -124,9 +116,9 @@ def test_recurrent_dropout_only_in_training() -> None:
 def test_bf16_on_any_cpu(cell: str, layers: int, bidirectional: bool, lengths: list[int]) -> None:
     encoder = make(cell, layers, bidirectional)
     embedded = torch.randn(2, 4, E)
-    expected = read(encoder, embedded, lengths)
+    expected = encode(encoder, embedded, lengths)
     with torch.autocast("cpu", torch.bfloat16):
-        memory = read(encoder, embedded, lengths)
+        memory = encode(encoder, embedded, lengths)
     torch.testing.assert_close(memory.states.float(), expected.states, rtol=0, atol=0.05)
     torch.testing.assert_close(memory.hidden.float(), expected.hidden, rtol=0, atol=0.05)
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnlab.nn.encoders import TransformerEncoder
-from attnlab.types import Memory
-from networks import randomise
+from networks import encode, randomise
 
 E, D, HEADS, LENGTHS = 3, 8, 2, [5, 2, 1]
 KINDS = ("none", "learned", "sinusoidal", "rotary", "alibi")
@@ -18,13 +17,6 @@ def make(positions: Any = "sinusoidal", **settings: Any) -> TransformerEncoder:
     encoder = TransformerEncoder(input_size=E, size=D, heads=HEADS, positions=positions, **settings)
     randomise(encoder, 0.7)
     return encoder.eval()
-
-
-def encode(encoder: TransformerEncoder, embedded: Tensor, lengths: list[int]) -> Memory:
-    mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]
-    memory: Memory = encoder(embedded, torch.tensor(lengths), mask)
-    assert memory.mask is mask
-    return memory
 
 
 @torch.no_grad()
