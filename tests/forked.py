@@ -35,14 +35,14 @@ ATTNLAB = str(Path(sys.executable).parent / "attnlab")
 class ForkedProcess(subprocess.Popen[Any]):
     """A `Popen` that forks this process for programs of attnlab and its tests, and starts all else."""
 
-    def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
+    def _execute_child(self, args: Any, *more: Any) -> None:
         names = EXECUTE_CHILD.__code__.co_varnames[2 : EXECUTE_CHILD.__code__.co_argcount]
         options = dict(zip(names, more, strict=True))
         entry = (
             None if isinstance(args, (str, os.PathLike)) else entry_point([os.fspath(arg) for arg in args])
         )
         if entry is None:
-            super()._execute_child(args, *more)  # type: ignore[misc]
+            super()._execute_child(args, *more)
             return
         streams = [options["p2cread"], options["c2pwrite"], options["errwrite"]]
         self.pid = fork(
@@ -64,7 +64,7 @@ class ForkedProcess(subprocess.Popen[Any]):
         self._closed_child_pipe_fds = True
 
 
-EXECUTE_CHILD = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+EXECUTE_CHILD = subprocess.Popen._execute_child
 
 
 def entry_point(command: Sequence[str]) -> Callable[[], object] | None:
@@ -235,7 +235,7 @@ def become_program(folder: str | os.PathLike[str] | None, environment: Mapping[s
     root.setLevel(logging.WARNING)
     reset_hydra()
     leave_out_curves()
-    subprocess.Popen = ForkedProcess  # type: ignore[misc]
+    subprocess.Popen = ForkedProcess
 
 
 def leave_out_curves() -> None:
@@ -279,7 +279,7 @@ def exit_code(entry: Callable[[], object]) -> int:
     elif not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -92,7 +92,6 @@ def test_training_commands_of_the_makefile_compose(tmp_path: Path) -> None:
     recorder.chmod(0o755)
     makefile = (EXPERIMENTS / "Makefile").read_text()
     questions = re.search(r"^QUESTIONS = ((?:.*\\\n)*.*)$", makefile, re.MULTILINE)
-    assert questions is not None
     targets = questions[1].replace("\\\n", " ").split()
     subprocess.run(
         [

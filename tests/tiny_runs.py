@@ -32,7 +32,7 @@ QUIET = {
 }
 
 
-def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
+def build_all(config: DictConfig):
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     data = components.build_data(config, corpus, vocabularies)
@@ -43,8 +43,8 @@ def build_all(config: DictConfig):  # type: ignore[no-untyped-def]
 
 def training_loss(module: Seq2SeqModule, batch: Batch, data: Seq2SeqData | None = None) -> torch.Tensor:
     """The loss of a step, outside of any trainer."""
-    module.log = lambda *_, **__: None  # type: ignore[method-assign]
+    module.log = lambda *_, **__: None
     module._trainer = Trainer(logger=False, **QUIET)
-    module._trainer.datamodule = data  # type: ignore[attr-defined]
+    module._trainer.datamodule = data
     module.on_fit_start()
     return module.training_step(batch, 0)

@@ -63,7 +63,6 @@ def test_run_directory_contents(trained: Run) -> None:
     for output, line in zip(outputs, lines, strict=True):
         assert output.source_tokens == line["source"].split()
         assert output.tokens == [*line["hypothesis"].split(), "<eos>"]
-        assert output.weights is not None
         assert output.weights.sum(axis=1) == pytest.approx(np.ones(len(output.tokens)), abs=0.02)
         pairs = zip(output.tokens, line["reference"].split(), strict=False)
         correct = [*(ours == theirs for ours, theirs in pairs), False].index(False)
@@ -373,14 +372,13 @@ def test_non_finite_loss_fails_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
+def test_interrupted_run_saves_and_resumes(tmp_path: Path) -> None:
     arguments = [*TINY_REVERSE, "trainer.max_epochs=8", "data.train_size=400"]
     process = ForkedProcess([ATTNLAB, "train", *arguments], cwd=tmp_path, env=clean_environment())
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not list(tmp_path.glob("outputs/reverse/*/checkpoints/last.ckpt")):
         time.sleep(0.1)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)  # test_sweeps.py and test_resume.py send SIGINT
     assert process.wait(60) == 75
     (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
     run = Run(directory)
@@ -395,37 +393,3 @@ def test_interrupted_run_saves_and_resumes(number: signal.Signals, tmp_path: Pat
     series = read_metrics(run.metrics)
     steps = [step for step, _ in series["train/loss"]]
     assert steps == sorted(set(steps))
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_metrics_of_one(tmp_path: Path) -> None:
-    arguments = [
-        *TINY_REVERSE,
-        "trainer.accelerator=cpu",
-        "trainer.devices=2",
-        "trainer.max_epochs=2",
-        "logger=none",
-        "data.test_size=23",
-    ]
-    completed = attnlab("train", *arguments, folder=tmp_path)
-    assert completed.returncode == 0, completed.stderr
-    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
-    run = Run(directory)
-    assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
-    for split in ("val", "test"):
-        alone = attnlab("evaluate", str(directory), "--split", split, folder=tmp_path)
-        assert alone.returncode == 0, alone.stderr
-        evaluation = json.loads((directory / "evaluations" / split / "result.json").read_text())["metrics"]
-        expected = {"val": ("val/", "attention/"), "test": ("test/",)}[split]
-        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(expected)}
-        assert evaluation == pytest.approx(together, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_sweep_trains_every_combination(tmp_path: Path) -> None:
-    arguments = [*TINY_REVERSE, "trainer.max_epochs=1", "attention=none,dot", "seed=1"]
-    arguments += ["data.train_size=20"]
-    completed = attnlab("train", "-m", *arguments, folder=tmp_path)
-    assert completed.returncode == 0, completed.stderr
-    names = sorted(path.name.rsplit("-", 1)[0] for path in (tmp_path / "outputs" / "reverse").iterdir())
-    assert names == ["dot-seed1", "none-seed1"]

@@ -47,7 +47,7 @@ def write_checkpoint(path: Path, config: Config) -> Path:
 def config(composed: Callable[..., DictConfig]) -> Config:
     resolved = composed("embedding.size=4", "encoder.size=4", "decoder.size=4", "data.train_size=9")
     OmegaConf.resolve(resolved)
-    return OmegaConf.to_container(resolved)  # type: ignore[return-value]
+    return OmegaConf.to_container(resolved)
 
 
 def assert_refused(completed: subprocess.CompletedProcess[str], *messages: str) -> None:

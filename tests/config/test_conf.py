@@ -260,7 +260,7 @@ def test_every_study_composes_and_names_its_sweep(option: str, quick: str, compo
     study = option.removeprefix("study=")
     assert config.name == (f"{study}_quick" if quick == "true" else study)
     swept = OmegaConf.load(CONF / "study" / f"{study}.yaml").hydra.sweeper.params
-    names = [*flatten(OmegaConf.to_container(config, resolve=False)), "attention"]  # type: ignore[arg-type]
+    names = [*flatten(OmegaConf.to_container(config, resolve=False)), "attention"]
     assert all(any(f"{name}.".startswith(f"{key}.") for name in names) for key in swept)
 
 

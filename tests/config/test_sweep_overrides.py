@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from attnlab.config.compose import accept, compose_run
-from attnlab.config.options import check_sweeps
 from attnlab.errors import UsageError
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["seed=range(0,0)"], "the sweep is empty"),
-        (["seed=range(3,1)"], "the sweep is empty"),
-        (
-            ["seed=0,1", "seed=2,3"],
-            r"^seed=0,1 seed=2,3: .* in one sweep, seed=0,1,2,3$",
-        ),
-        (["encoder.size=8", "++encoder.size=16,32"], r"encoder\.size=8,16,32"),
-    ],
-)
-def test_sweep_without_values_or_over_one_setting_twice_is_refused(words: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        check_sweeps(OverridesParser.create().parse_overrides(words))
 
 
 def test_settings_of_sections_are_accepted_without_plus() -> None:

@@ -28,7 +28,7 @@ def draws(seed: int = 0, batch: int = 0, rank: int = 0) -> torch.Tensor:
     """Random numbers after the callback has seeded for a batch."""
     loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=batch))
     trainer: Any = SimpleNamespace(fit_loop=loop, global_rank=rank)
-    Reproducible(seed).on_train_batch_start(trainer, None, None, 0)  # type: ignore[arg-type]
+    Reproducible(seed).on_train_batch_start(trainer, None, None, 0)
     return torch.rand(4)
 
 

@@ -40,7 +40,7 @@ def network() -> Seq2Seq:
     return network
 
 
-def batch_of(pairs: Sequence[Pair]):  # type: ignore[no-untyped-def]
+def batch_of(pairs: Sequence[Pair]):
     examples = encode(pairs, VOCABULARIES, source_eos=False, max_source_length=None, max_target_length=None)
     return examples[list(range(len(pairs)))]
 
@@ -60,7 +60,6 @@ def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> N
             assert prediction.hypothesis == VOCABULARIES.output_text(ids, PAIRS[row])
             assert prediction.tokens == [*DIGITS.tokens(ids), "<eos>"]
             assert prediction.score == hypotheses.scores[row][rank]
-            assert prediction.weights is not None
             np.testing.assert_array_equal(prediction.weights, hypotheses.weights[row][rank].numpy())
             assert prediction.weights.shape == (len(prediction.tokens), len(prediction.source_tokens))
     assert [row[0].reference for row in results] == ["5 4 3", "6 6", "ONE"]

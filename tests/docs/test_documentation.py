@@ -94,7 +94,6 @@ def blocks(page: Path) -> list[Block]:
     marker = ""
     for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
         if token.type == "fence" and token.info.strip() in ("console", "python"):
-            assert token.map is not None
             blocks.append(Block(token.map[0] + 1, token.info.strip(), marker, token.content))
         comment = re.match(r"<!-- (not run|fails): .+ -->", token.content)
         marker = comment[1] if token.type == "html_block" and comment else ""
@@ -128,7 +127,6 @@ def follow(page: Path, folder: Path, environment: dict[str, str]) -> None:
     """Execute the blocks of a page in a folder."""
     session = ""  # the Python blocks so far: later blocks use their names
     for block, following in pairwise([*executed(page), None]):
-        assert block is not None
         if block.file:
             (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.file).write_text(block.text)

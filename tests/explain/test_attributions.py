@@ -36,30 +36,30 @@ Z, SHARES = 3.1, (2.0, 0.6, 0.5)
 
 def test_attributions_of_a_linear_network_equal_hand_values() -> None:
     network = Toy()
-    units = units_of(network, toy_batch())  # type: ignore[arg-type]
+    units = units_of(network, toy_batch())
     assert units.tokens.tolist() == [TOKEN]
     assert units.log_p.exp().tolist() == pytest.approx([sigmoid(Z)])
     assert units.weights.tolist() == [pytest.approx([0.5, 0.3, 0.2])]
 
     # ∂ log σ(z) / ∂x_j = (1 - σ(z)) α_j w, and ‖w‖ = 5
     expected = [(1 - sigmoid(Z)) * alpha * 5 for alpha in (0.5, 0.3, 0.2)]
-    assert gradient_norms(network, units).tolist() == [pytest.approx(expected)]  # type: ignore[arg-type]
+    assert gradient_norms(network, units).tolist() == [pytest.approx(expected)]
 
     # along u x, ∂f / ∂x_j is proportional to α_j w: a_j is a share of f(x) - f(0) = log σ(z) - log ½
     gain = math.log(sigmoid(Z)) - math.log(0.5)
-    values = integrated_gradients(network, units, steps=8)  # type: ignore[arg-type]
+    values = integrated_gradients(network, units, steps=8)
     assert values.tolist() == [pytest.approx([gain * share / Z for share in SHARES], rel=1e-5)]
-    assert completeness_error(network, units, values).item() < 1e-5  # type: ignore[arg-type]
+    assert completeness_error(network, units, values).item() < 1e-5
 
     expected = [sigmoid(Z) - sigmoid(Z - share) for share in SHARES]
-    assert leave_one_out(network, units).tolist() == [pytest.approx(expected, rel=1e-5)]  # type: ignore[arg-type]
+    assert leave_one_out(network, units).tolist() == [pytest.approx(expected, rel=1e-5)]
     assert all(parameter.requires_grad for parameter in network.parameters())
 
 
 def test_map_of_a_target_has_shares_or_drops_of_the_given_tokens() -> None:
     network, batch = Toy(), toy_batch()
     for method in ("gradient", "integrated_gradients", "erasure"):
-        values = relevance_map(network, batch, method)  # type: ignore[arg-type]
+        values = relevance_map(network, batch, method)
         assert values.shape == (2, 3)  # the token and EOS
         if method == "erasure":
             # without a token z falls, and p(EOS) = σ(-z) rises
@@ -74,11 +74,11 @@ def test_map_of_a_target_has_shares_or_drops_of_the_given_tokens() -> None:
 
 def test_erasure_equals_hand_values() -> None:
     network = Toy()
-    units = units_of(network, toy_batch())  # type: ignore[arg-type]
+    units = units_of(network, toy_batch())
     # of 3 tokens, 10 % and 20 % are one token, 50 % are two
     without = [Z - 2.0, Z - 2.0, Z - 2.6]
     alone = [2.0, 2.0, 2.6]
-    result = erase(network, units, units.weights, seed=0)  # type: ignore[arg-type]
+    result = erase(network, units, units.weights, seed=0)
     p = sigmoid(Z)
     assert result.comprehensiveness.tolist() == pytest.approx([p - sum(map(sigmoid, without)) / 3])
     assert result.sufficiency.tolist() == pytest.approx([p - sum(map(sigmoid, alone)) / 3])

@@ -62,7 +62,7 @@ def results(
     generator = torch.Generator().manual_seed(5)
     for part in (features, weights):
         loss = loss + (part * torch.randn(part.shape, generator=generator)).sum()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     gradients = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
     return Decoded(features.detach(), weights.detach()), {"loss": loss.detach(), **gradients}
 

@@ -47,7 +47,6 @@ def hold(directory: Path, *before: str) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_lock_is_held_until_its_process_ends(tmp_path: Path) -> None:
     holder = hold(tmp_path)
-    assert holder.stdout is not None
     try:
         pid = int(holder.stdout.readline())
         message = f"is in use by process {pid} on {socket.gethostname()}: wait until it ends, or stop it"
@@ -65,7 +64,6 @@ def test_lock_is_held_until_its_process_ends(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_lock_waits_for_a_process_whose_parent_ended(tmp_path: Path) -> None:
     parent = hold(tmp_path, "sh", "-c", '"$@" & wait', "sh")
-    assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()

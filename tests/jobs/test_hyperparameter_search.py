@@ -19,7 +19,6 @@ from hydra.core.override_parser.types import Override
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from attnlab.cli import main
 from attnlab.config.compose import compose_run
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.metrics_file import read_metrics
@@ -103,29 +102,6 @@ def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
     overrides = ["attention=local_m,local_p", "attention.window=2,4", f"paths.output={tmp_path}"]
     plan = search_plan.make_plan(overrides)  # the default attention has no window
     assert list(plan.space) == ["attention", "attention.window"]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "code", "message"),
-    [
-        (["seed=1", "tune.space=null"], 2, "Nothing to search"),
-        (["-m", "seed=1,2"], 2, "has no option -m"),
-        (["seed=1,2", "+tune.foo=3"], 2, "Unknown setting 'tune.foo'"),
-        (["seed=1,2", "+tune.trails=3"], 2, "Unknown setting 'tune.trails'. Did you mean 'tune.trials'?"),
-        (["seed=range(0,0)"], 2, "seed=range(0,0): the sweep is empty"),
-        (["encoder.size=int(interval(8,4))"], 2, "encoder.size=int(interval(8,4))"),
-        (["seed=1,2", "tune.trails=3"], 2, "Did you mean 'tune.trials'?"),
-        (["seed=1,2", "encoder.sise=3"], 2, "Did you mean 'encoder.size'?"),
-        (["seed=1,2", "tune=defalt"], 2, "Did you mean 'default'?"),
-    ],
-)
-def test_usage_errors_are_one_line(
-    overrides: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(["tune", *overrides]) == code
-    error = capsys.readouterr().err
-    assert message in error
-    assert len(error.splitlines()) == 1
 
 
 WORKER = """

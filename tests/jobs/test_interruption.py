@@ -21,7 +21,7 @@ from commands import ATTNLAB, clean_environment
 def command(monkeypatch: pytest.MonkeyPatch, function: object) -> None:
     """Replace the module of `attnlab report` by one whose `main` is this function."""
     module = ModuleType("attnlab.cli.report")
-    module.main = function  # type: ignore[attr-defined]
+    module.main = function
     monkeypatch.setitem(sys.modules, "attnlab.cli.report", module)
 
 

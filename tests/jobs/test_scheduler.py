@@ -264,7 +264,6 @@ def test_run_in_use_is_tried_again_at_the_end(tmp_path: Path) -> None:
         subprocess.Popen([*command, str(runs[1].directory)], stdin=-1, stdout=-1) as second,
     ):
         for holder in (first, second):
-            assert holder.stdout is not None
             holder.stdout.readline()
 
         def release() -> None:

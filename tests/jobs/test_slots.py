@@ -145,7 +145,7 @@ def test_sweep_uses_gpus_if_any_job_may(monkeypatch: pytest.MonkeyPatch) -> None
 def test_invalid_launcher_settings_are_named(setting: str, value: object) -> None:
     settings = {"slots": None, "jobs_per_gpu": 1, "threads": None, setting: value}
     with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: must be a whole number"):
-        find_slots([], **settings)  # type: ignore[arg-type]
+        find_slots([], **settings)
 
 
 @pytest.mark.slow

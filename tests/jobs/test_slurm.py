@@ -55,7 +55,7 @@ def jobs(ask: Callable[..., str]) -> dict[str, str]:
 
 def restarts(job: str, ask: Callable[..., str]) -> int:
     """Return how often Slurm has queued a job again."""
-    return int(re.search(r"Restarts=(\d+)", ask("scontrol", "show", "job", job))[1])  # type: ignore[index]
+    return int(re.search(r"Restarts=(\d+)", ask("scontrol", "show", "job", job))[1])
 
 
 def test_disturbed_sweep_has_the_results_of_an_undisturbed_one(

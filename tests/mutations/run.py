@@ -145,7 +145,7 @@ def replace_source(path: str, source: str) -> None:
             return compile(source, path, "exec", dont_inherit=True)
         return original(loader, name)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    SourceFileLoader.get_code = get_code
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def test_layer_norm_has_the_gains_and_biases_of_its_equations(cell: str) -> None
 def test_layer_norm_is_invariant_to_the_scale_of_the_weights(cell: str) -> None:
     """Both terms are normalised before they are added, so that ten times the weights change nothing."""
     stack = CellStack(
-        cell=cell,  # type: ignore[arg-type]
+        cell=cell,
         input_size=E,
         feed_size=U,
         size=H,
@@ -191,7 +191,7 @@ def test_recurrent_dropout_zeroes_the_same_units_at_every_step(cell: str) -> Non
         expected = reference_gru(theirs, x, state[0][:, 0])
     else:
         expected, _ = theirs(x, tuple(part.transpose(0, 1) for part in state))
-    gates = F.linear(x, ours[0].weight_ih, ours[0].bias_ih)  # type: ignore[arg-type]
+    gates = F.linear(x, ours[0].weight_ih, ours[0].bias_ih)
     outputs, last = unroll_padded(ours.recurrence(0, drawn), gates, state)
     torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(last[0], outputs[:, -1:], rtol=0, atol=0)

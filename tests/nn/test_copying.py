@@ -28,7 +28,7 @@ VOCABULARIES = Vocabularies(
 A, B, V = 4, 5, 6
 
 
-def encoded(*pairs: Pair):  # type: ignore[no-untyped-def]
+def encoded(*pairs: Pair):
     return encode(
         pairs,
         VOCABULARIES,
@@ -41,7 +41,6 @@ def encoded(*pairs: Pair):  # type: ignore[no-untyped-def]
 
 def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
     batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b q y"))[[0, 1]]
-    assert batch.copy_ids is not None
     assert batch.copy_ids.tolist() == [[A, V, V + 1, V, EOS], [V, B, EOS, 0, 0]]
     # c is in the source's vocabulary but not in the target's; q is in no source and stays unknown
     assert batch.target.tolist() == [[SOS, V, V + 1, EOS, 0], [SOS, B, UNK, V, EOS]]
@@ -61,7 +60,6 @@ def test_features_are_never_copied() -> None:
             max_target_length=None,
             with_copy_ids=True,
         )[[0]]
-        assert batch.copy_ids is not None
         a, b = target.id_of("a"), target.id_of("b")
         assert batch.copy_ids.tolist() == [[a, b, PAD, PAD, EOS]]
         assert vocabularies.oov_tokens(text) == []
@@ -80,7 +78,6 @@ def test_equal_subwords_are_copied() -> None:
         with_copy_ids=True,
     )[[0]]
     assert source.spell("low blows") == ["low", "<unk>", "<unk>", "##ow", "##s"]
-    assert batch.copy_ids is not None
     assert target.tokens(batch.copy_ids[0].tolist()) == ["low", "<unk>", "<unk>", "##ow", "##s"]
     assert target.tokens(batch.target[0].tolist()) == ["<sos>", "lows", "(", "low", ")", "<eos>"]
 
@@ -95,7 +92,6 @@ def test_truncated_source_tokens_cannot_be_copied() -> None:
         max_target_length=None,
         with_copy_ids=True,
     )[[0]]
-    assert batch.copy_ids is not None
     assert batch.copy_ids.tolist() == [[V, A]]
     assert batch.target.tolist() == [[SOS, UNK, V, A, EOS]]
 
@@ -131,7 +127,7 @@ def test_pointer_generator_rejects_batches_without_copy_ids() -> None:
         readout(torch.ones(1, 3), torch.ones(1, 2), None)
 
 
-def pointing_network():  # type: ignore[no-untyped-def]
+def pointing_network():
     """Return a network that always copies, so that its output consists of source words."""
     network = make_network()
     sizes = network.decoder.output_size, network.decoder.attention.context_size, network.target_embedding.size
@@ -147,7 +143,7 @@ def pointing_network():  # type: ignore[no-untyped-def]
     return network.eval()
 
 
-def copying_batch(network):  # type: ignore[no-untyped-def]
+def copying_batch(network):
     vocabulary = network.target_embedding.table.num_embeddings
     batch = encoded(Pair("a x c x", "x c"), Pair("y b", "b y"))[[0, 1]]
     copy_ids = batch.copy_ids.where(batch.copy_ids < V, batch.copy_ids - V + vocabulary)

@@ -79,7 +79,6 @@ def batch_of(source_lengths: list[int], target_lengths: list[int], padding: int 
 def transition(network: MarginalSeq2Seq, state: Tensor, memory: Memory, came_from: int) -> Tensor:
     """Return p(a_i | a_{i-1} = came_from) [S] of a state [1, 1, H], in a loop over the positions."""
     attention: Attention = network.decoder.attention
-    assert isinstance(attention, Markov)
     content = attention.inner.score(state, attention.inner.project(memory), None)[0, 0]  # [S]
     jumps = attention.query(state)[0, 0] + attention.key(memory.states)[0, came_from]  # [W]
     scores = torch.full_like(content, -torch.inf)

@@ -84,7 +84,6 @@ def test_every_feature_changes_the_output(option: type[Features]) -> None:
 @torch.no_grad()
 def test_linear_features_are_added_to_the_states_of_the_text() -> None:
     network = make(LinearFeatures)
-    assert isinstance(network.features, LinearFeatures)
     encoded, _ = network.encode(make_batch(SOURCES, TARGETS))
     plain = network.encoder(
         network.source_embedding(torch.tensor([[5, 6, 7]])), torch.tensor([3]), torch.ones(1, 3) == 1
@@ -104,7 +103,6 @@ def test_linear_features_are_added_to_the_states_of_the_text() -> None:
 @torch.no_grad()
 def test_features_with_an_encoder_of_their_own_are_attended_to() -> None:
     network = make(EncodedFeatures)
-    assert isinstance(network.features, EncodedFeatures)
     memory = network.encode(make_batch(SOURCES, TARGETS))[0].memory
     both = []
     for encoder, tokens in ((network.encoder, [8]), (network.features.encoder, [18, 17, 21])):

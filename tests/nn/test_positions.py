@@ -47,7 +47,7 @@ def test_rotary_equals_x_transformers() -> None:
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary", "alibi"])
 @torch.no_grad()
 def test_positions_with_a_cache_equal_those_of_all_tokens_at_once(kind: str) -> None:
-    positions = make_positions(kind, size=8, heads=2, max_positions=9)  # type: ignore[arg-type]
+    positions = make_positions(kind, size=8, heads=2, max_positions=9)
     attention = SelfAttention(size=8, heads=2)
     x = torch.randn(3, 5, 8)
     causal = torch.ones(5, 5, dtype=torch.bool).tril()

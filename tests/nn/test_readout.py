@@ -58,7 +58,6 @@ def test_context_of_width_zero_adds_nothing() -> None:
 def test_maxout_on_a_small_example() -> None:
     """t = (4, -1), U t + b' = (4, -1, 4 - 1, 1 + 1): the maxima of the pairs are 4 and 3, and W doubles."""
     readout = Readout(state_size=2, context_size=0, input_size=1, vocabulary_size=2, maxout=2)
-    assert readout.maxout is not None
     readout.maxout.weight.copy_(torch.tensor([[1.0, 0], [0, 1], [1, 1], [0, -1]]))
     readout.maxout.bias.copy_(torch.tensor([0.0, 0, 0, 1]))
     readout.output.weight.copy_(2 * torch.eye(2))

@@ -27,8 +27,6 @@ def test_first_seed_with_weights_represents_a_variant(tmp_path: Path) -> None:
     dot = runs.index(("dot", 1))
     assert (one.source, one.reference, one.disagreement, one.score) == ("a b c", "x y", 0, 100)
     ours, theirs = other.outputs[dot], other.outputs[1 - dot]
-    assert ours is not None
-    assert theirs is not None
     assert (ours.hypothesis, score_of(ours)) == ("q", 0)
     assert ours.tokens == ["q", "<eos>"]
     assert ours.source_tokens == ["d", "e"]

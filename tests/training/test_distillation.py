@@ -37,14 +37,14 @@ def test_loss_equals_the_cross_entropy_by_hand() -> None:
     batch = make_batch([[4], [5, 6]], [[], [4]])  # three labels, EOS included
     logits = torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.9, 0.1]]).log()
     expected = -sum(0.25 * math.log(one) + 0.75 * math.log(1 - one) for one in (0.5, 0.25, 0.9)) / 3
-    loss = Distillation(Constant(), weight=0.5).loss(logits, batch)  # type: ignore[arg-type]
+    loss = Distillation(Constant(), weight=0.5).loss(logits, batch)
     assert loss.item() == pytest.approx(expected)
 
 
 def test_gradient_is_zero_where_the_network_equals_its_teacher() -> None:
     network, batch = make_network(seed=1), make_batch([[4, 5], [6]], [[7], [8, 9, 4]])
     logits = forced_logits(network, batch)[batch.labels != 0].detach().requires_grad_()
-    Distillation(network, weight=1.0).loss(logits, batch).backward()  # type: ignore[no-untyped-call]
+    Distillation(network, weight=1.0).loss(logits, batch).backward()
     assert logits.grad is not None
     torch.testing.assert_close(logits.grad, torch.zeros_like(logits), rtol=0, atol=1e-6)
 
@@ -63,9 +63,8 @@ def test_training_mixes_both_losses_and_neither_trains_nor_saves_the_teacher(com
     module = components.build_module(config, *parts, teacher.eval())
     mixed = training_loss(module, batch, data)
     _, logits, _ = module.teacher_forced(batch)
-    assert module.distillation is not None
     torch.testing.assert_close(mixed, 0.75 * plain + 0.25 * module.distillation.loss(logits, batch))
-    mixed.backward()  # type: ignore[no-untyped-call]
+    mixed.backward()
     assert all(parameter.grad is None for parameter in teacher.parameters())
     assert len([*module.parameters()]) == len([*network.parameters()])
     assert module.state_dict().keys() == {f"network.{name}" for name in network.state_dict()}

@@ -35,7 +35,6 @@ def test_code_is_recorded_by_commit_and_digest_of_changes(checkout: Path) -> Non
 
     (checkout / "mechanism.py").write_text("size = 2\n")
     changed = code_in(checkout)
-    assert changed is not None
     assert changed.commit == commit
     (checkout / "new.py").write_text("size = 3\n")
     added = code_in(checkout)
@@ -50,7 +49,6 @@ def test_unreadable_files_count_by_their_names(checkout: Path) -> None:
     for name in ("new.py", ".#new.py", os.fsdecode(b"caf\xe9.py")):
         (checkout / name).symlink_to("nowhere")
         code = code_in(checkout)
-        assert code is not None
         digests.append(code.changes)
     assert len(set(digests)) == 3
 
@@ -88,5 +86,4 @@ def test_environment_names_machine_versions_and_project(
     assert recorded["project"] is None
     assert recorded["git_commit"] == git(Path(__file__).parent, "rev-parse", "HEAD")
     code = code_in(Path(__file__).parent)
-    assert code is not None
     assert recorded["git_changes"] == code.changes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -123,7 +122,7 @@ def test_frozen_parts_get_no_gradient(composed: Composed) -> None:
             counts[0] - counts[1] == sum(value.numel() for part in frozen for value in part.parameters()) > 0
         )
         batch = data.examples("train")[[0, 1, 2]]
-        training_loss(module, batch).backward()  # type: ignore[no-untyped-call]
+        training_loss(module, batch).backward()
         gradients[fused] = {name: value.grad for name, value in module.network.named_parameters()}
     for name, gradient in gradients["true"].items():
         is_frozen = part_of(name) in ("encoder", "source_embedding", "decoder.attention")
@@ -181,11 +180,6 @@ def with_a_changed_byte(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"vocabularies", b"vocabularieS"))
 
 
-def another_archive(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("readme.txt", "text")
-
-
 def untrained_run(path: Path) -> None:
     path.mkdir()
     (path / "config.yaml").write_text("seed: 1")
@@ -207,26 +201,17 @@ def with_vocabularies(vocabularies: object) -> Callable[[Path], None]:
         (lambda path: path.symlink_to(path), "does not exist: give a run directory or a checkpoint file"),
         (Path.mkdir, "is not a run directory: it contains no config.yaml"),
         (untrained_run, r"contains no checkpoint: train the run first"),
-        (Path.touch, "truncated, damaged or not a checkpoint"),
-        (lambda path: path.write_text("text"), "truncated, damaged or not a checkpoint"),
-        (lambda path: path.write_bytes(b"PK\x03\x04 truncated"), "truncated, damaged or not a checkpoint"),
-        (lambda path: path.write_bytes(bytes(1000)), "truncated, damaged or not a checkpoint"),
         (lambda path: path.write_bytes(pickle.dumps({})), "truncated, damaged or not a checkpoint"),
         (truncated, "not a checkpoint. Copy it again, or train the run that wrote it again with force=true"),
         (with_a_changed_byte, "truncated, damaged or not a checkpoint.*checksum"),
-        (another_archive, "truncated, damaged or not a checkpoint"),
-        (saved_by_torch(torch.nn.Linear(2, 2)), "contains Python objects other than tensors"),
         (saved_by_torch({"attnlab": Path("x")}), "contains Python objects other than tensors"),
         (saved_by_torch(torch.zeros(3)), "is not a checkpoint: it contains a Tensor"),
-        (saved_by_torch([1]), "is not a checkpoint: it contains a list"),
-        (saved_by_torch({"encoder.weight": torch.zeros(3)}), "was not written by attnlab"),
         (saved_by_torch({"state_dict": WEIGHTS, "epoch": 1}), "was not written by attnlab"),
         (saved_by_torch({"attnlab": None}), "does not fit this version of attnlab"),
         (saved_by_torch({"attnlab": {}}), "does not fit this version of attnlab .*vocabularies"),
         (saved_by_torch({"attnlab": VOCABULARIES}), "does not fit this version of attnlab .*state_dict"),
         (with_vocabularies([OLD.to_json()]), "does not fit this version of attnlab"),
         (with_vocabularies(["{", "{"]), "does not fit this version of attnlab"),
-        (with_vocabularies([1, 2]), "does not fit this version of attnlab"),
         (saved_by_torch({"attnlab": VOCABULARIES, "state_dict": [1]}), "does not fit this version"),
         (saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {}}), "contains no weights of a network"),
         (
@@ -303,4 +288,4 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    return checkpoints.read_checkpoint(path)["state_dict"]  # type: ignore[no-any-return]
+    return checkpoints.read_checkpoint(path)["state_dict"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from attnlab.config.compose import compose_run
 from attnlab.training.loggers import MetricsFile, flatten, log_image, log_table, markdown_table
 
@@ -34,20 +32,6 @@ def test_logged_settings_are_those_that_identify_a_run() -> None:
     assert logged["encoder/size"] == 7
     assert not {"checkpoint/keep", "checkpoint/every_minutes", "data/cache", "paths/output"} & {*logged}
     assert not any(name.endswith("_partial_") for name in logged)
-
-
-def test_truncating_to_zero_starts_a_new_file(tmp_path: Path) -> None:
-    metrics = MetricsFile(tmp_path / "metrics.csv")
-    metrics.truncate(0)
-    for _ in range(2):
-        metrics.log_metrics({"a": 1.0}, step=1)
-        assert metrics.path.read_text() == "epoch,step,metric,value\n,1,a,1.0\n"
-        metrics.truncate(0)
-
-
-def test_missing_lines_are_logged_as_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    MetricsFile(tmp_path / "metrics.csv").truncate(7)
-    assert "bytes from before the checkpoint are missing" in caplog.text
 
 
 def test_tensorboard_receives_pictures_and_tables(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
     Eight batches are logged: three of the first step without the first batch, four, and one of the last step.
     """
     clock = count(step=0.25)
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
     lengths = ("data.train_lengths=[5,5]", "data.train_size=44")
     for shards in ("null", "2"):
         module, data = build_all(composed(*TINY, *SYNTHETIC, *lengths, f"batching.shards={shards}"))
@@ -215,7 +215,7 @@ def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
             "throughput/steps_per_second": (3 / 4 + 1 + 1 / 3) / 2,
         }
         monkeypatch.undo()
-        monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))  # type: ignore[attr-defined]
+        monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_shards_divide_a_batch_and_have_their_own_padding(composed: Composed) ->
     for part, is_empty in shards:
         assert not is_empty
         alone = examples[part.indices.tolist()]
-        assert all(torch.equal(ours, theirs) for ours, theirs in zip(part, alone, strict=True))  # type: ignore[arg-type]
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(part, alone, strict=True))
     part, is_empty = cut(batch, 8, 9)
     assert is_empty
     assert part.indices.tolist() == order[:1]

@@ -36,14 +36,12 @@ def test_full_teacher_forcing_draws_no_random_numbers() -> None:
 
 def test_per_step_draws_once_per_position() -> None:
     forced = sample_forced(TeacherForcing(0.5, per="step"), 0, INPUTS)
-    assert forced is not None
     assert forced.shape == INPUTS.shape
     assert (forced == forced[:1]).all()
 
 
 def test_per_token_draws_each_token_with_the_given_probability() -> None:
     forced = sample_forced(TeacherForcing(0.3, per="token"), 0, INPUTS)
-    assert forced is not None
     assert not (forced == forced[:1]).all()
     # 14,000 draws: five standard deviations are 0.019
     assert forced.float().mean().item() == pytest.approx(0.3, abs=0.02)
@@ -51,5 +49,4 @@ def test_per_token_draws_each_token_with_the_given_probability() -> None:
 
 def test_ratio_zero_never_reads_the_reference() -> None:
     forced = sample_forced(TeacherForcing(0.0), 0, INPUTS)
-    assert forced is not None
     assert not forced.any()

@@ -37,6 +37,7 @@ TABLES = [
     (LONG + b"\n", "line 1: 1 column, expected at least 2"),
     (b"a\t\n\tb\nc\td\n", "line 1: the target is empty, add the text or remove the line"),
     (b"one\tline\n", "training and validation data is empty: 1 pairs"),
+    (b"a\tb\nA!\tc\na\td\n", "validation and test data is empty: 3 pairs with 1 different"),
     (OBJECTS, "line 1: 1 column"),
     (b"<html><body>404: not found</body></html>\n", "line 1: 1 column"),
     (b"version https://git-lfs.github.com/spec/v1\n", "line 1: 1 column"),
@@ -95,7 +96,7 @@ ALIGNMENTS = [
 def check(message: str, **settings: object) -> None:
     """Expect one line that matches, without the content of a long line."""
     with pytest.raises(UserError) as caught:
-        load(**settings)  # type: ignore[arg-type]
+        load(**settings)
     text = str(caught.value)
     assert re.search(message, text), text
     assert "\n" not in text

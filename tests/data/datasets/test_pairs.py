@@ -166,19 +166,6 @@ def test_splits_depend_only_on_the_seed(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("\n\r\nc\r\n", "pairs.tsv, line 3: 1 column, expected at least 2"),
-        ("a\tb\n", "training and validation data is empty: 1 pairs"),
-        ("a\tb\nA!\tc\na\td\n", "validation and test data is empty: 3 pairs with 1 different"),
-    ],
-)
-def test_errors_name_the_line_of_the_table(write, content: str | bytes, message: str):
-    with pytest.raises(UserError, match=message):
-        load(path=write(content))
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({}, "Set data.path=FILE"),

@@ -17,7 +17,7 @@ from attnlab.errors import UserError
 def recalled(seed: int = 0, **options: object) -> Corpus:
     shapes = {"train_shape": [16, 3], "test_shapes": {"same": [16, 3], "longer": [32, 6]}}
     sizes = {"vocabulary": 40, "train_size": 30, "val_size": 5, "test_size": 5}
-    return recall.generate_recall(**{**sizes, **shapes, **options}, seed=seed)  # type: ignore[arg-type]
+    return recall.generate_recall(**{**sizes, **shapes, **options}, seed=seed)
 
 
 def assert_disjoint(corpus: Corpus) -> None:

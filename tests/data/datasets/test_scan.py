@@ -102,4 +102,4 @@ def test_loaded_splits_are_disjoint_and_depend_on_the_seed() -> None:
 )
 def test_invalid_settings_are_rejected(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        generate_scan(**options)  # type: ignore[arg-type]
+        generate_scan(**options)

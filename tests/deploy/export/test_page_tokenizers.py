@@ -53,20 +53,8 @@ def strings_of_all_scripts() -> list[str]:
     codes = [code for code in (*range(0x30000), *range(0xE0000, 0xE1000)) if not 0xD800 <= code < 0xE000]
     marks = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me", "Cc", "Cf")]
     viramas = [code for code in codes if unicodedata.combining(chr(code)) == 9]
-    special = [
-        0x200D,
-        0x1F1E6,
-        0x1F1E7,
-        0x1100,
-        0x1161,
-        0x11A8,
-        0xAC00,
-        0xAC01,
-        0x1F469,
-        0x2764,
-        0xFE0F,
-        0x600,
-    ]
+    special = [0x200D, 0x1F1E6, 0x1F1E7, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01]
+    special += [0x1F469, 0x2764, 0xFE0F, 0x600]
     pools = (codes, marks, viramas, special)
     strings = ["".join(chr(draw.choice(draw.choice(pools))) for _ in range(9)) for _ in range(4000)]
     conjuncts = [f"{chr(code - 20)}{chr(code)}{chr(code - 21)}{chr(code - 10)}" for code in viramas]

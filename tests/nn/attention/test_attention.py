@@ -269,7 +269,7 @@ def largest_scores(attention: Attention, query: Tensor, memory: Memory) -> dict[
             largest[part] = max(largest.get(part, 0.0), scores.abs().max().item())
             return scores
 
-        part.score = recorded  # type: ignore[method-assign]
+        part.score = recorded
 
     parts = [part for part in attention.modules() if isinstance(part, Attention)]
     for part in parts:

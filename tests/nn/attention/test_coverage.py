@@ -80,7 +80,6 @@ def test_fertility_near_zero_stays_finite(dtype: torch.dtype) -> None:
     contexts, weights = walk(attention, torch.ones(1, 100, 1, dtype=dtype), memory)
     assert weights.isfinite().all()
     (contexts.float() * 1e-4).square().sum().backward()
-    assert states.grad is not None
     assert states.grad.isfinite().all()
 
 

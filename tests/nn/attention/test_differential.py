@@ -40,10 +40,7 @@ def test_equals_the_equations_of_the_paper() -> None:
     subtracted = (u1 * v1).sum().exp() - (u2 * v2).sum().exp() + 0.8
     for row, length in enumerate((S, 2)):
         h = memory.states[row, :length]
-        scores = [
-            query[row] @ (h @ part.key.weight.T).T  # type: ignore[union-attr]
-            for part in (attention.inner, attention.other)
-        ]
+        scores = [query[row] @ (h @ part.key.weight.T).T for part in (attention.inner, attention.other)]
         first, second = (score.softmax(dim=-1) for score in scores)
         alpha = first - subtracted * second
         assert (alpha < 0).any()

@@ -175,7 +175,7 @@ def test_search_and_teacher_forcing_agree(order: str, name: str, intervention: I
     torch.testing.assert_close(wide.weights[-1], alone.weights[0], rtol=0, atol=1e-6)
 
 
-def only_last(batch):  # type: ignore[no-untyped-def]
+def only_last(batch):
     """Return the last sentence of the batch without its padding; it has one token."""
     return random_batch([1])._replace(source=batch.source[-1:, :1])
 

@@ -65,7 +65,7 @@ def convolution_weights(taps: list[float], previous: list[float], mask: list[boo
     state = torch.tensor([[previous]], dtype=torch.float32)
     _, weights, after = attention(torch.randn(1, 1, 1), memory, attention.project(memory), state)
     assert torch.equal(after, weights)
-    return weights.flatten().tolist()  # type: ignore[no-any-return]
+    return weights.flatten().tolist()
 
 
 def test_location_sensitive_known_values() -> None:

@@ -104,7 +104,6 @@ def test_extreme_components_stay_finite(part: int, large: float, dtype: torch.dt
     assert ((weights >= 0) & (weights.sum(dim=-1, keepdim=True) <= 1 + 1e-6)).all()
     weights.square().sum().backward()
     for leaf in (queries, *attention.parameters()):
-        assert leaf.grad is not None
         assert leaf.grad.isfinite().all()
 
 

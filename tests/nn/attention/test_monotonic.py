@@ -122,7 +122,6 @@ def test_huge_energies_have_finite_gradients(energy: float) -> None:
     alpha = expected_alignment(e, torch.tensor([0.5, 0.0, 0.5, 0.0, 0.0], requires_grad=True))
     alpha.square().sum().backward()
     assert alpha.isfinite().all()
-    assert e.grad is not None
     assert e.grad.isfinite().all()
 
 
@@ -320,7 +319,6 @@ def test_state_is_the_head_position() -> None:
 
 def test_chunk_scores_use_separate_additive_parameters() -> None:
     attention, memory = make(MoChA, chunk=2, noise=0.0)
-    assert isinstance(attention, MoChA)
     attention.eval()
     with torch.no_grad():
         attention.gain.zero_()
@@ -363,8 +361,7 @@ def test_infinite_lookback_known_values() -> None:
 @torch.no_grad()
 def test_infinite_lookback_equals_the_equation_of_the_paper(training: bool) -> None:
     attention, memory = make(MILk, noise=0.0)
-    attention.train(training).offset.zero_()  # type: ignore[union-attr]
-    assert isinstance(attention, MILk)
+    attention.train(training).offset.zero_()
     queries = torch.randn(B, 3, H, dtype=torch.float64)
     weights, heads = run(attention, memory, queries)
     scores = attention.inner.score(queries, attention.project(memory).chunk(2, dim=-1)[1], None)

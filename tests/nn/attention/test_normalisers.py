@@ -147,7 +147,6 @@ def test_huge_scores_stay_finite(name: str, dtype: torch.dtype) -> None:
     weights = make(name)(scores, mask)
     assert weights.tolist() == [[0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0], [0] * 4]
     weights.square().sum().backward()
-    assert scores.grad is not None
     assert scores.grad.isfinite().all()
 
 

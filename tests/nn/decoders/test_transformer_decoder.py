@@ -92,7 +92,7 @@ def test_equals_torch_decoder_with_the_same_weights() -> None:
     randomise(decoder, 0.7)
     layer = nn.TransformerDecoderLayer(D, HEADS, 4 * D, dropout=0.0, norm_first=True, batch_first=True)
     reference = nn.TransformerDecoder(layer, layers, norm=nn.LayerNorm(D)).eval()
-    reference.norm.load_state_dict(decoder.norm.state_dict())  # type: ignore[union-attr]
+    reference.norm.load_state_dict(decoder.norm.state_dict())
     for theirs, ours, attention in zip(
         reference.layers, decoder.blocks, decoder.attention.layers, strict=True
     ):
@@ -222,7 +222,7 @@ def test_every_parameter_gets_a_gradient_and_dropout_is_only_in_training() -> No
     logits.square().sum().backward()
     used = dict(network.named_parameters())
     used.pop("encoder.positions.table.weight")  # 256 positions
-    assert {name for name, parameter in used.items() if not parameter.grad.any()} == set()  # type: ignore[union-attr]
+    assert {name for name, parameter in used.items() if not parameter.grad.any()} == set()
     assert not torch.equal(logits, forced_logits(network, batch))
     network.eval()
     assert torch.equal(forced_logits(network, batch), forced_logits(network, batch))

@@ -44,7 +44,6 @@ def test_padding_and_other_sentences_change_nothing(
         hidden = (final if cell == "gru" else final[0])[:, 0]  # [L * directions, units]
         torch.testing.assert_close(together.hidden[row], hidden.reshape(layers, -1), rtol=0, atol=1e-6)
         if cell == "lstm":
-            assert together.cell is not None
             torch.testing.assert_close(
                 together.cell[row], final[1][:, 0].reshape(layers, -1), rtol=0, atol=1e-6
             )
@@ -54,7 +53,6 @@ def test_padding_and_other_sentences_change_nothing(
 def test_final_state_is_the_last_forward_and_the_first_backward_output() -> None:
     lengths = [4, 2, 6]
     memory = encode(make("lstm", 2, True), torch.randn(3, 6, E), lengths)
-    assert memory.hidden is not None
     for row, length in enumerate(lengths):
         top = memory.hidden[row, -1]
         assert torch.equal(top[:UNITS], memory.states[row, length - 1, :UNITS])
@@ -87,7 +85,6 @@ def test_layer_norm_is_independent_of_padding_and_other_sentences(cell: Any) -> 
     lengths = [2, 4, 1, 3]
     embedded = torch.randn(4, 5, E)
     together = encode(encoder, embedded, lengths)
-    assert together.hidden is not None
     for row, length in enumerate(lengths):
         alone = encode(encoder, embedded[row : row + 1, :length], [length])
         torch.testing.assert_close(together.states[row, :length], alone.states[0], rtol=0, atol=1e-6)
