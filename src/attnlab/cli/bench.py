@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -17,6 +18,7 @@ from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import check_writable, write_json
 
 if TYPE_CHECKING:
+    from attnlab.training.benchmark.gpu_report import Difference
     from attnlab.training.benchmark.timing import Loss, Row
     from attnlab.types import Batch
 
@@ -54,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu-report",
         action="store_true",
-        help="measure a GPU: training and search at the sizes of GNMT with fused loops, the "
-        "published loop and torch's LSTMs; only OVERRIDE, --rounds, --batches, --lengths, --vocabulary and "
-        "--json apply",
+        help="measure a GPU: equality with the CPU, training and search at the sizes of GNMT with fused "
+        "loops, the published loop and torch's LSTMs, small networks, two processes; only OVERRIDE, --rounds,"
+        " --batches, --lengths, --vocabulary and --json apply",
     )
     parser.add_argument("--json", metavar="FILE", help="write all measurements to this file")
 
@@ -129,22 +131,65 @@ def _gpu_report(options: argparse.Namespace) -> int:
 
     if not torch.cuda.is_available():
         raise UserError("--gpu-report: torch finds no CUDA device on this machine. Run it on one with a GPU")
-    lengths = tuple(options.lengths or (32, 32))
-    systems = {}
-    for name, settings in gpu_report.SYSTEMS.items():
-        rows = gpu_report.measure_system(
-            compose_run([*settings, f"search.max_length={lengths[1]}", *options.overrides]),
-            lengths=lengths,
-            vocabulary=options.vocabulary,
-            batches=options.batches,
-            rounds=options.rounds,
+    card = torch.cuda.get_device_name()
+    report: dict[str, Any] = {"command": ["attnlab", "bench", *options.arguments], **environment()}
+
+    def save(section: str, measured: object) -> None:  # an interrupted report keeps what it has
+        report[section] = measured
+        if options.json:
+            write_json(Path(options.json), report)
+
+    differences = {
+        setting: gpu_report.compare_with_cpu(
+            compose_run([setting, "trainer.precision=32-true", "batching.batch_size=7"]), torch.device("cuda")
         )
-        systems[name] = [asdict(row) for row in rows]
-        print_table(_table(rows, title=f"{name} · {torch.cuda.get_device_name()}"))
-        if options.json:  # after each system, so that an interrupted report keeps what it has
-            command = ["attnlab", "bench", *options.arguments]
-            write_json(Path(options.json), {"command": command, "systems": systems, **environment()})
+        for setting in gpu_report.parity_settings()
+    }
+    print_table(_parity(differences, title=f"{card} in fp32 against the CPU"))
+    save("parity", {setting: found._asdict() for setting, found in differences.items()})
+    lengths = tuple(options.lengths or (32, 32))
+    sizes = {"lengths": lengths, "vocabulary": options.vocabulary, "rounds": options.rounds}
+    systems = {}
+    for name, size in product(gpu_report.SYSTEMS, gpu_report.BATCH_SIZES):
+        settings = [
+            *gpu_report.SYSTEMS[name],
+            f"batching.batch_size={size}",
+            f"search.max_length={lengths[1]}",
+        ]
+        rows = gpu_report.measure_system(
+            compose_run([*settings, *options.overrides]),
+            batches=options.batches,
+            published=size == min(gpu_report.BATCH_SIZES),
+            **sizes,
+        )
+        title = f"{name}, batches of {size}"
+        systems[title] = [asdict(row) for row in rows]
+        print_table(_table(rows, title=f"{title} · {card}"))
+        save("systems", systems)
+    small = {**sizes, "lengths": (10, 10), "vocabulary": 24, "batches": options.batches}
+    rows = gpu_report.measure_system(
+        compose_run(["trainer.precision=32-true", "search.max_length=12"]), **small
+    )
+    print_table(_table(rows, title=f"the default system in fp32 · {card}"))
+    save("small", [asdict(row) for row in rows])
+    config = compose_run(["trainer.precision=32-true"])
+    processes = {count: gpu_report.measure_processes(config, count, **small) for count in (1, 2)}
+    for count, found in processes.items():
+        print_line(f"{count} processes train the default system: {sum(found):,.0f} tokens/s together")
+    save("processes", processes)
     return 0
+
+
+def _parity(differences: Mapping[str, Difference], title: str) -> Table:
+    table = Table("setting", title=title)
+    for name in ("loss", "gradient"):
+        table.add_column(f"difference of the {name}", justify="right")
+    table.add_column("equal outputs")
+    for setting, (loss, gradient, greedy, beam) in differences.items():
+        equal = [name for name, same in (("greedy", greedy), ("beam", beam)) if same]
+        difference = "draws noise" if gradient is None else f"{gradient:.1e}"
+        table.add_row(setting, f"{loss:.1e}", difference, " and ".join(equal) or "none")
+    return table
 
 
 def _table(rows: Sequence[Row], title: str) -> Table:

@@ -106,7 +106,7 @@ def beam(
         if len(remaining) == 0:
             break
         sums = sums.masked_fill(~unfinished[:, None], FORBIDDEN)  # finished sentences do not change
-        remove = should_remove(len(live), len(remaining))
+        remove = should_remove(live, remaining)
         stay = remaining if remove else torch.arange(len(live), device=device)
         state = select(state, stay[:, None], parent[stay])
         if len(stay) < len(live):

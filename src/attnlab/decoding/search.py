@@ -23,6 +23,9 @@ from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 REMOVAL_SHARE = 1 / 8
 """Finished sentences are removed once they make up this share of the batch."""
 
+REMOVAL_SHARE_ON_GPU = 1 / 2
+"""The same on a GPU, which needs a graph of its step for each number of sentences: see `fast.graphs`."""
+
 
 class SearchSettings(TypedDict, total=False):
     """Settings that greedy search and sampling share.
@@ -129,7 +132,7 @@ def _decode_rows(
         remaining = unfinished.nonzero()[:, 0]
         if len(remaining) == 0:
             break
-        if should_remove(len(live), len(remaining)):
+        if should_remove(live, remaining):
             live, last, unfinished = live[remaining], last[remaining], unfinished[remaining]
             sources, state = select(sources, remaining), select(state, remaining)
     lengths = batch.source_lengths.repeat_interleave(copies).tolist()
@@ -149,9 +152,10 @@ def _row_history(tokens: Tensor, live: Tensor, step: int) -> Tensor:
     return tokens[live, None, :step]
 
 
-def should_remove(live: int, remaining: int) -> bool:
-    """Return whether so many sentences are finished that removing them pays."""
-    return live - remaining >= REMOVAL_SHARE * live
+def should_remove(live: Tensor, remaining: Tensor) -> bool:
+    """Return whether so many sentences [live] are finished that keeping only those [remaining] pays."""
+    share = REMOVAL_SHARE_ON_GPU if live.is_cuda else REMOVAL_SHARE
+    return len(live) - len(remaining) >= share * len(live)
 
 
 def _argmax(values: Tensor) -> Tensor:

@@ -6,15 +6,16 @@ that end earlier come last in the batch, so that a step updates the first n rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnlab.fast.cells import CELLS, GRU, LSTM, identity, widest
+from attnlab.fast.function import run
 from attnlab.fast.linear import is_few, outer, prepack, prepack_sum
 from attnlab.fast.norm import NormBackward, NormForward
 from attnlab.fast.rows import Rows
@@ -228,58 +229,60 @@ def unroll_layer(
     Returns:
         h of every step [N, H], and the last state, each [B, H].
     """
-    steps = Rows(counts, len(state[0])).slices
-    options = _Options(kind, steps[::-1] if reverse else steps, torch.is_grad_enabled(), dtype or gates.dtype)
-    outputs: tuple[Tensor, ...] = _UnrollLayer.apply(options, gates, *parameters, *state)  # type: ignore[no-untyped-call]
-    return outputs
+    work = _Unroll(kind, tuple(counts), len(state[0]), reverse, torch.is_grad_enabled(), dtype or gates.dtype)
+    return run(work, gates, [*parameters, *state])
 
 
-class _Options(NamedTuple):
-    """Non-tensor arguments of `_UnrollLayer`."""
+@dataclass(frozen=True)
+class _Unroll:
+    """`unroll_layer` as a computation with its backward pass."""
 
     kind: str
-    steps: list[slice]  # rows of each step, first step first
-    save: bool  # save the tensors for the backward pass
+    counts: tuple[int, ...]
+    batch: int
+    reverse: bool
+    save: bool
     dtype: torch.dtype
 
+    @property
+    def key(self) -> Hashable:
+        return self
 
-class _UnrollLayer(torch.autograd.Function):
-    """`unroll_layer` with its backward pass."""
+    @property
+    def steps(self) -> list[slice]:
+        """Rows of each step, first step first."""
+        slices = Rows(self.counts, self.batch).slices
+        return slices[::-1] if self.reverse else slices
 
-    @staticmethod
-    def forward(ctx: Any, options: _Options, gates: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        parameters, state = _parameters(tensors), tensors[len(StateParameters._fields) :]
+    def forward(
+        self, gates: Tensor, tensors: Sequence[Any]
+    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+        parameters, state = _parameters(tensors), tensors[FIELDS:]
         with torch.autocast(gates.device.type, enabled=False):
-            layer = LayerForward(
-                options.kind, parameters, state, len(gates), options.dtype, save=options.save
-            )
+            layer = LayerForward(self.kind, parameters, state, len(gates), self.dtype, save=self.save)
             wide = gates.to(layer.gates.dtype)  # [N, gates]
-            for rows in options.steps:
+            for rows in self.steps:
                 layer.step(rows, wide[rows])
-        ctx.options = options
-        ctx.dtypes = [part.dtype for part in state]
-        ctx.set_materialize_grads(False)
-        if options.save:
-            ctx.save_for_backward(*parameters, *layer.saved)
-        return (layer.outputs, *(part.to(options.dtype) for part in layer.state))
+        return (layer.outputs, *(part.to(self.dtype) for part in layer.state)), layer.saved
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_outputs: Tensor | None, *d_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        options: _Options = ctx.options
-        parameters = _parameters(ctx.saved_tensors)
-        weight, saved = parameters.weight, ctx.saved_tensors[len(parameters) :]
+    def backward(
+        self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, ...]:
+        parameters, state = _parameters(tensors), tensors[FIELDS:]
+        weight, (d_states, *d_last) = parameters.weight, d_outputs
         with torch.autocast(weight.device.type, enabled=False):
-            batch = max(rows.stop - rows.start for rows in options.steps)
-            layer = LayerBackward(options.kind, parameters, saved, d_last, (batch, weight.size(1)))
-            for rows in reversed(options.steps):
-                if d_outputs is not None:
-                    layer.d_state[0][: rows.stop - rows.start].add_(d_outputs[rows])
+            layer = LayerBackward(self.kind, parameters, saved, d_last, (self.batch, weight.size(1)))
+            for rows in reversed(self.steps):
+                if d_states is not None:
+                    layer.d_state[0][: rows.stop - rows.start].add_(d_states[rows])
                 layer.step(rows)
-            d_state = [part.to(dtype) for part, dtype in zip(layer.d_state, ctx.dtypes, strict=True)]
-            return (None, layer.d_input, *layer.parameters(), *d_state)
+            d_state = [part.to(old.dtype) for part, old in zip(layer.d_state, state, strict=True)]
+            return layer.d_input, *layer.parameters(), *d_state
+
+
+FIELDS = len(StateParameters._fields)
 
 
 def _parameters(tensors: Sequence[Any]) -> StateParameters:
     """Name the tensors of `StateParameters`, which come first in a list."""
-    return StateParameters(*tensors[: len(StateParameters._fields)])
+    return StateParameters(*tensors[:FIELDS])

@@ -21,6 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from attnlab.fast.graphs import StepGraphs
+
 MIN_WEIGHT = 2**18
 """Products with fewer elements of the weight use MKL in fp32."""
 
@@ -63,6 +65,7 @@ class Products:
 
     def __init__(self) -> None:
         self.uses: dict[Any, tuple[Tensor, Product | None]] = {}
+        self.graphs = StepGraphs()
 
     def __deepcopy__(self, memo: Any) -> Products:
         return Products()
@@ -76,8 +79,8 @@ class Products:
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """Compute x Wᵀ + b [..., N] of x [..., K], W [N, K] and b [N]."""
-        if torch.is_grad_enabled() or weight.numel() == 0 or weight.is_inference():
-            return _linear(x, weight, bias)
+        if torch.is_grad_enabled() or weight.numel() == 0 or weight.is_inference() or weight.is_cuda:
+            return _linear(x, weight, bias)  # a graph of a GPU would read a stored weight that is gone
         kind, dtype = weight.device.type, weight.dtype
         if torch.is_autocast_enabled(kind):
             dtype = torch.get_autocast_dtype(kind)

@@ -7,15 +7,16 @@ one product over the N rows of all steps, after the loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnlab.fast.attend import AttentionBackward, AttentionForward, Scores
 from attnlab.fast.cells import tanh_, widest
+from attnlab.fast.function import run
 from attnlab.fast.linear import outer, prepack
 from attnlab.fast.rows import Rows
 from attnlab.fast.stack import Inputs, Options, StackBackward, StackForward, Weights, name_inputs
@@ -91,10 +92,8 @@ class DecoderLoop:
             States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S], zeros where a
             sentence has ended.
         """
-        outputs: tuple[Tensor, Tensor, Tensor] = _Loop.apply(  # type: ignore[no-untyped-call]
-            self.options, self._forward, gates, *self.tensors
-        )
-        return outputs
+        states, contexts, weights = run(_Loop(self.options, self._forward), gates, self.tensors)
+        return states, contexts, weights
 
 
 class _Forward:
@@ -140,73 +139,55 @@ class _Forward:
         return self.top, context, self.attention.weights[i, :n]
 
 
-class _Loop(torch.autograd.Function):
-    """`DecoderLoop.finish` with the backward pass through the loop."""
+@dataclass(frozen=True)
+class _Loop:
+    """All steps, or those that remain of a forward pass that has begun, with their backward pass."""
 
-    @staticmethod
+    options: Options
+    begun: _Forward | None
+
+    @property
+    def save(self) -> bool:
+        return self.options.save
+
+    @property
+    def key(self) -> Hashable:
+        rows = self.options.rows
+        fixed = self.options._replace(rows=None)  # type: ignore[arg-type]
+        return None if self.begun else (fixed, tuple(rows.counts), rows.batch)
+
     def forward(
-        ctx: Any, options: Options, forward: _Forward | None, gates: Tensor, *tensors: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        outputs, saved = run_forward(options, gates, tensors, forward)
-        if options.save:
-            ctx.save_for_backward(*tensors, *saved)
-        ctx.options, ctx.count = options, len(tensors)
-        ctx.set_materialize_grads(False)
-        return outputs
+        self, gates: Tensor, tensors: Sequence[Any]
+    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
+        options = self.options
+        forward = self.begun or _Forward(options, name_inputs(options, tensors), gates.dtype)
+        for rows in options.rows.slices[forward.done :]:
+            forward.step(gates[rows])
+        attention, states = forward.attention, forward.states
+        outputs = options.rows.pad(states), attention.contexts, attention.weights
+        saved = [attention.queries, attention.weights, attention.contexts, states]
+        return outputs, [*saved, *forward.stack.saved]
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *d_outputs: Tensor | None) -> tuple[Tensor | None, ...]:
-        tensors, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        return None, None, *run_backward(ctx.options, tensors, saved, d_outputs)
-
-
-def run_forward(
-    options: Options, gates: Tensor, tensors: Sequence[Tensor | None], forward: _Forward | None = None
-) -> tuple[tuple[Tensor, Tensor, Tensor], list[Tensor | None]]:
-    """Compute all steps, or those that remain of a `forward` pass that has begun.
-
-    Args:
-        options: the loop's.
-        gates: as of `DecoderLoop.finish`, [N, gates].
-        tensors: the loop's.
-        forward: pass that has begun.
-
-    Returns:
-        The outputs of `DecoderLoop.finish`, and the tensors that `run_backward` needs.
-    """
-    if forward is None:
-        forward = _Forward(options, name_inputs(options, tensors), gates.dtype)
-    for rows in options.rows.slices[forward.done :]:
-        forward.step(gates[rows])
-    attention, states = forward.attention, forward.states
-    outputs = options.rows.pad(states), attention.contexts, attention.weights
-    saved = [attention.queries, attention.weights, attention.contexts, states]
-    return outputs, [*saved, *forward.stack.saved]
-
-
-def run_backward(
-    options: Options,
-    tensors: Sequence[Tensor | None],
-    saved: Sequence[Any],
-    d_outputs: Sequence[Tensor | None],
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients of the gates [N, gates] and of all tensors, in their shapes."""
-    inputs = name_inputs(options, tensors)
-    queries, weights, contexts, states, *layers = saved
-    with torch.autocast(weights.device.type, enabled=False):
-        stack = StackBackward(options, inputs, layers)
-        scores = inputs.scores(options.temperature)
-        attention = AttentionBackward(scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype)
-        backward = _bahdanau_backward if inputs.combine is None else _luong_backward
-        feed, queried, d_combine = backward(stack, attention, inputs, contexts, states, d_outputs)
-        d_memory, d_keys = attention.memories()
-        d_layers = stack.weights(inputs, feed)
-        d_scores = attention.parameters(options.rows, queried)
-    d_gates = stack.d_inputs[0]
-    d_state = [part for layer in stack.layers for part in layer.d_state]
-    no_dropout = [None] * len(inputs.dropout)
-    return d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout
+    def backward(
+        self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, ...]:
+        options, inputs = self.options, name_inputs(self.options, tensors)
+        queries, weights, contexts, states, *layers = saved
+        with torch.autocast(weights.device.type, enabled=False):
+            stack = StackBackward(options, inputs, layers)
+            scores = inputs.scores(options.temperature)
+            attention = AttentionBackward(
+                scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype
+            )
+            backward = _bahdanau_backward if inputs.combine is None else _luong_backward
+            feed, queried, d_combine = backward(stack, attention, inputs, contexts, states, d_outputs)
+            d_memory, d_keys = attention.memories()
+            d_layers = stack.weights(inputs, feed)
+            d_scores = attention.parameters(options.rows, queried)
+        d_gates = stack.d_inputs[0]
+        d_state = [part for layer in stack.layers for part in layer.d_state]
+        no_dropout = [None] * len(inputs.dropout)
+        return d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout
 
 
 OutputGradients = Sequence[Tensor | None]

@@ -53,21 +53,29 @@ class RecurrentEncoder(UsesProducts, encoders.RecurrentEncoder):
         return super().forward(embedded, lengths, mask)
 
 
-class ClearsProducts(seq2seq.Seq2Seq):
-    """Mix-in of networks: forget prepacked weights before each batch."""
+class RepeatsSteps(seq2seq.Seq2Seq):
+    """Mix-in of networks whose search reuses prepacked weights and, on a GPU, graphs of its step."""
 
     products: Products
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[seq2seq.Encoded, Any]:
         self.products.clear()
+        if embedded.is_cuda and not torch.is_grad_enabled():
+            self.products.graphs.check([*self.parameters(), *self.buffers()])
         return super().encode_embedded(embedded, batch)
 
+    def step(self, tokens: Tensor, state: Any, encoded: seq2seq.Encoded) -> tuple[Tensor, Tensor, Any]:
+        if not tokens.is_cuda or torch.is_grad_enabled():
+            return super().step(tokens, state, encoded)
+        result: tuple[Tensor, Tensor, Any] = self.products.graphs(super().step, (tokens, state), encoded)
+        return result
 
-class MarginalSeq2Seq(ClearsProducts, marginal.MarginalSeq2Seq):
+
+class MarginalSeq2Seq(RepeatsSteps, marginal.MarginalSeq2Seq):
     """Encoder-decoder network with exact hard attention."""
 
 
-class Seq2Seq(ClearsProducts):
+class Seq2Seq(RepeatsSteps):
     """Encoder-decoder network whose decoder runs in the fused loop if it supports the decoder's parts."""
 
     def begin_unroll(self, encoded: seq2seq.Encoded, state: Any, labels: Tensor) -> Unroll:

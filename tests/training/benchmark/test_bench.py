@@ -166,6 +166,22 @@ def test_gpu_report_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
         assert all(row.peak_memory for work, row in by_name.items() if work != "matrix product")
 
 
+def test_comparison_of_devices_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
+    device = torch.device("cpu")
+    settings = ("batching.batch_size=3", "trainer.precision=32-true", *SMALL)
+    assert gpu_report.compare_with_cpu(composed("attention=general", *settings), device) == (0, 0, True, True)
+    assert gpu_report.compare_with_cpu(composed("attention=mocha", *settings), device).gradient is None
+    assert {"attention=additive", "encoder=transformer", "decoder=gnmt"} <= {*gpu_report.parity_settings()}
+
+
+@pytest.mark.slow
+def test_processes_train_at_the_same_time(composed: Callable[..., DictConfig]) -> None:
+    config = composed(*SMALL, "trainer.accelerator=cpu", "trainer.precision=32-true")
+    found = gpu_report.measure_processes(config, 2, lengths=(3, 4), vocabulary=11, batches=1, rounds=1)
+    assert len(found) == 2
+    assert all(speed > 0 for speed in found)
+
+
 def test_gpu_report_without_a_gpu_is_one_line(tmp_path: Path) -> None:
     done = attnlab("bench", "--gpu-report", "--json", str(tmp_path / "gpu.json"), folder=tmp_path)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""All measurements of a GPU in one run: training and search at GNMT's sizes, and their bounds.
+"""All measurements of a GPU: equality with the CPU, speed at GNMT's sizes and its bounds, small networks.
 
 Every system is trained by the fused loops, by the published loop over single steps, and beside them torch's
 LSTM without attention, whose kernels on a GPU are cuDNN's: an upper bound of what a recurrent decoder can
@@ -8,16 +8,22 @@ reach. All alternate batch by batch with a matrix product that measures the peak
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
+from statistics import median
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from lightning import seed_everything
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from attnlab.config import build
+from attnlab.config.options import options_of
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.fast import make_plain
@@ -35,7 +41,6 @@ SIZES = [
     "attention=additive",
     "attention_size=1024",
     "decoder.size=1024",
-    "batching.batch_size=128",
     "trainer.precision=bf16-mixed",
 ]
 SYSTEMS = {
@@ -45,7 +50,22 @@ SYSTEMS = {
 }
 """Settings of each system."""
 
+BATCH_SIZES = (128, 512)
+"""Those of NVIDIA's measurements of GNMT v2 in training and in greedy search."""
+
 BEAM = 5
+
+GROUPS = ("attention", "encoder", "decoder")
+"""Groups whose options are compared with the CPU, each with the defaults of the others."""
+
+
+class Difference(NamedTuple):
+    """How far the results of a GPU in fp32 are from those of the CPU."""
+
+    loss: float  # relative
+    gradient: float | None  # ‖g - g_CPU‖ / ‖g_CPU‖ over all parameters; None where training draws noise
+    greedy: bool  # whether all outputs of greedy search are equal
+    beam: bool  # and those of a beam of 5
 
 
 class LSTMs(nn.Module):
@@ -77,26 +97,122 @@ class LSTMs(nn.Module):
         return total
 
 
+def parity_settings() -> Iterator[str]:
+    """Yield the options that are compared with the CPU, as settings."""
+    for group in GROUPS:
+        for option in options_of(group):
+            yield f"{group}={option}"
+
+
+def compare_with_cpu(config: DictConfig, device: torch.device) -> Difference:
+    """Compare a training step and the searches of one batch, in fp32 and without dropout."""
+    module, (batch,), _ = _prepare(config, torch.device("cpu"), lengths=(9, 6), vocabulary=30, batches=1)
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    other = copy.deepcopy(module).to(device)
+    loss, gradient = _loss_and_gradient(module, batch, seed=0)
+    other_loss, other_gradient = _loss_and_gradient(other, batch.to(device), seed=0)
+    draws_noise = _loss_and_gradient(module, batch, seed=1)[0] != loss
+    difference = float((gradient - other_gradient).norm() / gradient.norm())
+    outputs: list[list[Any]] = []
+    for compared, sources in ((module, batch), (other, batch.to(device))):
+        network: Any = compared.network.eval()
+        search = (partial(greedy, max_length=8), partial(beam, size=BEAM, max_length=8))
+        outputs.append([find(network, sources).tokens for find in search])
+    return Difference(
+        loss=abs(other_loss / loss - 1),
+        gradient=None if draws_noise else difference,
+        greedy=outputs[0][0] == outputs[1][0],
+        beam=outputs[0][1] == outputs[1][1],
+    )
+
+
+def _loss_and_gradient(module: Seq2SeqModule, batch: Batch, seed: int) -> tuple[float, Tensor]:
+    """Return the loss of a training step and its gradient of all parameters, in one vector."""
+    torch.manual_seed(seed)
+    module.train().zero_grad()
+    loss = timing.fast_loss(module, batch)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.item(), torch.cat([p.grad.flatten().cpu() for p in module.parameters() if p.grad is not None])
+
+
 def measure_system(
-    config: DictConfig, *, lengths: tuple[int, int], vocabulary: int, batches: int, rounds: int
+    config: DictConfig,
+    *,
+    lengths: tuple[int, int],
+    vocabulary: int,
+    batches: int,
+    rounds: int,
+    published: bool = True,  # measure the published loop, too
 ) -> list[Row]:
     """Measure training and search of one system on random sentences, on the device of its trainer."""
+    module, data, settings = _prepare(config, None, lengths=lengths, vocabulary=vocabulary, batches=batches)
+    return [
+        *_training(module, data, settings, rounds, published=published),
+        *_search(module, data, settings, rounds, published=published),
+    ]
+
+
+def measure_processes(config: DictConfig, count: int, **sizes: Any) -> list[float]:
+    """Return the tokens per second of each of `count` processes that train a system at the same time.
+
+    The other arguments are those of `measure_system`.
+    """
+    context = get_context("spawn")
+    start, results = context.Barrier(count), context.SimpleQueue()
+    processes = [
+        context.Process(target=_train_in_process, args=(config, start, results, sizes), daemon=True)
+        for _ in range(count)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [results.get() for _ in processes if not results.empty()]
+
+
+def _train_in_process(config: DictConfig, start: Barrier, results: SimpleQueue[float], sizes: Any) -> None:
+    rounds = sizes.pop("rounds")
+    module, data, settings = _prepare(config, None, **sizes)
+    step = timing.training_step(module, timing.fast_loss, settings)
+    for batch in data * 3:
+        step(batch)
+    start.wait()
+    times = timing.time_interleaved({"train": step}, data, rounds, settings.device)["train"]
+    results.put(timing.sizes_of(data[0]).tokens / median(times))
+
+
+def _prepare(
+    config: DictConfig,
+    device: torch.device | None,
+    *,
+    lengths: tuple[int, int],
+    vocabulary: int,
+    batches: int,
+) -> tuple[Seq2SeqModule, list[Batch], Settings]:
+    """Return a system and batches of random sentences, on a device or that of the trainer."""
     seed_everything(config.seed, verbose=False)
     settings = Settings.of(config)
+    device = device or settings.device
     corpus, vocabularies = timing.random_corpus(*lengths, vocabulary, batches, config)
-    data = timing.take_batches(config, corpus, vocabularies, batches, settings.device)
-    network = build.build_network(config, vocabularies).to(settings.device)
-    module = components.build_module(config, network, vocabularies, corpus)
-    return [*_training(module, data, settings, rounds), *_search(module, data, settings, rounds)]
+    data = timing.take_batches(config, corpus, vocabularies, batches, device)
+    network = build.build_network(config, vocabularies).to(device)
+    return components.build_module(config, network, vocabularies, corpus), data, settings
 
 
-def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
+def _training(
+    module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int, *, published: bool
+) -> list[Row]:
     bound: Any = copy.deepcopy(module)
     bound.network = LSTMs(bound.network).to(settings.device)
     lstms = timing.training_step(bound, lambda module, batch: module.network(batch), settings)
     return timing.measure_training(
         module,
-        {"train, fused": timing.fast_loss, "train, published loop": timing.plain_loss},
+        {
+            "train, fused": timing.fast_loss,
+            **({"train, published loop": timing.plain_loss} if published else {}),
+        },
         batches,
         settings,
         rounds,
@@ -104,11 +220,13 @@ def _training(module: Seq2SeqModule, batches: Sequence[Batch], settings: Setting
     )
 
 
-def _search(module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int) -> list[Row]:
+def _search(
+    module: Seq2SeqModule, batches: Sequence[Batch], settings: Settings, rounds: int, *, published: bool
+) -> list[Row]:
     """Measure greedy search and a beam, whose outputs all have the maximum length or end before."""
     searches: dict[str, timing.Search] = {}
     length = module.translator.max_length
-    for path in ("fused", "published loop"):
+    for path in ("fused", *(["published loop"] if published else [])):
         network: Any = copy.deepcopy(module.network).eval()
         if path == "published loop":
             make_plain(network)
