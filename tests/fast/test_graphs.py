@@ -41,7 +41,7 @@ def loss_of(network: Seq2Seq, batch: Batch) -> torch.Tensor:
 
 @pytest.mark.parametrize(("order", "attention", "cell"), SYSTEMS)
 def test_training_with_graphs_equals_plain_training(order: str, attention: str, cell: str) -> None:
-    network = make_network(attention=attention, order=order, cell=cell, layers=3, spread=0.3).cuda()
+    network = make_network(attention=attention, order=order, cell=cell, layers=3, spread=0.3).cuda().train()
     plain = copy.deepcopy(network)
     make_plain(plain)
     losses = {}

@@ -149,23 +149,6 @@ def _gpu_report(options: argparse.Namespace) -> int:
     save("parity", {setting: found._asdict() for setting, found in differences.items()})
     lengths = tuple(options.lengths or (32, 32))
     sizes = {"lengths": lengths, "vocabulary": options.vocabulary, "rounds": options.rounds}
-    systems = {}
-    for name, size in product(gpu_report.SYSTEMS, gpu_report.BATCH_SIZES):
-        settings = [
-            *gpu_report.SYSTEMS[name],
-            f"batching.batch_size={size}",
-            f"search.max_length={lengths[1]}",
-        ]
-        rows = gpu_report.measure_system(
-            compose_run([*settings, *options.overrides]),
-            batches=options.batches,
-            published=size == min(gpu_report.BATCH_SIZES),
-            **sizes,
-        )
-        title = f"{name}, batches of {size}"
-        systems[title] = [asdict(row) for row in rows]
-        print_table(_table(rows, title=f"{title} · {card}"))
-        save("systems", systems)
     small = {**sizes, "lengths": (10, 10), "vocabulary": 24, "batches": options.batches}
     rows = gpu_report.measure_system(
         compose_run(["trainer.precision=32-true", "search.max_length=12"]), **small
@@ -177,6 +160,27 @@ def _gpu_report(options: argparse.Namespace) -> int:
     for count, found in processes.items():
         print_line(f"{count} processes train the default system: {sum(found):,.0f} tokens/s together")
     save("processes", processes)
+    systems = {}
+    for size, name in product(gpu_report.BATCH_SIZES, gpu_report.SYSTEMS):
+        settings = [
+            *gpu_report.SYSTEMS[name],
+            f"batching.batch_size={size}",
+            f"search.max_length={lengths[1]}",
+        ]
+        title = f"{name}, batches of {size}"
+        try:
+            rows = gpu_report.measure_system(
+                compose_run([*settings, *options.overrides]),
+                batches=options.batches,
+                published=size == min(gpu_report.BATCH_SIZES),
+                **sizes,
+            )
+        except torch.OutOfMemoryError:
+            print_line(f"{title}: {card} has not enough memory")
+            continue
+        systems[title] = [asdict(row) for row in rows]
+        print_table(_table(rows, title=f"{title} · {card}"))
+        save("systems", systems)
     return 0
 
 

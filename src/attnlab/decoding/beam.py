@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.constraints import FORBIDDEN, UNRESTRICTED, Constraints, log_probabilities
-from attnlab.decoding.search import greedy, should_remove
+from attnlab.decoding.search import greedy, rows_to_keep, should_remove
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
@@ -102,7 +102,7 @@ def beam(
         unfinished = best[..., -1].isneginf().any(dim=1) & limit.isfinite()
         if not early_stopping:
             unfinished = unfinished | (limit > best.amax(dim=(1, 2)))
-        remaining = unfinished.nonzero()[:, 0]
+        remaining = rows_to_keep(unfinished, step)
         if len(remaining) == 0:
             break
         sums = sums.masked_fill(~unfinished[:, None], FORBIDDEN)  # finished sentences do not change

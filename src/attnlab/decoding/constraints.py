@@ -29,15 +29,18 @@ def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool
         must_end: True at the last step.
     """
     log_p = logits.float().log_softmax(dim=-1)
-    ids = torch.arange(log_p.size(-1), device=log_p.device)[None]  # [1, V]
     if must_end:
-        return log_p.masked_fill_((ids != EOS)[:, None], FORBIDDEN)
-    forbidden = (ids == PAD) | (ids == SOS)
+        end = log_p[..., EOS].clone()  # [live, Q]
+        log_p.fill_(FORBIDDEN)[..., EOS] = end
+        return log_p
+    log_p[..., PAD] = FORBIDDEN
+    log_p[..., SOS] = FORBIDDEN
     if copy_ids is not None:
+        ids = torch.arange(log_p.size(-1), device=log_p.device)  # [V + S]
         words = log_p.size(-1) - copy_ids.size(1)  # of the vocabulary
         last = copy_ids.amax(dim=1, keepdim=True).clamp(min=words - 1)  # [live, 1]
-        forbidden = forbidden | (ids > last)  # [live, V + S]
-    return log_p.masked_fill_(forbidden[:, None], FORBIDDEN)
+        log_p.masked_fill_((ids > last)[:, None], FORBIDDEN)
+    return log_p
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,9 @@ REMOVAL_SHARE = 1 / 8
 REMOVAL_SHARE_ON_GPU = 1 / 2
 """The same on a GPU, which needs a graph of its step for each number of sentences: see `fast.graphs`."""
 
+STEPS_TO_CHECK = 8
+"""A GPU looks for finished sentences after this number of steps: the CPU waits for it then."""
+
 
 class SearchSettings(TypedDict, total=False):
     """Settings that greedy search and sampling share.
@@ -129,7 +132,7 @@ def _decode_rows(
         token_log_p[live, step] = best[:, 0]
         scores[live] += best[:, 0].where(unfinished, 0)
         unfinished = unfinished & (last[:, 0] != EOS)
-        remaining = unfinished.nonzero()[:, 0]
+        remaining = rows_to_keep(unfinished, step)
         if len(remaining) == 0:
             break
         if should_remove(live, remaining):
@@ -150,6 +153,13 @@ def _decode_rows(
 def _row_history(tokens: Tensor, live: Tensor, step: int) -> Tensor:
     """Return the tokens [live, 1, step] so far of the hypotheses of `_decode_rows`."""
     return tokens[live, None, :step]
+
+
+def rows_to_keep(unfinished: Tensor, step: int) -> Tensor:
+    """Return the rows of the sentences that are not finished; on a GPU all rows after most steps."""
+    if unfinished.is_cuda and (step + 1) % STEPS_TO_CHECK != 0:
+        return torch.arange(len(unfinished), device=unfinished.device)
+    return unfinished.nonzero()[:, 0]
 
 
 def should_remove(live: Tensor, remaining: Tensor) -> bool:

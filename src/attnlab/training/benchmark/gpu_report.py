@@ -50,8 +50,8 @@ SYSTEMS = {
 }
 """Settings of each system."""
 
-BATCH_SIZES = (128, 512)
-"""Those of NVIDIA's measurements of GNMT v2 in training and in greedy search."""
+BATCH_SIZES = (128, 512, 2048)
+"""Those of NVIDIA's measurements of GNMT v2 in training and in greedy search, and one that fills the GPU."""
 
 BEAM = 5
 
@@ -105,7 +105,12 @@ def parity_settings() -> Iterator[str]:
 
 
 def compare_with_cpu(config: DictConfig, device: torch.device) -> Difference:
-    """Compare a training step and the searches of one batch, in fp32 and without dropout."""
+    """Compare a training step and the searches of one batch, in fp32 without TF32, and without dropout."""
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        return _compare(config, device)
+
+
+def _compare(config: DictConfig, device: torch.device) -> Difference:
     module, (batch,), _ = _prepare(config, torch.device("cpu"), lengths=(9, 6), vocabulary=30, batches=1)
     for part in module.modules():
         if isinstance(part, nn.Dropout):
@@ -227,7 +232,7 @@ def _search(
     searches: dict[str, timing.Search] = {}
     length = module.translator.max_length
     for path in ("fused", *(["published loop"] if published else [])):
-        network: Any = copy.deepcopy(module.network).eval()
+        network: Any = timing.copy_of(module.network).eval()
         if path == "published loop":
             make_plain(network)
         searches[f"greedy, {path}"] = partial(greedy, network, max_length=length)

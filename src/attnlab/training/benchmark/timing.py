@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from omegaconf import DictConfig
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
 
@@ -40,6 +40,7 @@ from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch, Hypotheses
 
 Item = TypeVar("Item")
+Copied = TypeVar("Copied", bound=nn.Module)
 Loss = Callable[[Seq2SeqModule, Batch], Tensor]
 Work = Callable[[Batch], Any]
 Search = Callable[[Batch], Hypotheses]
@@ -127,7 +128,7 @@ def plain_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
 
 def training_step(module: Seq2SeqModule, loss: Loss, settings: Settings) -> Work:
     """Return a function that runs one training step on a copy of the module."""
-    module = copy.deepcopy(module).train()
+    module = copy_of(module).train()
     parameters = list(module.network.parameters())
     optimizer = module.make_optimizer(parameters)
 
@@ -141,6 +142,15 @@ def training_step(module: Seq2SeqModule, loss: Loss, settings: Settings) -> Work
         optimizer.zero_grad()
 
     return step
+
+
+def copy_of(module: Copied) -> Copied:
+    """Copy a module; the weights of its recurrent networks stand in one block, as a GPU needs them."""
+    copied = copy.deepcopy(module)
+    for part in copied.modules():
+        if isinstance(part, nn.RNNBase):
+            part.flatten_parameters()
+    return copied
 
 
 def gemm(settings: Settings) -> tuple[Work, float]:
