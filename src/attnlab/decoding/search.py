@@ -156,7 +156,7 @@ def _row_history(tokens: Tensor, live: Tensor, step: int) -> Tensor:
 
 
 def rows_to_keep(unfinished: Tensor, step: int) -> Tensor:
-    """Return the rows of the sentences that are not finished; on a GPU all rows after most steps."""
+    """Return the rows [≤ live] of unfinished sentences [live]; after most steps of a GPU, all rows."""
     if unfinished.is_cuda and (step + 1) % STEPS_TO_CHECK != 0:
         return torch.arange(len(unfinished), device=unfinished.device)
     return unfinished.nonzero()[:, 0]

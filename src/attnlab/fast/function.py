@@ -26,12 +26,12 @@ class Work(Protocol):
     def forward(
         self, gates: Tensor, tensors: Sequence[Any]
     ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
-        """Return the outputs, and what the backward pass needs beside `tensors`."""
+        """Return the outputs for gates [N, gates], and what the backward pass needs beside `tensors`."""
 
     def backward(
         self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
     ) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the gates and of the tensors, in their shapes."""
+        """Return the gradients of the gates [N, gates] and of the tensors, in their shapes."""
 
 
 def run(work: Work, gates: Tensor, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:

@@ -57,7 +57,7 @@ class Graph:
         current.wait_stream(stream)
 
     def copy_arguments(self, arguments: Sequence[Tensor | None], constant: int = 0) -> None:
-        """Copy arguments to where the graph reads them; the last `constant` ones only if they are others."""
+        """Copy arguments of any shape to where the graph reads them; the last `constant` ones only if new."""
         targets, sources = [], []
         for i, (target, source) in enumerate(zip(self.arguments, arguments, strict=True)):
             if target is None or source is None:
@@ -71,7 +71,7 @@ class Graph:
         torch._foreach_copy_(targets, sources)
 
     def replay(self, arguments: Sequence[Tensor | None], constant: int = 0) -> Any:
-        """Return the results, which the next replay overwrites."""
+        """Return the results for arguments of any shape; the next replay overwrites them."""
         self.copy_arguments(arguments, constant)
         self.graph.replay()
         return self.results
@@ -103,7 +103,7 @@ class Cache:
         return recorded
 
     def clear(self) -> None:
-        """Forget all graphs."""
+        """Forget all graphs and all counts of calls."""
         self.graphs.clear()
         self.calls.clear()
 
@@ -121,12 +121,12 @@ class TrainingGraphs:
         self.busy = False
 
     def forward(self, arguments: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
-        """Return copies of the outputs."""
+        """Return copies of the outputs, of any shape."""
         outputs, _ = self.forward_graph.replay(arguments)
         return tuple(part.clone() for part in outputs)
 
     def backward(self, d_outputs: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the arguments, which the next backward pass overwrites."""
+        """Return the gradients of the arguments, of any shape; the next backward pass overwrites them."""
         key = tuple(part is None for part in d_outputs)
         if key not in self.backward_graphs:
             (_, saved), (_, *tensors) = self.forward_graph.results, self.forward_graph.arguments
@@ -143,6 +143,7 @@ class Lease:
         graphs.busy = True
 
     def end(self) -> None:
+        """Let another call use the graphs."""
         if self.graphs is not None:
             self.graphs.busy = False
             self.graphs = None
@@ -155,7 +156,7 @@ TRAINING = Cache()
 
 
 def lease(work: Any, gates: Tensor, tensors: Sequence[Tensor | None]) -> Lease | None:
-    """Return graphs of a call, or None if it runs without."""
+    """Return graphs of a call with tensors of any shape, or None if it runs without."""
     if work.key is None or torch.cuda.is_current_stream_capturing():
         return None
     shapes = gates.device, work.key, _shapes((gates, *tensors))
@@ -176,7 +177,7 @@ class StepGraphs:
         self.addresses: list[int] = []
 
     def check(self, tensors: Sequence[Tensor]) -> None:
-        """Forget all graphs if the network's tensors are not where they were."""
+        """Forget all graphs if the network's tensors, of any shape, are not where they were."""
         addresses = [part.data_ptr() for part in tensors]
         if addresses != self.addresses:
             self.cache.clear()
