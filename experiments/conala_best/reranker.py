@@ -31,6 +31,7 @@ from attnlab.data.corpus import Pair
 from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.targets import score
 from attnlab.files.predictions import Prediction
+from attnlab.metrics import registry
 from attnlab.metrics.text import conala
 from attnlab.metrics.text.ngrams import bleu_counts
 from attnlab.metrics.texts import WORDS, Texts
@@ -39,7 +40,7 @@ from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("reranker.csv")
-BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), conala.match_counts(WORDS)
+BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), registry.sentence_counts("conala_exact_match")
 SMOOTHED_BLEU = bleu_counts(WORDS)
 SIZE = 20
 LENGTH = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)

@@ -15,13 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from attnlab.errors import UserError
+from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.texts import WORDS, Texts
-
-if TYPE_CHECKING:
-    from attnlab.metrics.sentence_counts import SentenceCounts
 
 TextMetric = Callable[[Texts], float]
 """Raises `UndefinedScoreError` for texts that do not define the score."""
@@ -112,30 +110,11 @@ METRICS: dict[str, MetricInfo] = {
 """Every metric by its name without the split."""
 
 
-def text_metric(
-    *,
-    label: str,
-    format: Format = "number",
-    direction: Direction | None = None,
-    signature: Callable[[str], str] | None = None,
-    counts: Callable[[str], SentenceCounts] | None = None,
-    default: bool = False,
-    rank: int | None = None,
-) -> Callable[[TextMetric], TextMetric]:
-    """Register a function as the text metric of its name; arguments as the attributes of `MetricInfo`."""
+def text_metric(**info: Any) -> Callable[[TextMetric], TextMetric]:
+    """Register a function as the text metric of its name; the arguments are attributes of `MetricInfo`."""
 
     def register(function: TextMetric) -> TextMetric:
-        METRICS[function.__name__] = MetricInfo(
-            label=label,
-            kind="text",
-            format=format,
-            direction=direction,
-            function=function,
-            signature=signature,
-            counts=counts,
-            default=default,
-            rank=rank,
-        )
+        METRICS[function.__name__] = MetricInfo(kind="text", function=function, **info)
         return function
 
     return register

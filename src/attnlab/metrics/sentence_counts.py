@@ -2,7 +2,7 @@
 
 A corpus score is computed from counts that add up over sentences: [N, C] is a table of N sentences and C
 counts. sacreBLEU computes the counts. Significance tests compute the score of many thousands of sums, so the
-score is a function of arrays; it equals sacreBLEU's.
+score is a function of arrays; it equals sacreBLEU's, which is imported when a score is computed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.bleu import BLEU
 
 Counts = NDArray[np.float64]
 """Whole numbers, stored as floats because float matrix products are faster."""
@@ -44,6 +45,8 @@ def bleu_counts(metric: BLEU, *, smooth: bool, prepare: Callable[[str], str] = s
 
 def chrf_counts() -> SentenceCounts:
     """Return the counts of sacreBLEU's chrF with its default settings."""
+    from sacrebleu.metrics.chrf import CHRF
+
     return _sacrebleu(CHRF(), _chrf)
 
 

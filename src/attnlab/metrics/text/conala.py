@@ -13,38 +13,20 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from attnlab.files.predictions import Prediction
+from attnlab.metrics import sentence_counts
 from attnlab.metrics.registry import text_metric
+from attnlab.metrics.sentence_counts import SentenceCounts, share_counts
 from attnlab.metrics.text.ngrams import check_four_grams
 from attnlab.metrics.texts import Texts, UndefinedScoreError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
-    from attnlab.metrics.sentence_counts import SentenceCounts
-
 
 @cache
 def bleu_counts(_: str = "") -> SentenceCounts:
     """Return the counts of `conala_bleu` per sentence."""
-    from attnlab.metrics import sentence_counts
-
     return sentence_counts.bleu_counts(bleu_metric(), smooth=False, prepare=spaced)
-
-
-@cache
-def match_counts(_: str) -> SentenceCounts:
-    """Return the counts of `conala_exact_match` per sentence."""
-    from attnlab.metrics import sentence_counts
-
-    return sentence_counts.share_counts(has_equal_tokens)
-
-
-@cache
-def parse_counts(_: str) -> SentenceCounts:
-    """Return the counts of `parses` per sentence."""
-    from attnlab.metrics import sentence_counts
-
-    return sentence_counts.share_counts(lambda hypothesis, _: is_valid_python(hypothesis))
 
 
 def signature(_: str) -> str:
@@ -68,13 +50,23 @@ def conala_bleu(texts: Texts) -> float:
     return bleu(texts.hypotheses, texts.references)
 
 
-@text_metric(label="CoNaLa exact match", format="share", direction="higher", counts=match_counts)
+@text_metric(
+    label="CoNaLa exact match",
+    format="share",
+    direction="higher",
+    counts=lambda _: share_counts(has_equal_tokens),
+)
 def conala_exact_match(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses whose official tokens equal those of the reference."""
     return texts.share(has_equal_tokens)
 
 
-@text_metric(label="parses", format="share", direction="higher", counts=parse_counts)
+@text_metric(
+    label="parses",
+    format="share",
+    direction="higher",
+    counts=lambda _: share_counts(lambda hypothesis, _: is_valid_python(hypothesis)),
+)
 def parses(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses that are valid Python."""
     return texts.share(lambda hypothesis, _: is_valid_python(hypothesis))

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING
-
 from attnlab.metrics.registry import text_metric
+from attnlab.metrics.sentence_counts import share_counts
 from attnlab.metrics.texts import Texts
 
-if TYPE_CHECKING:
-    from attnlab.metrics.sentence_counts import SentenceCounts
 
-
-@cache
-def counts(_: str) -> SentenceCounts:
-    """Return the counts of `exact_match` per sentence."""
-    from attnlab.metrics.sentence_counts import share_counts
-
-    return share_counts(has_equal_words)
-
-
-@text_metric(label="exact match", format="share", direction="higher", counts=counts, default=True, rank=4)
+@text_metric(
+    label="exact match",
+    format="share",
+    direction="higher",
+    counts=lambda _: share_counts(has_equal_words),
+    default=True,
+    rank=4,
+)
 def exact_match(texts: Texts) -> float:
     """Return the share (0 to 1) of hypotheses whose white-space tokens equal those of the reference."""
     return texts.share(has_equal_words)

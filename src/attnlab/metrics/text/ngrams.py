@@ -9,39 +9,27 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
+from attnlab.metrics import sentence_counts
 from attnlab.metrics.registry import text_metric
+from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
 
-    from attnlab.metrics.sentence_counts import SentenceCounts
-
 MIN_BLEU_TOKENS = 4
 """Number of tokens of the shortest reference that contains a 4-gram."""
 
 UNSPACED = (
-    "CJK",
-    "HIRAGANA",
-    "KATAKANA",
-    "THAI",
-    "LAO",
-    "KHMER",
-    "MYANMAR",
-    "TIBETAN",
-    "JAVANESE",
-    "BALINESE",
+    *("CJK", "HIRAGANA", "KATAKANA"),
+    *("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "JAVANESE", "BALINESE"),
 )
 """Scripts without spaces between words, as the Unicode names of their letters begin."""
 
 
 def bleu_metric(tokenizer: str) -> BLEU:
-    """Return sacreBLEU's BLEU with one of its tokenizers.
-
-    Raises:
-        UserError: if the tokenizer needs a package that is not installed.
-    """
+    """Return sacreBLEU's BLEU with one of its tokenizers."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
@@ -71,16 +59,12 @@ def guess_tokenizer(references: Iterable[str]) -> str:
 @cache
 def bleu_counts(tokenizer: str) -> SentenceCounts:
     """Return the counts of `bleu` per sentence."""
-    from attnlab.metrics import sentence_counts
-
     return sentence_counts.bleu_counts(bleu_metric(tokenizer), smooth=True)
 
 
 @cache
 def chrf_counts(_: str) -> SentenceCounts:
     """Return the counts of `chrf` per sentence."""
-    from attnlab.metrics import sentence_counts
-
     return sentence_counts.chrf_counts()
 
 
