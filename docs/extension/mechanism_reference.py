@@ -6,18 +6,21 @@ Equation and use are from `docs/gallery/mechanisms.yaml`; the pictures are drawn
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from docutils import nodes
 from hydra.utils import get_object
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.plotting.heat_map import HeatMap
+from attnlab.plotting.heat_map import COLUMNS, ROWS
 from configuration_reference import CONF, description, header
 
 GALLERY = Path(__file__).parents[1] / "gallery"
@@ -35,6 +38,9 @@ GROUPS = {
 TASKS = {"reverse": "reverses", "copy": "copies"}
 PAPER = re.compile(r"arXiv (\d{4}\.\d{4,5})")
 COST = re.compile(r"^Cost: ((?:.+\n?)+)", re.MULTILINE)
+
+# Pixels of a picture
+CELL, FONT, CHARACTER = 24, 11, 6.7
 
 
 class Mechanisms(SphinxDirective):
@@ -79,9 +85,45 @@ def entry(name: str, text: dict[str, Any], found: dict[str, Any] | None) -> list
 def picture(found: dict[str, Any]) -> str:
     """Return the heat map as SVG, with the share of unseen sequences that are right."""
     rows, columns = [*map(str, found["output"]), "<eos>"], SENTENCE
-    svg = HeatMap(rows=rows, columns=columns, weights=found["weights"]).svg()
+    svg = draw(rows, columns, np.asarray(found["weights"], dtype=float))
     share = f"{TASKS[found['task']]} {100 * found['exact_match']:.0f} % of unseen sequences"
     return f'<figure class="map-figure">{svg}<figcaption>{share}</figcaption></figure>'
+
+
+def draw(rows: Sequence[str], columns: Sequence[str], weights: np.ndarray) -> str:
+    """Return weights [T, S] as an inline `<svg>`, which has the text colour of the page, light or dark."""
+    longest = max(map(len, columns))
+    left = 22 + CHARACTER * max(map(len, rows))
+    top = 26 + CHARACTER * (longest if longest > 3 else 1)
+    width, height = CELL * len(columns), CELL * len(rows)
+    parts = [
+        f'<text x="{left + width / 2:g}" y="{FONT}" text-anchor="middle">{COLUMNS}</text>',
+        f'<text transform="translate({FONT} {top + height / 2:g}) rotate(-90)" text-anchor="middle">'
+        f"{ROWS}</text>",
+    ]
+    for number, token in enumerate(columns):
+        place = f"translate({left + (number + 0.5) * CELL:g} {top - 6:g})"
+        turn = ' rotate(-90)" text-anchor="start" dominant-baseline="central' if longest > 3 else ""
+        anchor = "" if turn else '" text-anchor="middle'
+        parts.append(f'<text transform="{place}{turn}{anchor}">{html.escape(token)}</text>')
+    for number, token in enumerate(rows):
+        line = f'y="{top + (number + 0.5) * CELL:g}" dominant-baseline="central"'
+        parts.append(f'<text x="{left - 6:g}" {line} text-anchor="end">{html.escape(token)}</text>')
+    for (row, column), weight in np.ndenumerate(weights):
+        if weight >= 0.005:
+            x, y = left + column * CELL, top + row * CELL
+            parts.append(
+                f'<rect x="{x:g}" y="{y:g}" width="{CELL}" height="{CELL}" fill="#2f7fc4" '
+                f'fill-opacity="{weight:.2f}"><title>{weight:.2f}</title></rect>'
+            )
+    frame = f'x="{left:g}" y="{top:g}" width="{width}" height="{height}"'
+    parts.append(f'<rect {frame} fill="none" stroke="currentColor" stroke-opacity="0.4"/>')
+    size = f"{left + width + 1:g} {top + height + 1:g}"
+    label = f"Attention weights: {len(rows)} output tokens, {len(columns)} source tokens"
+    return (
+        f'<svg viewBox="0 0 {size}" width="{left + width + 1:g}" role="img" aria-label="{label}" '
+        f'font-family="sans-serif" font-size="{FONT}" fill="currentColor">{"".join(parts)}</svg>'
+    )
 
 
 SENTENCE = ["7", "3", "12", "5", "9", "14", "4", "8"]

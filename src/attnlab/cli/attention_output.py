@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction, to_json_line
 from attnlab.files.writing import check_writable, open_atomically
+from attnlab.plotting.heat_map import HeatMap
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")
@@ -44,7 +45,7 @@ def open_output(path: Path | None, config: DictConfig) -> AbstractContextManager
     if path is None:
         return nullcontext(lambda prediction: None)
     if path == TERMINAL:
-        return nullcontext(_print)
+        return nullcontext(lambda prediction: HeatMap.of(prediction).print())
     if path.suffix == ".jsonl":
         return _numbers(path)
     if path.suffix == ".html":
@@ -83,17 +84,6 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
     ]
     names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]
     write_explorer(sentences, names, config.name, path)
-
-
-def _print(prediction: Prediction) -> None:
-    from rich.console import Console
-
-    from attnlab.plotting.heat_map import HeatMap
-
-    console = Console(highlight=False)
-    for line in HeatMap.of(prediction).lines(console.width):
-        line.rstrip()
-        console.print(line, soft_wrap=True)
 
 
 def _draw(path: Path, prediction: Prediction) -> None:

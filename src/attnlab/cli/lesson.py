@@ -49,8 +49,6 @@ def main(options: argparse.Namespace) -> int:
 
 def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
     """Check the functions of the chapter, train with them and print the exact match and a heat map."""
-    from rich.console import Console
-
     from attnlab.lesson.exercises import check
     from attnlab.lesson.training import train
     from attnlab.plotting.heat_map import HeatMap
@@ -62,9 +60,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
     longest = max(trained.predictions, key=lambda prediction: len(prediction.source_tokens))
     if longest.weights is None or not longest.weights.any():
         return 0  # the network of chapter 1 has no attention
-    console = Console(highlight=False)
-    for line in HeatMap.of(longest).lines(console.width):
-        console.print(line)
+    HeatMap.of(longest).print()
     return 0
 
 

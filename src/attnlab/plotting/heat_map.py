@@ -1,9 +1,8 @@
 """`HeatMap`: the content of a heat map of attention weights, and its form in every place that shows one.
 
-Files, notebooks and training show `figure`, the terminal `lines`, the documentation `svg`, and the pages of
-`attnlab report`, `attnlab serve` and `attnlab predict --attention page.html` draw `data` by `heat_map.js`.
-All have the same axes: a row for each output token, with its probability beside it, and a column for each
-source token.
+Files, notebooks and training show `figure`, the terminal `lines`, and the pages of `attnlab report`, `attnlab
+serve` and `attnlab predict --attention page.html` draw `data` by `heat_map.js`. All have the same axes: a row
+for each output token, with its probability beside it, and a column for each source token.
 """
 
 from __future__ import annotations
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 ROWS, COLUMNS, PROBABILITY = "output tokens", "source tokens", "p"
 """Titles of the axes and of the column of probabilities."""
 
-# Pixels of the SVG
-CELL, FONT, CHARACTER = 24, 11, 6.7
-
 
 @dataclass(frozen=True)
 class HeatMap:
@@ -47,11 +43,7 @@ class HeatMap:
 
     @classmethod
     def of(cls, prediction: Prediction) -> HeatMap:
-        """Return the heat map of a prediction.
-
-        Raises:
-            UserError: if there are no weights.
-        """
+        """Return the heat map of a prediction; raise `UserError` if it has no weights."""
         if prediction.weights is None or not prediction.weights.size:
             raise UserError(f"{prediction!r} has no attention weights to plot")
         texts = {
@@ -80,6 +72,15 @@ class HeatMap:
 
         return heatmap_lines(self, width)
 
+    def print(self) -> None:
+        """Print the map to the terminal."""
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        for line in self.lines(console.width):
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+
     def data(self) -> dict[str, Any]:
         """Return what `heatMap` of `heat_map.js` needs besides the columns, as plain JSON data."""
         data: dict[str, Any] = {"tokens": list(self.rows), "weights": pack_weights(np.asarray(self.weights))}
@@ -88,52 +89,6 @@ class HeatMap:
         if self.alignment:
             data["alignment"] = [list(link) for link in self.alignment]
         return data
-
-    def svg(self) -> str:
-        """Return the map as an inline `<svg>`, which has the text colour of the page, light or dark."""
-        weights = np.asarray(self.weights, dtype=float)  # [T, S]
-        longest = max(map(len, self.columns))
-        left = 22 + CHARACTER * max(map(len, self.rows))
-        top = 26 + CHARACTER * (longest if longest > 3 else 1)
-        width, height = CELL * len(self.columns), CELL * len(self.rows)
-        right = 0 if self.probabilities is None else 44
-        parts = [
-            f'<text x="{left + width / 2:g}" y="{FONT}" text-anchor="middle">{COLUMNS}</text>',
-            f'<text transform="translate({FONT} {top + height / 2:g}) rotate(-90)" text-anchor="middle">'
-            f"{ROWS}</text>",
-        ]
-        for number, token in enumerate(self.columns):
-            place = f"translate({left + (number + 0.5) * CELL:g} {top - 6:g})"
-            turn = ' rotate(-90)" text-anchor="start" dominant-baseline="central' if longest > 3 else ""
-            anchor = "" if turn else '" text-anchor="middle'
-            parts.append(f'<text transform="{place}{turn}{anchor}">{html.escape(token)}</text>')
-        for number, token in enumerate(self.rows):
-            line = f'y="{top + (number + 0.5) * CELL:g}" dominant-baseline="central"'
-            parts.append(f'<text x="{left - 6:g}" {line} text-anchor="end">{html.escape(token)}</text>')
-            if self.probabilities is not None:
-                probability = f"{self.probabilities[number]:.2f}"
-                parts.append(f'<text x="{left + width + 8:g}" {line}>{probability}</text>')
-        if self.probabilities is not None:
-            parts.append(f'<text x="{left + width + 8:g}" y="{top - 6:g}">{PROBABILITY}</text>')
-        for (row, column), weight in np.ndenumerate(weights):
-            if weight >= 0.005:
-                x, y = left + column * CELL, top + row * CELL
-                parts.append(
-                    f'<rect x="{x:g}" y="{y:g}" width="{CELL}" height="{CELL}" fill="#2f7fc4" '
-                    f'fill-opacity="{weight:.2f}"><title>{weight:.2f}</title></rect>'
-                )
-        frame = f'x="{left:g}" y="{top:g}" width="{width}" height="{height}"'
-        parts.append(f'<rect {frame} fill="none" stroke="currentColor" stroke-opacity="0.4"/>')
-        for row, column in self.alignment:
-            x, y = left + column * CELL + 1, top + row * CELL + 1
-            size = f'width="{CELL - 2}" height="{CELL - 2}"'
-            parts.append(f'<rect x="{x:g}" y="{y:g}" {size} fill="none" stroke="#e08a00" stroke-width="2"/>')
-        size = f"{left + width + right + 1:g} {top + height + 1:g}"
-        label = f"Attention weights: {len(self.rows)} output tokens, {len(self.columns)} source tokens"
-        return (
-            f'<svg viewBox="0 0 {size}" width="{left + width + right + 1:g}" role="img" aria-label="{label}" '
-            f'font-family="sans-serif" font-size="{FONT}" fill="currentColor">{"".join(parts)}</svg>'
-        )
 
 
 def prediction_html(prediction: Prediction) -> str:

@@ -65,12 +65,7 @@ def plot_heatmap(content: HeatMap, title: str = "", *, dark: bool = False) -> In
 
     The colour scale is always 0 to 1, so that maps are comparable. Values are printed in cells that are large
     enough, except those below 0.005; otherwise a colour bar is drawn. Labels are thinned out where they would
-    overlap, and long tokens are truncated.
-
-    Args:
-        content: tokens, weights, probabilities, gold alignment and texts.
-        title: title of the figure.
-        dark: light text on a dark background, larger weights brighter.
+    overlap, and long tokens are truncated. A dark figure has light text, and larger weights are brighter.
     """
     source, target = content.columns, content.rows
     shape = (len(target), len(source))

@@ -22,12 +22,9 @@ MAX_LABEL = 16  # width of a row label in terminal cells
 def heatmap_lines(content: HeatMap, width: int) -> Iterator[Text]:
     """Yield the lines of a heat map, one row for each output token and one column for each source token.
 
-    If the terminal is too narrow for all columns, the map is split into several maps below each other; the
-    last one has the probabilities. Wide and combining characters take the width that a terminal gives them.
-
-    Args:
-        content: tokens, weights and probabilities.
-        width: width of the terminal in cells.
+    If a terminal of this width, in cells, is too narrow for all columns, the map is split into several maps
+    below each other; the last one has the probabilities. Wide and combining characters take the width that a
+    terminal gives them.
     """
     probabilities = [f"{p:.2f}" for p in content.probabilities or ()]
     axes = f"rows: {ROWS}, columns: {COLUMNS}"
