@@ -1,6 +1,8 @@
 """Exceptions that commands handle, and what stops a process: signals, exit code and time limit."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 INTERRUPTED = 75
 """Exit code of an interrupted command; the same command resumes an interrupted run or sweep."""
@@ -32,3 +34,19 @@ class InterruptedRunError(BaseException):
 
     Derived from BaseException, as KeyboardInterrupt is, so that no `except Exception` handles it as an error.
     """
+
+
+@contextmanager
+def needs(extra: str, purpose: str) -> Iterator[None]:
+    """Raise the failed import of another package inside the block as `UserError`.
+
+    Args:
+        extra: group of optional dependencies that contains the package.
+        purpose: start of the message, such as "attnlab tune needs Optuna".
+    """
+    try:
+        yield
+    except ImportError as error:
+        if str(error.name).startswith("attnlab"):
+            raise
+        raise UserError(f"{purpose}: pip install 'attnlab[{extra}]'") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import UserError
+from attnlab.errors import UserError, needs
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import NEUTRAL, identity
@@ -28,20 +28,13 @@ def results(*paths: str | Path) -> pd.DataFrame:
     Raises:
         UserError: if a path does not exist or contains no run, or pandas is not installed.
     """
+    with needs("notebook", "Data frames need pandas"):
+        import pandas as pd
     study = collect([Path(path) for path in paths or ("outputs",)])
-    rows = [
-        {
-            "name": record.study,
-            "variant": record.variant,
-            "seed": record.seed,
-            "status": record.status,
-            "error": record.error,
-            "directory": str(record.directory),
-            "parameters": record.parameters,
-            "steps": record.steps,
-            "seconds": record.seconds,
-        }
-        for record in study.runs
+    facts = ("variant", "seed", "status", "error", "directory", "parameters", "steps", "seconds")
+    rows: list[dict[str, Any]] = [
+        {"name": run.study, **{name: getattr(run, name) for name in facts}, "directory": str(run.directory)}
+        for run in study.runs
     ]
     settings = [identity(record.config) for record in study.runs]
     scores = sorted({name for record in study.runs for name in record.scores})
@@ -49,7 +42,7 @@ def results(*paths: str | Path) -> pd.DataFrame:
     for row, record, values in zip(rows, study.runs, settings, strict=True):
         row.update({name: record.scores.get(name) for name in scores})
         row.update({name: values.get(name, NEUTRAL.get(name)) for name in names if name not in row})
-    return _pandas().DataFrame(rows)
+    return pd.DataFrame(rows)
 
 
 def history(run: str | Path | Run) -> pd.DataFrame:
@@ -60,16 +53,10 @@ def history(run: str | Path | Run) -> pd.DataFrame:
     Raises:
         UserError: if there is no `metrics.csv`, or pandas is not installed.
     """
+    with needs("notebook", "Data frames need pandas"):
+        import pandas as pd
     path = (run if isinstance(run, Run) else Run(Path(run).expanduser())).metrics
     if not path.is_file():
         raise UserError(f"{path} does not exist: give a run directory that has been trained")
     series = {name: dict(points) for name, points in read_metrics(path).items()}
-    return _pandas().DataFrame(series).sort_index().rename_axis("step")
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise UserError("Data frames need pandas: pip install 'attnlab[notebook]'") from error
-    return pandas
+    return pd.DataFrame(series).sort_index().rename_axis("step")

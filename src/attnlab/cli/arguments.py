@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,22 +70,21 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> int:
-    """Parse a whole number ≥ 1."""
-    return _at_least(1, text)
+def whole_number(least: int, most: int = MAX_NUMBER) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` to `most`."""
+    allowed = f"≥ {least}" if most == MAX_NUMBER else f"from {least} to {most}"
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {allowed}")
+        if int(text) > most:
+            raise argparse.ArgumentTypeError(f"{text!r} exceeds {most}")
+        return int(text)
+
+    return parse
 
 
-def natural(text: str) -> int:
-    """Parse a whole number ≥ 0."""
-    return _at_least(0, text)
-
-
-def _at_least(least: int, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number ≥ {least}")
-    if int(text) > MAX_NUMBER:
-        raise argparse.ArgumentTypeError(f"{text!r} exceeds {MAX_NUMBER}")
-    return int(text)
+positive, natural = whole_number(1), whole_number(0)
 
 
 def _folder(text: str) -> str:

@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import UsageError, UserError, needs
 from attnlab.files.terminal import escape_control_characters, print_line, print_table
 from attnlab.files.writing import check_writable
 from attnlab.metrics import registry
@@ -120,10 +120,8 @@ def main(options: argparse.Namespace) -> int:
 
 def _publish(study: Study) -> int:
     """Create a Weights & Biases dashboard of each study, and print its address."""
-    try:
+    with needs("dashboard", "A dashboard needs wandb and wandb_workspaces"):
         from attnlab.report import workspace
-    except ImportError as error:
-        raise UserError(f"A dashboard needs {error.name}: pip install 'attnlab[dashboard]'") from None
     scores: dict[tuple[str, str], list[str]] = {}
     for run in study.runs:
         project = run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab")

@@ -10,12 +10,17 @@ import sys
 from contextlib import suppress
 
 from attnlab.cli import arguments
-from attnlab.errors import UserError
+from attnlab.errors import UserError, needs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run directory or a checkpoint file")
-    parser.add_argument("--port", type=_port, default=8000, help="port; 0 for any free one (default: 8000)")
+    parser.add_argument(
+        "--port",
+        type=arguments.whole_number(0, 65535),
+        default=8000,
+        help="port; 0 for any free one (default: 8000)",
+    )
     parser.add_argument(
         "--host",
         type=_address,
@@ -46,46 +51,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Serve the models until the process is stopped; returns the exit code."""
-    # Before the models are loaded, which takes seconds
-    with _listen(options.host, options.port) as listening:
-        _serve(options, listening)
-    return 0
-
-
-def _serve(options: argparse.Namespace, listening: socket.socket) -> None:
-    try:
+    with needs("serve", "attnlab serve needs FastAPI and uvicorn"):
         import uvicorn
 
         from attnlab.deploy.serving.app import create_app
         from attnlab.deploy.serving.limits import Connection, Limits, RequestCount
-    except ImportError as error:
-        raise UserError(f"{error.name} is not installed: pip install 'attnlab[serve]'") from error
     from attnlab.deploy.serving.models import load_models
 
-    models = load_models(options.runs, trust=options.trust)
-    token = options.token or (None if _is_loopback(options.host) else secrets.token_urlsafe())
-    limits = Limits(waiting=options.queue, batch_size=options.batch)
-    app = RequestCount(create_app(models, limits, token=token))
-    port = listening.getsockname()[1]
-    fragment = f"#token={token}" if token else ""
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
-    config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
-    with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
-        uvicorn.Server(config).run(sockets=[listening])
+    # Before the models are loaded, which takes seconds
+    with _listen(options.host, options.port) as listening:
+        models = load_models(options.runs, trust=options.trust)
+        token = options.token or (None if _is_loopback(options.host) else secrets.token_urlsafe())
+        limits = Limits(waiting=options.queue, batch_size=options.batch)
+        app = RequestCount(create_app(models, limits, token=token))
+        fragment = f"#token={token}" if token else ""
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        port = listening.getsockname()[1]
+        print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
+        config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
+        with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
+            uvicorn.Server(config).run(sockets=[listening])
     print(f"stopped: {app.accepted} requests, {app.answered} answered", file=sys.stderr)
+    return 0
 
 
 def _address(text: str) -> str:
     if not text.strip():  # an empty one would be every address of this machine
         raise argparse.ArgumentTypeError("it is empty: give an address; 0.0.0.0 is every address")
     return text
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 65535")
-    return int(text)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlab.config.compose import usage_errors
-from attnlab.errors import UserError
+from attnlab.errors import needs
 from attnlab.jobs.worker_process import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -45,15 +45,11 @@ def main(options: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(options.arguments):
         print(HELP, end="")
         return 0
-    try:
+    with needs("tune", "attnlab tune needs Optuna"):
         import optuna
 
         from attnlab.jobs.hyperparameter_search import open_study, remaining_trials, run_trial
         from attnlab.jobs.search_plan import make_plan
-    except ModuleNotFoundError as error:
-        if error.name != "optuna":
-            raise
-        raise UserError("attnlab tune needs Optuna: pip install 'attnlab[tune]'") from None
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with usage_errors():

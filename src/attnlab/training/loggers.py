@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger, W
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.errors import UserError
+from attnlab.errors import needs
 from attnlab.files.metrics_file import append_metrics, cut_incomplete_rows
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identity
@@ -220,16 +220,11 @@ def mlflow_logger(*, run: Run, config: DictConfig, tracking_uri: str | None = No
         config: logged as parameters; `name` is the experiment and `variant` a tag.
         tracking_uri: MLflow server or database; None for the variable MLFLOW_TRACKING_URI or, if it is not
             set, the SQLite file `mlflow.db` in the output folder.
-
-    Raises:
-        UserError: if MLflow is not installed.
     """
     if rank_zero_only.rank != 0:  # type: ignore[attr-defined]
         return None
-    try:
+    with needs("mlflow", "logger=mlflow needs MLflow"):
         from mlflow.tracking import MlflowClient
-    except ImportError as error:
-        raise UserError("logger=mlflow needs MLflow: pip install 'attnlab[mlflow]'") from error
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     output = run.directory.parent.parent

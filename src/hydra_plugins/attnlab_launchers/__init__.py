@@ -4,8 +4,7 @@ Hydra imports this module at every start, so it imports attnlab only when a swee
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
@@ -67,7 +66,9 @@ class SlurmLauncher(RunLauncher):
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Any:
         """Return the scheduler that submits array jobs to Slurm."""
-        with _required("submitit", "slurm"):
+        from attnlab.errors import needs
+
+        with needs("slurm", "This launcher is not installed"):
             from attnlab.jobs.slurm_scheduler import SlurmScheduler
 
         return SlurmScheduler(**self.submission, parameters=self.parameters)
@@ -82,20 +83,9 @@ class RayLauncher(RunLauncher):
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Any:
         """Return the scheduler that submits Ray tasks."""
-        with _required("ray", "ray"):
+        from attnlab.errors import needs
+
+        with needs("ray", "This launcher is not installed"):
             from attnlab.jobs.ray_scheduler import RayScheduler
 
         return RayScheduler(init=self.ray.init, remote=self.ray.remote)
-
-
-@contextmanager
-def _required(package: str, extra: str) -> Iterator[None]:
-    """Raise `UserError` if the import of a package inside the block fails because it is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        from attnlab.errors import UserError
-
-        raise UserError(f"This launcher is not installed: pip install 'attnlab[{extra}]'") from None

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.splitting import SplitSettings, TestSets, split_off
-from attnlab.errors import UserError
+from attnlab.errors import UserError, needs
 from attnlab.settings import FolderPath, Size
 
 
@@ -72,12 +72,8 @@ def load_hugging_face(
 
 
 def _load(dataset: str, config: str | None, revision: str | None, cache: Path) -> Mapping[str, Any]:
-    try:
+    with needs("huggingface", "data=huggingface needs the datasets library"):
         import datasets
-    except ImportError as error:
-        raise UserError(
-            "data=huggingface needs the datasets library: pip install 'attnlab[huggingface]'"
-        ) from error
     datasets.disable_progress_bars()
     folder = Path(dataset).expanduser()
     try:
