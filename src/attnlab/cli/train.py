@@ -11,12 +11,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from attnlab.config import hydra_versions
@@ -68,8 +65,7 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     # Hydra's parser needs the options before the overrides
     sys.argv[1:] = [word for word in arguments if word not in options.overrides]
     sys.argv += accept(plain)
-    with _unused_sweep_folder_removed(arguments):
-        hydra_versions.main(task)
+    hydra_versions.main(task)
 
 
 @contextmanager
@@ -117,21 +113,3 @@ def _options_parser() -> argparse.ArgumentParser:
     parser = hydra_versions.get_args_parser()
     parser.error = fail  # type: ignore[method-assign]
     return parser
-
-
-@contextmanager
-def _unused_sweep_folder_removed(arguments: list[str]) -> Iterator[None]:
-    """After a usage error, remove the folder that Hydra created for a sweep before it composed the jobs."""
-    given = dict(argument.split("=", maxsplit=1) for argument in arguments if "=" in argument)
-    output = Path(given.get("paths.output", "outputs")).expanduser()
-    sweeps = output / "sweeps"
-    created = [folder for folder in (sweeps, output) if not folder.exists()]
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException, UsageError):
-        if sweeps in created and sweeps.is_dir():
-            (sweeps / "multirun.yaml").unlink(missing_ok=True)
-            for folder in created:
-                if not any(folder.iterdir()):
-                    folder.rmdir()
-        raise

@@ -53,10 +53,6 @@ class TrainTask:
         self.composed: dict[tuple[str, ...], DictConfig] = {}
         self.zips: list[str] = []
 
-    def __reduce__(self) -> tuple[type[TrainTask], tuple[()]]:
-        """Pickle an empty list: launchers send this function to processes that each train one job."""
-        return TrainTask, ()
-
     def __call__(self, config: DictConfig) -> float | None:
         """Train a job's run in this process's worker, unless it is finished.
 

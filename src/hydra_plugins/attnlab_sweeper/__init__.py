@@ -49,10 +49,10 @@ class GridSweeper(Sweeper):
         from attnlab.jobs.grid import list_jobs
 
         jobs = list_jobs(*self.grid, [*arguments, *self.task.zips], self.loader)
+        self.task.expect_runs([self.task.compose_job(self.loader, self.config, job) for job in jobs])
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
-        self.task.expect_runs([self.task.compose_job(self.loader, self.config, job) for job in jobs])
         returns = self.launcher.launch(jobs, initial_job_idx=0)
         for result in returns:
             _ = result.return_value  # raises the error of a job that failed
