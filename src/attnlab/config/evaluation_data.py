@@ -74,7 +74,7 @@ def layout_of(config: DictConfig) -> Layout | None:
 
 def check_unchanged(
     overrides: list[str],
-    recorded: digests.Record | None,
+    recorded: digests.Record,
     corpus: Corpus,
     vocabularies: Vocabularies,
     splits: tuple[str, ...],

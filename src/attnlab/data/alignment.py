@@ -5,12 +5,14 @@ B, T, S as in `attnlab.types`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from attnlab.data.corpus import Alignment
+from attnlab.errors import UserError
 from attnlab.types import Batch
 
 
@@ -58,3 +60,16 @@ def output_links(alignment: Alignment, batch: Batch, row: int, output: Sequence[
     return sorted(
         [target, source] for source, target in set(alignment) if target < prefix and source < sources
     )
+
+
+def parse_links(line: str, place: str, signs: str = "-") -> Iterator[tuple[int, str, int]]:
+    """Yield the links of a line in Pharaoh format, such as `0-0 1-2`: source token, sign, target token."""
+    for link in line.split():
+        match = re.fullmatch(rf"(\d+)([{signs}])(\d+)", link, re.ASCII)
+        if match is None:
+            formats = " or ".join(f"SOURCE{sign}TARGET" for sign in signs)
+            raise UserError(
+                f"{place}: {link[:50]!r} is not a link. Write {formats} with token numbers from 0, such as "
+                "0-0 1-2"
+            )
+        yield int(match[1]), match[2], int(match[3])

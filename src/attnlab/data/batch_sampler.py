@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ MIN_POOLS = 8
 """Smallest number of pools in an epoch whose batches are of similar length."""
 
 
-class TrainingBatchSampler(Sampler[list[int]]):
+class TrainingBatchSampler(Sampler[Any]):
     """Batches of indices for training: every pair exactly once per epoch, over all processes together.
 
     The batches depend only on the seed and the epoch. Every epoch has the same number of batches on each
@@ -52,6 +52,7 @@ class TrainingBatchSampler(Sampler[list[int]]):
         bucket_by_length: put pairs of similar length into a batch, if there are enough batches.
         pool: batches per pool and rank.
         seed: seed of the shuffle.
+        with_epochs: yield each batch as (epoch, batch), for examples that change every epoch.
         rank: number of this process, from 0.
         world: number of processes.
     """
@@ -66,6 +67,7 @@ class TrainingBatchSampler(Sampler[list[int]]):
         bucket_by_length: bool = True,
         pool: int = 50,
         seed: int = 0,
+        with_epochs: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
@@ -73,6 +75,7 @@ class TrainingBatchSampler(Sampler[list[int]]):
         self._target_lengths = target_lengths
         self._bucket_by_length = bucket_by_length
         self._seed = seed
+        self._with_epochs = with_epochs
         self._rank = rank
         self._world = world
         if batch_type == "tokens":
@@ -105,11 +108,6 @@ class TrainingBatchSampler(Sampler[list[int]]):
         """Number of batches of a complete epoch on one rank, also in a resumed epoch."""
         return (len(self._bounds) + 1) // self._world
 
-    @property
-    def epoch(self) -> int:
-        """Epoch of the iterators created from now on."""
-        return self._epoch
-
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the iterators created from now on."""
         self._epoch = epoch
@@ -119,35 +117,19 @@ class TrainingBatchSampler(Sampler[list[int]]):
         self._epoch = self._resumed_epoch = epoch
         self._resumed_batch = batch
 
-    def __iter__(self) -> Iterator[list[int]]:
-        random = np.random.default_rng((self._seed, self._epoch))
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self._epoch
+        random = np.random.default_rng((self._seed, epoch))
         order = random.permutation(len(self._pools))  # [N]
         if self._bucket_by_length:
             order = order[np.lexsort((self._target_lengths[order], self._source_lengths[order], self._pools))]
         batches = np.split(order, self._bounds)
         steps = random.permutation(len(self))
-        start = self._resumed_batch if self._epoch == self._resumed_epoch else 0
+        start = self._resumed_batch if epoch == self._resumed_epoch else 0
         for step in steps[start:]:
             batch = batches[step * self._world + self._rank]
-            yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
-
-
-class EpochBatchSampler(Sampler[tuple[int, list[int]]]):
-    """The batches of a `TrainingBatchSampler`, each with its epoch, for examples that change every epoch."""
-
-    def __init__(self, batches: TrainingBatchSampler) -> None:
-        self._batches = batches
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the iterators created from now on."""
-        self._batches.set_epoch(epoch)
-
-    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
-        epoch = self._batches.epoch
-        return ((epoch, batch) for batch in self._batches)
+            indices = batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
+            yield (epoch, indices) if self._with_epochs else indices
 
 
 class EvaluationBatchSampler(Sampler[list[int]]):

@@ -10,13 +10,7 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader, Sampler
 
-from attnlab.data.batch_sampler import (
-    BatchType,
-    EpochBatchSampler,
-    EvaluationBatchSampler,
-    TrainingBatchSampler,
-    shards_of,
-)
+from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, TrainingBatchSampler, shards_of
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
@@ -140,14 +134,13 @@ class Seq2SeqData(LightningDataModule):
         """Return the loader of the training split, starting at the current position of training."""
         examples = self.examples("train")
         rank, world = self._rank_and_world() if self._shards is None else (0, 1)
+        dropout = any(side.dropout > 0 for side in self.vocabularies)
         sampler = self._training_sampler(
-            examples.source_lengths, examples.target_lengths, rank=rank, world=world
+            examples.source_lengths, examples.target_lengths, with_epochs=dropout, rank=rank, world=world
         )
         if self.trainer is not None:
             sampler.resume(*divmod(self._started_batches, _batches_per_epoch(self.trainer, len(sampler))))
-        if any(side.dropout > 0 for side in self.vocabularies):
-            return self._loader(self._with_dropout(examples), EpochBatchSampler(sampler))
-        return self._loader(examples, sampler)
+        return self._loader(self._with_dropout(examples) if dropout else examples, sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of this rank's part of the validation split."""

@@ -36,21 +36,11 @@ def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
     }
 
 
-def check_unchanged(recorded: Record | None, current: Record, splits: Iterable[str], *, fix: str) -> None:
-    """Compare splits, and the vocabularies if the training split is among them, with those of a run.
+def check_unchanged(recorded: Record, current: Record, splits: Iterable[str], *, fix: str) -> None:
+    """Raise `UserError` if some splits, or the vocabularies of the training split, are not those of a run.
 
-    Args:
-        recorded: result of `describe` when the run started; None for a checkpoint of an earlier version,
-            which is not checked.
-        current: result of `describe` for the data as it is now.
-        splits: names of the splits to compare.
-        fix: what a user can do other than restoring the data, for the error message.
-
-    Raises:
-        UserError: if a split or a vocabulary differs; names the files that changed.
+    The records are results of `describe`. `fix` is what a user can do other than restoring the data.
     """
-    if recorded is None:
-        return
     changed = [name for name in splits if recorded["splits"].get(name) != current["splits"].get(name)]
     if changed:
         names = " and ".join(SPLIT_NAMES.get(name, name) for name in changed)
@@ -71,12 +61,8 @@ def check_unchanged(recorded: Record | None, current: Record, splits: Iterable[s
         )
 
 
-def check_files(recorded: Record | None, *, fix: str) -> None:
-    """Compare the files of a run with those that it recorded; `check_unchanged` for other data settings.
-
-    Raises:
-        UserError: if a file changed.
-    """
+def check_files(recorded: Record, *, fix: str) -> None:
+    """Raise `UserError` if a file of a run changed: `check_unchanged` for other data settings."""
     changed = changed_files(recorded)
     if changed:
         raise UserError(

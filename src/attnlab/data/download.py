@@ -20,9 +20,6 @@ def download(url: str, *, known_hash: str | None, cache: str | Path) -> Path:
         known_hash: expected hash, `sha256:…` or `md5:…`; None to accept any content, whose SHA256 pooch then
             logs.
         cache: folder of downloaded files.
-
-    Raises:
-        UserError: if the file cannot be downloaded or its hash is wrong.
     """
     try:
         path: str = pooch.retrieve(

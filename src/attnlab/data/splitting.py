@@ -166,11 +166,6 @@ def filter_pairs(pairs: list[Pair], *, max_tokens: int | None, max_ratio: float 
     """Return the pairs that satisfy both limits, and log how many were dropped for which reason.
 
     Lengths are counted in white-space separated tokens, before the tokenizer of a run.
-
-    Args:
-        pairs: training pairs.
-        max_tokens: maximum length of the source and of the target; None for no limit.
-        max_ratio: maximum ratio of the longer to the shorter text; None for no limit.
     """
     kept: list[Pair] = []
     too_long = too_different = 0

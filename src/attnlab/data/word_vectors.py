@@ -20,7 +20,7 @@ Vector = NDArray[np.float32]
 def read_word_vectors(
     path: str, id_of: Callable[[str], int | None], *, size: int, setting: str
 ) -> dict[int, Vector]:
-    """Read the vectors of the words of a vocabulary.
+    """Read the vectors [E] of the words of a vocabulary, by their ids.
 
     The file is read line by line, so that it may be larger than the memory. The first line may be a header
     with the number of words and their size. If a word occurs twice, its first vector is used.
@@ -30,13 +30,6 @@ def read_word_vectors(
         id_of: returns the id of a word, or None if its vector is not needed.
         size: E, the size of the vectors.
         setting: the setting that gives the file, for error messages.
-
-    Returns:
-        The vector [E] of each id that the file contains.
-
-    Raises:
-        UserError: if the file cannot be read or is not in this format, a vector has another size, or the file
-            has none of the words.
     """
     vectors: dict[int, Vector] = {}
     words = 0

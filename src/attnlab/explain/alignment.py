@@ -5,7 +5,6 @@ T, S as in `attnlab.types` · I source words · J target words
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.data.alignment import parse_links
 from attnlab.errors import UserError
 from attnlab.files.reading import read_text, split_lines
 
 Links = frozenset[tuple[int, int]]
 """Links (source word, target word), both counted from 0."""
 
-LINK = re.compile(r"(\d+)([-?])(\d+)", re.ASCII)
 NEIGHBOURS = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
 
 
@@ -120,13 +119,6 @@ def read_gold(path: str, count: int) -> list[Gold]:
 
 
 def _parse(line: str, location: str) -> Gold:
-    links: dict[str, set[tuple[int, int]]] = {"-": set(), "?": set()}
-    for text in line.split():
-        match = LINK.fullmatch(text)
-        if match is None:
-            raise UserError(
-                f"{location}: {text[:50]!r} is not a link. Write SOURCE-TARGET for a sure and SOURCE?TARGET "
-                "for a possible link, with word numbers from 0"
-            )
-        links[match[2]].add((int(match[1]), int(match[3])))
-    return Gold(frozenset(links["-"]), frozenset(links["-"] | links["?"]))
+    links = [*parse_links(line, location, signs="-?")]
+    sure = frozenset((source, target) for source, sign, target in links if sign == "-")
+    return Gold(sure, frozenset((source, target) for source, _, target in links))

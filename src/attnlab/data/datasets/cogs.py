@@ -16,23 +16,8 @@ from attnlab.settings import Count, Size
 
 NAMES = ["Emma", "Liam", "Olivia", "Noah", "Ava", "Lucas"]
 NOUNS = [
-    "boy",
-    "girl",
-    "dog",
-    "cat",
-    "horse",
-    "bird",
-    "teacher",
-    "doctor",
-    "baby",
-    "prince",
-    "cake",
-    "book",
-    "box",
-    "ball",
-    "hat",
-    "cup",
-    "mat",
+    *("boy", "girl", "dog", "cat", "horse", "bird", "teacher", "doctor", "baby", "prince"),
+    *("cake", "book", "box", "ball", "hat", "cup", "mat"),
 ]
 SUBJECT_NOUNS = ["hedgehog", "shark", "monkey", "poet"]
 """Nouns that are only subjects in training."""
@@ -40,12 +25,8 @@ PLACES = ["table", "house", "garden", "car", "room", "stage", "bed", "boat"]
 PREPOSITIONS = ["in", "on", "beside"]
 INTRANSITIVE = {"slept": "sleep", "ran": "run", "smiled": "smile", "danced": "dance", "cried": "cry"}
 TRANSITIVE = {
-    "seen": "see",
-    "eaten": "eat",
-    "drawn": "draw",
-    "taken": "take",
-    "known": "know",
-    "held": "hold",
+    **{"seen": "see", "eaten": "eat", "drawn": "draw"},
+    **{"taken": "take", "known": "know", "held": "hold"},
 }
 PAST = {
     **{"see": "saw", "eat": "ate", "draw": "drew", "take": "took", "know": "knew", "hold": "held"},

@@ -6,6 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from math import ceil
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 Tokens = frozenset[str]
 
 
@@ -25,21 +29,15 @@ def group_near_duplicates(
     Returns:
         A group number for each of the N examples.
     """
-    parents = list(range(len(keys)))
-
-    def root(i: int) -> int:
-        while parents[i] != i:
-            parents[i] = parents[parents[i]]
-            i = parents[i]
-        return i
-
     first: dict[Hashable, int] = {}
-    for i, key in enumerate(keys):
-        parents[root(i)] = root(first.setdefault(key, i))
-    for sets in views:
-        for i, j in similar_pairs(sets, threshold=threshold):
-            parents[root(i)] = root(j)
-    return [root(i) for i in range(len(keys))]
+    similar = [(i, first.setdefault(key, i)) for i, key in enumerate(keys)]
+    similar += [pair for sets in views for pair in similar_pairs(sets, threshold=threshold)]
+    if not similar:
+        return []
+    rows, columns = zip(*similar, strict=True)
+    graph = coo_array((np.ones(len(similar)), (rows, columns)), shape=(len(keys), len(keys)))
+    groups: list[int] = connected_components(graph, directed=False)[1].tolist()
+    return groups
 
 
 def similar_pairs(sets: Sequence[Tokens], *, threshold: float) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,7 @@
-"""Sentence pairs in files: tab-separated text, JSON lines, or two aligned files, each plain or gzipped."""
+"""Sentence pairs in files: tab-separated text, JSON lines, or two aligned files, each plain or gzipped.
+
+Files that cannot be read or parsed, or have no pairs, raise `UserError`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attnlab.data.corpus import Alignment, Origin, Pair
+from attnlab.data.alignment import parse_links
+from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import with_features
 from attnlab.errors import UserError
 from attnlab.files.reading import count_lines, exists, read_text, split_lines
 
 log = logging.getLogger(__name__)
 
-LINK = re.compile(r"(\d+)-(\d+)", re.ASCII)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
@@ -47,11 +50,7 @@ Texts = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Places of the source and the target in files of pairs; the settings of `conf/data/pairs.yaml`.
-
-    Raises:
-        UserError: if the languages or the columns are not two different ones.
-    """
+    """Places of the source and the target in files of pairs; the settings of `conf/data/pairs.yaml`."""
 
     languages: Sequence[str] | None = None
     header: bool = False
@@ -96,9 +95,6 @@ class Layout:
             limit: number of pairs to read; None for all.
             may_be_covered: accept a table without targets: its column is missing or empty in every row. The
                 targets are then empty.
-
-        Raises:
-            UserError: if there is no such file, or it cannot be read or parsed, or has no pairs.
         """
         if not isinstance(location, str) or not location:
             raise UserError(f"{setting}={location} must be the path of a file")
@@ -227,9 +223,6 @@ def read_aligned(
         alignments: file whose line i has the gold alignment of line i in Pharaoh format, such as `0-0 1-2`:
             source token 0 with target token 0, 1 with 2.
         limit: number of pairs to read; None for all.
-
-    Raises:
-        UserError: if a file cannot be read or the numbers of lines differ.
     """
     files = list(zip(settings, paths, strict=True))
     return _read(files, lambda texts, _: Pair(texts[0], texts[1]), alignments=alignments, limit=limit)
@@ -255,7 +248,7 @@ def _read(
         covered: targets may be empty.
 
     Raises:
-        UserError: if a file cannot be read or parsed, or there are more lines without a pair than with one.
+        UserError: if there are more lines without a pair than with one.
     """
     name = " and ".join(path for _, path in files)
     lines = _read_lines([*files, ("data.alignments_path", alignments)] if alignments else files)
@@ -283,7 +276,10 @@ def _read(
             left_out.setdefault(error.reason, []).append(number)
             first_error = first_error or f"{origin}: {error.reason}, {error.fix}"
             continue
-        alignment = _parse_alignment(line[-1], f"{alignments}, line {number}") if alignments else None
+        alignment = None
+        if alignments:
+            links = parse_links(line[-1], f"{alignments}, line {number}")
+            alignment = tuple((source, target) for source, _, target in links)
         pairs.append(replace(pair, alignment=alignment, origin=origin))
     if first_error and sum(map(len, left_out.values())) > len(pairs):
         raise UserError(first_error)
@@ -341,19 +337,6 @@ def _read_lines(files: Sequence[tuple[str, str]]) -> list[Texts]:
                 "have the same number of lines"
             )
     return list(zip(*contents, strict=True))
-
-
-def _parse_alignment(links: str, location: str) -> Alignment:
-    alignment = []
-    for link in links.split():
-        match = LINK.fullmatch(link)
-        if match is None:
-            raise UserError(
-                f"{location}: {link[:50]!r} is not a link. Write SOURCE-TARGET with token numbers from 0, "
-                "such as 0-0 1-2"
-            )
-        alignment.append((int(match[1]), int(match[2])))
-    return tuple(alignment)
 
 
 def _check_text(pair: Pair, *, covered: bool) -> Pair:

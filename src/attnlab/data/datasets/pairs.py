@@ -58,9 +58,6 @@ def load_pairs(
             end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
         metrics: scores of decoded texts besides those of every dataset, such as [wer,ser].
-
-    Raises:
-        UserError: if a setting is missing or invalid, or a file cannot be read or parsed.
     """
     layout = Layout(
         languages=languages,
@@ -104,11 +101,7 @@ class EvaluationSets(NamedTuple):
 def read_evaluation_sets(
     layout: Layout, *, val: Any, test: Any, alignments: Mapping[str, Any]
 ) -> EvaluationSets:
-    """Read the validation set, and one test set or several by name.
-
-    Raises:
-        UserError: if a file cannot be read or parsed.
-    """
+    """Read the validation set, and one test set or several by name."""
     val_pairs: list[Pair] | None = None
     test_sets: TestSets | None = None
     files: tuple[Path, ...] = ()
@@ -144,9 +137,6 @@ def alignment_files(alignments_path: Any, *, splits: Mapping[str, Any]) -> dict[
     Args:
         alignments_path: `data.alignments_path`.
         splits: the pairs of each split that can have alignments; None for a split without a file.
-
-    Raises:
-        UserError: if alignments are given for something that has no file of pairs.
     """
     if alignments_path is None:
         return {}
