@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from attnlab.config import build
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.training.callbacks import Reproducible
+from attnlab.training.callbacks.reproducibility import Reproducible
 from attnlab.training.checkpoints import read_checkpoint
 from attnlab.training.components import AtomicCheckpointIO
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all

@@ -9,7 +9,8 @@ import pytest
 
 CHILD = """
 import os, subprocess, sys, time
-from attnlab.training.callbacks import BusyCores, progress
+from attnlab.training.callbacks import progress
+from attnlab.training.callbacks.progress import BusyCores
 
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 spin = [sys.executable, "-c", "while True: pass"]

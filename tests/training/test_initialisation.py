@@ -23,7 +23,7 @@ from attnlab.errors import InterruptedRunError, UserError
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import checkpoints, recipe
-from attnlab.training.callbacks import LastCheckpoint
+from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.initialisation import (
     PARTS,
     Source,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.training.callbacks import LearningRate
+from attnlab.training.callbacks.progress import LearningRate
 
 
 class Recorder:

@@ -22,7 +22,9 @@ from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from attnlab.training import components
-from attnlab.training.callbacks import AttentionFigures, AttentionWeights, Guard, Predictions, progress
+from attnlab.training.callbacks import progress
+from attnlab.training.callbacks.guard import Guard
+from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.recipe import log_untrained
 from attnlab.training.token_mean import EpochLoss
@@ -140,7 +142,7 @@ def test_epochs_of_the_halving_scheduler_do_not_depend_on_the_number_of_steps(
     trainer = Trainer(max_epochs=epochs, max_steps=3, logger=False, accumulate_grad_batches=2, **QUIET)
     trainer.fit(module, datamodule=data)
     scheduler: Any = trainer.lr_scheduler_configs[0].scheduler
-    assert scheduler.lr_lambdas[0].steps_per_epoch == 2  # of 3 batches
+    assert scheduler.steps_per_epoch == 2  # of 3 batches
 
 
 def test_plateau_counts_validations(composed: Composed) -> None:

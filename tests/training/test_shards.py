@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identify
 from attnlab.training import checkpoints
-from attnlab.training.callbacks import Interruption
+from attnlab.training.callbacks.checkpoints import Interruption
 from attnlab.training.shards import Group, Shards, cut, tree_sum
 from attnlab.types import PAD
 from commands import TINY_REVERSE, attnlab

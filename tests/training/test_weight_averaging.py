@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.training import components
-from attnlab.training.callbacks import WeightAveraging
 from attnlab.training.callbacks.checkpoints import BestCheckpoint
+from attnlab.training.callbacks.weight_averaging import WeightAveraging
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),

@@ -16,7 +16,7 @@ from attnlab.api.model import RunPath, attention_replaced, locate_all
 from attnlab.config import build, evaluation_data
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
@@ -34,7 +34,7 @@ from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save_png_and_svg
 from attnlab.training import components
-from attnlab.training.callbacks import Predictions
+from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.checkpoints import read_data_record
 from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
@@ -99,7 +99,7 @@ def evaluate(
     records = [read_data_record(checkpoint) for _, checkpoint in members]
     split = split or next((name for name in ("test", "val") if name in given.files), None)
     if split in given.files:
-        metrics = tuple(records[0].get("metrics", ()))
+        metrics = tuple(records[0]["metrics"])
         corpus = evaluation_data.read(config, given, vocabularies, metrics=metrics)
     else:
         corpus = build.build_corpus(config)
@@ -111,17 +111,15 @@ def evaluate(
         data=components.build_data(config, corpus, vocabularies),
         module=components.build_module(config, network, vocabularies, corpus),
         members=members,
-        training_sources=[record.get("training_sources") for record in records],
+        training_sources=torch.cat([record["training_sources"] for record in records]),
         overrides=list(overrides),
         trust=trust,
     )
     scorecard.check(config, network)
     interventions = build.build_interventions(config, network)
-    data_record = records[0].get("data")
-    evaluation_data.check_unchanged(setup.overrides, data_record, corpus, vocabularies, splits)
-    if (
-        config.get("attention_override") in interventions
-    ):  # one intervention replaces the attention everywhere
+    evaluation_data.check_unchanged(setup.overrides, records[0]["data"], corpus, vocabularies, splits)
+    # One intervention replaces the attention everywhere
+    if config.get("attention_override") in interventions:
         setup.decoder.attention = interventions.pop(config.attention_override)
     return [_evaluate_split(setup, name, interventions) for name in splits]
 
@@ -136,7 +134,7 @@ class _Setup:
     data: Seq2SeqData
     module: Seq2SeqModule
     members: list[tuple[Run, Path]]
-    training_sources: list[torch.Tensor | None]
+    training_sources: torch.Tensor  # hashes of those of all members, [N]
     overrides: list[str]
     trust: Sequence[str]
 
@@ -171,12 +169,11 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         setup.data.test_split = split
     metrics = _decode(setup, split, folder)
     pairs = setup.data.pairs(split)
-    decoded = [
-        pairs[output.index] for output in setup.module.outputs
-    ]  # trainer.limit_test_batches omits some
+    # trainer.limit_test_batches omits some
+    decoded = [pairs[output.index] for output in setup.module.outputs]
     covered = setup.module.is_covered
     by_length = [] if covered else _score_by_length(setup.module, split)
-    seen = _seen_in_training(setup.training_sources, decoded)
+    seen = are_seen(decoded, setup.training_sources.numpy()).tolist()
     explanations = {}
     if setup.config.get("explain") is not None:
         explanations = scorecard.explain(
@@ -193,7 +190,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         "overrides": setup.overrides,
         "split": split,
         "sentences": len(decoded),
-        "seen_in_training": None if seen is None else sum(seen),
+        "seen_in_training": sum(seen),
         "metrics": metrics,
         "known_and_unknown": {} if covered else _score_by_seen(setup.module, seen),
         "by_length": [row._asdict() for row in by_length],
@@ -241,33 +238,18 @@ def _refuse_fixed(overrides: Sequence[str]) -> None:
 
 
 def _decode(setup: _Setup, split: str, folder: Path) -> Metrics:
-    """Decode a split, write the predictions into the folder, and return the metrics."""
-    trainer = components.configured_trainer(
-        setup.config,
-        devices=1,  # one process gives the same metrics as several
-        num_nodes=1,
-        strategy="auto",
-        logger=False,
-        callbacks=[Predictions(folder)],
-        use_distributed_sampler=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=False,
+    """Decode a split in one process, write the predictions into the folder, and return the metrics."""
+    trainer = components.quiet_trainer(
+        setup.config, devices=1, num_nodes=1, strategy="auto", callbacks=[Predictions(folder)]
     )
     run_split = trainer.validate if split == "val" else trainer.test
     (metrics,) = run_split(setup.module, datamodule=setup.data, verbose=False)
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _seen_in_training(sources: Sequence[torch.Tensor | None], pairs: Sequence[Pair]) -> list[bool] | None:
-    """Return which pairs have a source of the training data; None if a checkpoint lacks its sources."""
-    known = [hashes for hashes in sources if hashes is not None]
-    return are_seen(pairs, torch.cat(known).numpy()).tolist() if len(known) == len(sources) else None
-
-
-def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool] | None) -> dict[str, Metrics]:
+def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool]) -> dict[str, Metrics]:
     """Compute the text metrics of outputs with known and with unknown sources; empty if all are alike."""
-    if seen is None or len({*seen}) < 2:
+    if len({*seen}) < 2:
         return {}
     texts = module.texts
     parts = {

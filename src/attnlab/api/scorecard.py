@@ -107,7 +107,7 @@ def write(
         "split": split,
         "overrides": [text for text in overrides if text.partition("=")[0].partition(".")[0] != "explain"],
         "settings": {key: settings[key] for key in ("sentences", "steps", "epsilon")},
-        "scores": scorecard.to_json(scores),
+        "scores": {name: score._asdict() for name, score in scores.items()},
     }
     write_json(folder / FILE, record)
 

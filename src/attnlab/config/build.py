@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -102,10 +103,8 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    embedding = {"size": config.embedding.size, "dropout": config.embedding.dropout}
-    source_embedding = TokenEmbedding(
-        vocabulary_size=vocabularies.source.size, word_dropout=config.embedding.word_dropout, **embedding
-    )
+    settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
+    source_embedding = TokenEmbedding(vocabulary_size=vocabularies.source.size, **settings)
     if config.embedding.shared and not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
@@ -113,9 +112,7 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     target_embedding = (
         source_embedding
         if config.embedding.shared
-        else TokenEmbedding(
-            vocabulary_size=vocabularies.target.size, word_dropout=config.embedding.word_dropout, **embedding
-        )
+        else TokenEmbedding(vocabulary_size=vocabularies.target.size, **settings)
     )
 
     def make_encoder() -> Encoder:
@@ -147,17 +144,14 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         encoder_layers=encoder.layers,
         **decoder.state_shape._asdict(),
     )
+    table = target_embedding.table if config.readout.get("tied") else None
     readout = construct(
         _without(config.readout, "tied"),
         state_size=decoder.output_size,
         context_size=decoder.context_size,
         input_size=config.embedding.size,
         vocabulary_size=vocabularies.target.size,
-        **(
-            {"tied": target_embedding.table if config.readout.tied else None}
-            if "tied" in config.readout
-            else {}
-        ),
+        **({"tied": table} if "tied" in config.readout else {}),
     )
     if readout.reads_previous_state and not isinstance(decoder, BahdanauDecoder):
         raise UserError(
@@ -281,14 +275,13 @@ def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translat
 
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:
-    rerankers: list[Reranker] = []
     settings = config.reranking
-    if settings.coverage_penalty > 0:
-        rerankers.append(CoveragePenalty(settings.coverage_penalty))
-    if settings.get("similarity") is not None:
-        rerankers.append(MinimumBayesRisk(construct(settings.similarity)))
-    if settings.get("prefers") is not None:
-        rerankers.append(PreferredFirst(construct(settings.prefers)))
-    if settings.get("accepts") is not None:
-        rerankers.append(AcceptedFirst(construct(settings.accepts)))
+    penalty = settings.coverage_penalty
+    rerankers: list[Reranker] = [CoveragePenalty(penalty)] if penalty > 0 else []
+    kinds: dict[str, Callable[[Any], Reranker]] = {
+        "similarity": MinimumBayesRisk,
+        "prefers": PreferredFirst,
+        "accepts": AcceptedFirst,
+    }
+    rerankers += [kind(construct(settings[key])) for key, kind in kinds.items() if settings.get(key)]
     return rerankers

@@ -62,19 +62,10 @@ def adapt_presets(config: DictConfig) -> None:
         option = HydraConfig.get().runtime.choices[selected]
         group = selected.partition("@")[0]
         if selected in overridden and group not in PRESETS and option in options_of(group):
-            target, built = (
-                read_option(group, option).get("_target_"),
-                OmegaConf.select(config, section) or {},
-            )
-            if (
-                target is not None
-                and target != built.get("_target_")
-                and f"{section}._target_" not in overridden
-            ):
-                preset = [*_presets_with(f"{section}._target_"), "the configuration"][0]
-                raise UsageError(
-                    f"{selected}={option} has no effect, because {preset} sets {section}._target_"
-                )
+            key, target = f"{section}._target_", read_option(group, option).get("_target_")
+            if target not in (None, OmegaConf.select(config, key)) and key not in overridden:
+                preset = [*_presets_with(key), "the configuration"][0]
+                raise UsageError(f"{selected}={option} has no effect, because {preset} sets {key}")
 
 
 def _describe_lack(selected: str, section: str, preset: str, keys: Sequence[str]) -> str:

@@ -313,15 +313,17 @@ SECTIONS = {
     ),
     "callbacks": Section(optional=True),
     "callbacks.attention_figures": Section(
-        target="attnlab.training.callbacks.AttentionFigures", supplied=("run",), optional=True
+        target="attnlab.training.callbacks.outputs.AttentionFigures", supplied=("run",), optional=True
     ),
     "callbacks.attention_weights": Section(
-        target="attnlab.training.callbacks.AttentionWeights", supplied=("run",), optional=True
+        target="attnlab.training.callbacks.outputs.AttentionWeights", supplied=("run",), optional=True
     ),
     "callbacks.early_stopping": Section(
         target="lightning.pytorch.callbacks.EarlyStopping", types=_EARLY_STOPPING, optional=True
     ),
-    "callbacks.averaging": Section(target="attnlab.training.callbacks.WeightAveraging", optional=True),
+    "callbacks.averaging": Section(
+        target="attnlab.training.callbacks.weight_averaging.WeightAveraging", optional=True
+    ),
     "logger": Section(optional=True),
     **{
         f"logger.{name}": Section(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -237,8 +237,3 @@ def _links(model: Model, pairs: Sequence[Pair]) -> dict[int, alignment.Links]:
                 weights[row], words[0][: sources[row]], words[1][: targets[row]]
             )
     return result
-
-
-def to_json(scores: dict[str, Score]) -> dict[str, Any]:
-    """Return scores as plain JSON values, by name."""
-    return {name: score._asdict() for name, score in scores.items()}

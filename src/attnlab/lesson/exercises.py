@@ -130,11 +130,7 @@ def check(chapter: int, *functions: Callable[..., Any]) -> bool:
 
 
 def exercises(chapter: int) -> list[Exercise]:
-    """Return the exercises of a chapter.
-
-    Raises:
-        UsageError: if there is no such chapter.
-    """
+    """Return the exercises of a chapter."""
     found = [exercise for exercise in EXERCISES if exercise.chapter == chapter]
     if not found:
         raise UsageError(f"There is no chapter {chapter}: choose 1 to {EXERCISES[-1].chapter}")
@@ -165,22 +161,7 @@ def _random(*shape: int, seed: int = 0) -> Tensor:
 # Arguments. Sizes differ, so that swapped axes fail.
 
 MASK = torch.tensor([[True, True, True, False], [True, True, False, False], [False, True, True, True]])
-
-
-def _final_state_cases() -> list[Case]:
-    return [(_random(3, 5, 2), torch.tensor([4, 2, 3]))]
-
-
-def _score_cases() -> list[Case]:
-    return [(_random(2, 3), _random(2, 4, 3, seed=1), _random(3, seed=2))]
-
-
-def _softmax_cases() -> list[Case]:
-    return [(_random(3, 4), MASK), (1000 * _random(3, 4), MASK)]
-
-
-def _context_cases() -> list[Case]:
-    return [(_random(2, 4).softmax(dim=1), _random(2, 4, 3, seed=1))]
+SCORES = torch.tensor([[0.5, 2.0, 1.0, 3.0], [-2.0, -1.0, 0.0, 0.5], [1.0, 0.0, 4.0, 2.0]])
 
 
 def _step_cases() -> list[Case]:
@@ -224,11 +205,6 @@ def _counted(script: dict[tuple[int, int], int], limit: int) -> Callable[[int, i
         return torch.full((9,), 0.05).index_fill(0, torch.tensor([best]), 0.6), state + 1
 
     return step
-
-
-def _hard_cases() -> list[Case]:
-    scores = torch.tensor([[0.5, 2.0, 1.0, 3.0], [-2.0, -1.0, 0.0, 0.5], [1.0, 0.0, 4.0, 2.0]])
-    return [(scores, MASK)]
 
 
 def _copy_cases() -> list[Case]:
@@ -299,7 +275,7 @@ EXERCISES = (
     Exercise(
         chapter=1,
         results=("the state of the last real token, [B, D]",),
-        cases=_final_state_cases,
+        cases=lambda: [(_random(3, 5, 2), torch.tensor([4, 2, 3]))],
         solution=solutions.final_state,
         mistakes={
             "it takes the last position, which can be padding: use the lengths": lambda states, lengths: (
@@ -317,7 +293,7 @@ EXERCISES = (
     Exercise(
         chapter=2,
         results=("the scores, [B, S]",),
-        cases=_score_cases,
+        cases=lambda: [(_random(2, 3), _random(2, 4, 3, seed=1), _random(3, seed=2))],
         solution=solutions.score,
         mistakes={
             "the scores are transposed: return [B, S], a row for each sentence": lambda query, keys, v: (
@@ -342,7 +318,7 @@ EXERCISES = (
     Exercise(
         chapter=3,
         results=("the weights, [B, S]",),
-        cases=_softmax_cases,
+        cases=lambda: [(_random(3, 4), MASK), (1000 * _random(3, 4), MASK)],
         solution=solutions.masked_softmax,
         mistakes={
             "the mask is not used: padding gets weight": lambda scores, mask: scores.softmax(dim=1),
@@ -368,7 +344,7 @@ EXERCISES = (
     Exercise(
         chapter=4,
         results=("the context, [B, D]",),
-        cases=_context_cases,
+        cases=lambda: [(_random(2, 4).softmax(dim=1), _random(2, 4, 3, seed=1))],
         solution=solutions.context,
         mistakes={
             "the states are averaged without the weights": lambda weights, states: states.mean(dim=1),
@@ -437,7 +413,7 @@ EXERCISES = (
     Exercise(
         chapter=7,
         results=("the weights, [B, S]",),
-        cases=_hard_cases,
+        cases=lambda: [(SCORES, MASK)],
         solution=solutions.hard_weights,
         learns=False,
         mistakes={

@@ -76,9 +76,6 @@ def train(chapter: int, *functions: Callable[..., Any], settings: list[str] | No
         chapter: number of the chapter, 1 to 7.
         *functions: functions of the exercises, in any order.
         settings: further settings, as on the command line.
-
-    Raises:
-        UsageError: if there is no such chapter.
     """
     exercises(chapter)
     given = {function.__name__: function for function in functions}
@@ -100,15 +97,7 @@ def train(chapter: int, *functions: Callable[..., Any], settings: list[str] | No
     _insert(network, mine)
     module = components.build_module(config, network, vocabularies, corpus)
     module.kept_weights = len(corpus.test)
-    trainer = components.configured_trainer(
-        config,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-    )
+    trainer = components.quiet_trainer(config)
     trainer.fit(module, datamodule=data)
     scores = trainer.test(module, datamodule=data, verbose=False)[0]
     exact = scores["test/exact_match"]

@@ -166,10 +166,9 @@ def checkpoint_contents(
 
 
 def read_data_record(path: Path) -> dict[str, Any]:
-    """Return "data", "metrics" and "training_sources" of a checkpoint; {} of an earlier version."""
-    described = read_checkpoint(path).get("attnlab", {})
-    names = ("data", "metrics", "training_sources")
-    return {name: described[name] for name in names if name in described}
+    """Return "data", "metrics" and "training_sources" of a checkpoint; see `checkpoint_contents`."""
+    described = read_checkpoint(path)["attnlab"]
+    return {name: described[name] for name in ("data", "metrics", "training_sources")}
 
 
 def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:

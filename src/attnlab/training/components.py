@@ -28,7 +28,11 @@ from attnlab.metrics.scoring import score
 from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.training import callbacks
+from attnlab.training.callbacks import progress
+from attnlab.training.callbacks.checkpoints import BestCheckpoint, Interruption, LastCheckpoint
+from attnlab.training.callbacks.guard import Guard
+from attnlab.training.callbacks.outputs import Predictions
+from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducible
 from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.losses import Distillation
@@ -80,6 +84,7 @@ def build_module(
             f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
             + ", ".join(f"val/{metric}" for metric in text_metrics)
         )
+    weight = (config.get("distillation") or {}).get("weight", 0.5)
     return Seq2SeqModule(
         network=network,
         translator=build_translator(config, vocabularies),
@@ -91,9 +96,7 @@ def build_module(
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
         alignment_weight=config.loss.alignment,
-        distillation=None
-        if teacher is None
-        else Distillation(teacher, config.distillation.get("weight", 0.5)),
+        distillation=None if teacher is None else Distillation(teacher, weight),
         text_metrics=text_metrics,
         bleu_tokenizer=_bleu_tokenizer(config, corpus),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
@@ -183,9 +186,9 @@ def build_callbacks(
     config: DictConfig, run: Run, contents: dict[str, Any], metrics: MetricsFile, *, terminal: bool
 ) -> list[Callback]:
     """Build the callbacks of every run and those of the section `callbacks`; see `LastCheckpoint`."""
-    interruption = callbacks.Interruption()
+    interruption = Interruption()
     return [
-        callbacks.LastCheckpoint(
+        LastCheckpoint(
             run,
             contents,
             metrics,
@@ -194,17 +197,17 @@ def build_callbacks(
             keep=config.checkpoint.keep,
         ),
         interruption,
-        *([callbacks.ProgressBar(), callbacks.NetworkSummary()] if terminal else []),
-        callbacks.EpochDigests(),
-        callbacks.EpochLog(),
-        callbacks.Guard(),
-        callbacks.Reproducible(config.seed),
-        callbacks.Throughput(),
-        callbacks.BusyCores(),
-        callbacks.Predictions(run.predictions),
-        callbacks.LearningRate(),
+        *([progress.ProgressBar(), progress.NetworkSummary()] if terminal else []),
+        EpochDigests(),
+        progress.EpochLog(),
+        Guard(),
+        Reproducible(config.seed),
+        progress.Throughput(),
+        progress.BusyCores(),
+        Predictions(run.predictions),
+        progress.LearningRate(),
         *_configured_callbacks(config, run),
-        callbacks.BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
+        BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
     ]
 
 
@@ -223,21 +226,28 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
     return built
 
 
-def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks_: list[Callback]) -> Trainer:
+def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks: list[Callback]) -> Trainer:
     """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
     profiler = PROFILERS.get(config.trainer.get("profiler"))
     return configured_trainer(
         config,
         default_root_dir=str(run.directory),
         logger=loggers,
-        callbacks=callbacks_,
-        enable_progress_bar=any(isinstance(part, callbacks.ProgressBar) for part in callbacks_),
+        callbacks=callbacks,
+        enable_progress_bar=any(isinstance(part, progress.ProgressBar) for part in callbacks),
         enable_model_summary=False,
         **({} if profiler is None else {"profiler": profiler(dirpath=run.directory, filename="profile")}),
         plugins=[AtomicCheckpointIO()],
         use_distributed_sampler=False,
         num_sanity_val_steps=0,
     )
+
+
+def quiet_trainer(config: DictConfig, **arguments: Any) -> Trainer:
+    """Build Lightning's Trainer without loggers, checkpoints and messages, for an evaluation or a lesson."""
+    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    arguments |= {**dict.fromkeys(off, False), "use_distributed_sampler": False, "num_sanity_val_steps": 0}
+    return configured_trainer(config, **arguments)
 
 
 def choose_precision(config: DictConfig, recorded: str | None = None) -> str:

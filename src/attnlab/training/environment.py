@@ -13,16 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PACKAGES = (
-    "attnlab",
-    "numpy",
-    "torch",
-    "lightning",
-    "hydra-core",
-    "omegaconf",
-    "torchmetrics",
-    "sacrebleu",
-    "tokenizers",
-    "wandb",
+    *("attnlab", "numpy", "torch", "lightning", "hydra-core", "omegaconf"),
+    *("torchmetrics", "sacrebleu", "tokenizers", "wandb"),
 )
 """Packages whose versions are recorded."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,8 @@ from attnlab.training.models import RESTORE_ERRORS, network_weights
 log = logging.getLogger(__name__)
 
 PARTS = (
-    "source_embedding",
-    "encoder",
-    "bridge",
-    "target_embedding",
-    "decoder.attention",
-    "decoder",
-    "readout",
+    *("source_embedding", "encoder", "bridge"),
+    *("target_embedding", "decoder.attention", "decoder", "readout"),
 )
 """Parts of a network in the report; a parameter belongs to the first part that contains it."""
 
@@ -77,34 +72,20 @@ class Source:
         return Vocabularies(source, source if shared else target)
 
 
-@dataclass
-class Transfer:
-    """Numbers of parameters that were loaded, are new, and were left out, by the names of the tensors."""
+Counts = dict[str, dict[str, int]]
+"""Numbers of parameters that are "loaded", "new" and "left out", by the names of the tensors."""
 
-    loaded: dict[str, int] = field(default_factory=dict)
-    new: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
 
-    def table(self) -> Iterator[str]:
-        """Yield the lines of a table with one row per part of the network."""
-        yield f"{'part':<20}{'loaded':>12}{'new':>12}{'left out':>12}"
-        for part in PARTS:
-            counts = [
-                sum(count for name, count in counts.items() if part_of(name) == part)
-                for counts in (self.loaded, self.new, self.left_out)
-            ]
-            if any(counts):
-                yield f"{part:<20}" + "".join(f"{count:>12,}" for count in counts)
-        for title, counts_by_name in (("new", self.new), ("left out", self.left_out)):
-            if counts_by_name:
-                yield f"{title}: {', '.join(counts_by_name)}"
-
-    def totals(self) -> dict[str, int]:
-        """Return the total number of parameters that were loaded, are new, and were left out."""
-        return {
-            name: sum(counts.values())
-            for name, counts in (("loaded", self.loaded), ("new", self.new), ("left_out", self.left_out))
-        }
+def transfer_table(counts: Counts) -> Iterator[str]:
+    """Yield the lines of a table with one row per part of the network, and the names of some tensors."""
+    yield f"{'part':<20}{''.join(f'{column:>12}' for column in counts)}"
+    for part in PARTS:
+        row = [sum(n for name, n in each.items() if part_of(name) == part) for each in counts.values()]
+        if any(row):
+            yield f"{part:<20}{''.join(f'{n:>12,}' for n in row)}"
+    for column in ("new", "left out"):
+        if counts[column]:
+            yield f"{column}: {', '.join(counts[column])}"
 
 
 def read_source(location: str) -> Source:
@@ -159,37 +140,28 @@ def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
     vocabulary, the rows of the checkpoint's entries are loaded.
 
     Returns:
-        Path and SHA-256 of the checkpoint, and the numbers of parameters by `Transfer.totals`.
+        Path and SHA-256 of the checkpoint, and the numbers of loaded, new and left out parameters.
     """
-    transfer = Transfer()
+    counts: Counts = {"loaded": {}, "new": {}, "left out": {}}
     tables = set(_vocabulary_tables(network))
     weights = dict(source.weights)
     for name, parameter in network.named_parameters():
         value = weights.pop(name, None)
-        loaded = 0
-        if value is not None and value.shape == parameter.shape:
-            parameter.copy_(value)
-            loaded = value.numel()
-        elif (
-            value is not None
-            and name in tables
-            and value.shape[1:] == parameter.shape[1:]
-            and len(value) < len(parameter)
-        ):
-            parameter[: len(value)] = value
-            loaded = value.numel()
-        elif value is not None:
-            transfer.left_out[name] = value.numel()
-        if loaded > 0:
-            transfer.loaded[name] = loaded
-        if loaded < parameter.numel():
-            transfer.new[name] = parameter.numel() - loaded
+        if value is not None:
+            part = parameter[: len(value)] if name in tables else parameter
+            fits = part.shape == value.shape
+            if fits:
+                part.copy_(value)
+            counts["loaded" if fits else "left out"][name] = value.numel()
+        if new := parameter.numel() - counts["loaded"].get(name, 0):
+            counts["new"][name] = new
     known = network.state_dict().keys()  # also the second names of shared parameters, and buffers
-    transfer.left_out |= {name: value.numel() for name, value in weights.items() if name not in known}
+    counts["left out"] |= {name: value.numel() for name, value in weights.items() if name not in known}
     log.info("initial weights from %s (sha256 %s)", source.path, source.sha256[:12])
-    for line in transfer.table():
+    for line in transfer_table(counts):
         log.info("%s", line)
-    return {"checkpoint": str(source.path), "sha256": source.sha256, **transfer.totals()}
+    totals = {name.replace(" ", "_"): sum(each.values()) for name, each in counts.items()}
+    return {"checkpoint": str(source.path), "sha256": source.sha256, **totals}
 
 
 def load_word_vectors(

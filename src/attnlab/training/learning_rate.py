@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
+from torch import Tensor
 from torch.optim import Optimizer, lr_scheduler
-from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.lr_scheduler import LRScheduler
 
 from attnlab.settings import NotNegative, Positive, Probability
 
 
-@dataclass(frozen=True)
-class Halving:
-    """Factor of the learning rate: 1 for `after` epochs, then halved immediately and every `every` epochs.
-
-    Epochs may be fractions.
-    """
-
-    steps_per_epoch: int
-    after: float
-    every: float
-
-    def __call__(self, step: int) -> float:
-        past = step / self.steps_per_epoch - self.after
-        return 1.0 if past < 0 else 0.5 ** (1 + math.floor(past / self.every))
-
-
-class HalvingLR(LambdaLR):
-    """Constant learning rate for `after` epochs, then halved every `every` epochs.
+class HalvingLR(LRScheduler):
+    """Constant learning rate for `after` epochs, then halved immediately and every `every` epochs.
 
     Sutskever, Vinyals & Le 2014 (arXiv 1409.3215), section 3.4, use after = 5 and every = 0.5. Call `step`
     after every optimizer step.
@@ -44,21 +28,39 @@ class HalvingLR(LambdaLR):
     def __init__(
         self, optimizer: Optimizer, *, steps_per_epoch: int, after: NotNegative, every: Positive
     ) -> None:
-        super().__init__(optimizer, Halving(steps_per_epoch, after, every))
+        self.steps_per_epoch, self.after, self.every = steps_per_epoch, after, every
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | Tensor]:
+        past = self.last_epoch / self.steps_per_epoch - self.after  # in epochs; torch counts calls of `step`
+        factor = 1.0 if past < 0 else 0.5 ** (1 + math.floor(past / self.every))
+        return [factor * rate for rate in self.base_lrs]
+
+
+class OneCycleSettings(TypedDict, total=False):
+    """Further settings of the one-cycle schedule, as in torch."""
+
+    anneal_strategy: Literal["cos", "linear"]
+    cycle_momentum: bool
+    base_momentum: float
+    max_momentum: float
+    div_factor: float
+    final_div_factor: float
+    three_phase: bool
 
 
 class OneCycleLR(lr_scheduler.OneCycleLR):
     """One-cycle schedule of torch, also for a warm-up of exactly one step, where torch's divides by 0.
 
-    Smith & Topin 2019 (arXiv 1708.07120). Call `step` after every optimizer step.
+    Smith & Topin 2019 (arXiv 1708.07120). Call `step` after every optimizer step. The momentum is constant by
+    default.
 
     Args:
         optimizer: its learning rates are replaced.
         max_lr: highest learning rate.
         total_steps: optimizer steps of the training.
         pct_start: share of the steps spent warming up.
-        anneal_strategy, cycle_momentum, base_momentum, max_momentum: as in torch.
-        div_factor, final_div_factor, three_phase: as in torch.
+        **settings: see `OneCycleSettings`.
     """
 
     def __init__(
@@ -68,24 +70,8 @@ class OneCycleLR(lr_scheduler.OneCycleLR):
         max_lr: Positive,
         total_steps: int,
         pct_start: Probability = 0.1,
-        anneal_strategy: Literal["cos", "linear"] = "cos",
-        cycle_momentum: bool = False,
-        base_momentum: float = 0.85,
-        max_momentum: float = 0.95,
-        div_factor: float = 25.0,
-        final_div_factor: float = 1e4,
-        three_phase: bool = False,
+        **settings: Unpack[OneCycleSettings],
     ) -> None:
-        super().__init__(
-            optimizer,
-            max_lr=max_lr,
-            total_steps=total_steps,
-            pct_start=math.nextafter(pct_start, 1) if pct_start * total_steps == 1 else pct_start,
-            anneal_strategy=anneal_strategy,
-            cycle_momentum=cycle_momentum,
-            base_momentum=base_momentum,
-            max_momentum=max_momentum,
-            div_factor=div_factor,
-            final_div_factor=final_div_factor,
-            three_phase=three_phase,
-        )
+        warm_up = math.nextafter(pct_start, 1) if pct_start * total_steps == 1 else pct_start
+        settings = {"cycle_momentum": False, **settings}
+        super().__init__(optimizer, max_lr=max_lr, total_steps=total_steps, pct_start=warm_up, **settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ class Losses(NamedTuple):
     tokens: int  # number of target tokens without padding
 
 
+@dataclass(frozen=True)
 class Distillation:
     """Word-level knowledge distillation (Kim & Rush 2016, arXiv 1606.07947, section 3.1).
 
@@ -31,15 +33,10 @@ class Distillation:
 
     N counts the target tokens, q is the distribution of the teacher and p that of the network. The teacher
     reads the reference at every position. It is not a part of the network: it is neither trained nor saved.
-
-    Args:
-        teacher: model in evaluation mode, with the vocabularies of the network.
-        weight: w.
     """
 
-    def __init__(self, teacher: TranslationModel, weight: float) -> None:
-        self.teacher = teacher
-        self.weight = weight
+    teacher: TranslationModel  # in evaluation mode, with the vocabularies of the network
+    weight: float  # w
 
     def loss(self, logits: Tensor, batch: Batch) -> Tensor:
         """Compute L_KD [] of the logits [N, V] of the N target tokens of a batch without padding."""

@@ -38,10 +38,7 @@ MAX_REASON = 300
 def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
     """Restore a trained network, in evaluation mode, from its checkpoint alone.
 
-    Args:
-        path: the checkpoint file.
-        trust: modules, or dotted names of classes, that its configuration may name in addition to
-            attnlab's; see `attnlab.config.trust`.
+    For `trust` see `attnlab.config.trust`.
     """
     checkpoint = checkpoints.read_checkpoint(path)
     try:

@@ -30,13 +30,8 @@ def resolve_precision(
     """Return the precision for Lightning: of `auto`, bf16 if the hardware multiplies in it, else fp32.
 
     The choice depends on the model of the CPU or GPU only, not on a measurement, so that all processes of a
-    run and its later resumptions make the same one.
-
-    Args:
-        precision: the setting `trainer.precision`.
-        accelerator: the setting `trainer.accelerator`.
-        flags: the features of the CPU, see `cpu_flags`.
-        recorded: what `auto` became when the run was started; it is kept.
+    run and its later resumptions make the same one: `recorded`, what `auto` became when the run was started,
+    is kept. The flags are those of `cpu_flags`.
     """
     if precision != "auto":
         return precision

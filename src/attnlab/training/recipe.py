@@ -23,7 +23,8 @@ from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import signatures
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import components
-from attnlab.training.callbacks import BestCheckpoint, EpochDigests, LastCheckpoint
+from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
+from attnlab.training.callbacks.reproducibility import EpochDigests
 from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, read_newest_checkpoint
 from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
@@ -193,12 +194,8 @@ def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, An
         metrics.truncate(0)
         return None
     path, checkpoint = newest
-    if "resumption" not in checkpoint:
-        raise UserError(
-            f"{path} is from an earlier version and cannot be resumed: start again with force=true"
-        )
     _check_run(run, path, checkpoint)
-    recorded, data = checkpoint["attnlab"].get("data"), contents["data"]
+    recorded, data = checkpoint["attnlab"]["data"], contents["data"]
     first, now = (part["config"]["trainer"]["precision"] for part in (checkpoint["attnlab"], contents))
     if first != now:
         raise UserError(

@@ -45,12 +45,7 @@ Loss = Callable[[Seq2SeqModule, Batch], Tensor]
 Work = Callable[[Batch], Any]
 Search = Callable[[Batch], Hypotheses]
 
-LAUNCHES = (
-    "cudaLaunchKernel",
-    "cudaLaunchKernelExC",
-    "cuLaunchKernel",
-    "cuLaunchKernelEx",
-)
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
 """CUDA calls that launch a kernel."""
 
 
