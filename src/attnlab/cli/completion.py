@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ complete -o default -o nospace -F _attnlab attnlab
 
 HYDRA_OPTIONS = ("--help", "--multirun", "--cfg", "--config-dir", "--traceback")
 """Options of the commands that pass their arguments to Hydra."""
-
 
 CONFIG_DIR = ("--config-dir", "-cd")
 
@@ -72,6 +71,7 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     from attnlab.config.checks import known_settings
     from attnlab.config.options import CONF, OPTIONAL
     from attnlab.config.sections import SECTIONS
+    from attnlab.files.run_identity import flatten
 
     if arguments and arguments[-1] in CONFIG_DIR:
         return []  # bash completes folders
@@ -86,10 +86,10 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     if equals and key in groups:
         choices = [path.stem for path in files if path.parent.as_posix() == key.partition("@")[0]]
     elif equals:
-        choices = _values(dict(_leaves(_compose(command, arguments))).get(key))
+        choices = _values(flatten(_compose(command, arguments)).get(key))
     else:
         composed = _compose(command, arguments)
-        present = {key for key, _ in _leaves(composed)}
+        present = {key for key in flatten(composed) if "._" not in f".{key}"}
         sections = {name for name in SECTIONS if any(key.startswith(f"{name}.") for key in present)}
         settings = [f"{key}=" for key in {*present, *known_settings(composed)} - sections]
         settings = [key for key in settings if command == "tune" or not key.startswith("tune")]
@@ -127,16 +127,6 @@ def _config_dirs(arguments: Sequence[str]) -> list[Path]:
     """Return the folders of further options, which `--config-dir` names."""
     words = [word for argument in arguments for word in argument.split("=", 1 if argument[0] == "-" else 0)]
     return [Path(folder).expanduser() for option, folder in pairwise(words) if option in CONFIG_DIR]
-
-
-def _leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, child in node.items():
-        if str(key).startswith("_"):
-            continue
-        if isinstance(child, dict) and child:
-            yield from _leaves(child, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", child
 
 
 def _values(default: Any) -> list[str]:

@@ -19,7 +19,6 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from attnlab import __version__
 from attnlab.cli.arguments import Parser
@@ -86,7 +85,7 @@ def commands() -> dict[str, str]:
 
 def command_parser(command: str) -> Parser | None:
     """Return the parser of a command; None if it passes its arguments on to Hydra."""
-    module = _module(command)
+    module = import_module(f"attnlab.cli.{command}")
     if not hasattr(module, "add_arguments"):
         return None
     summary = str(module.__doc__).split(": ", 1)[1]
@@ -94,10 +93,6 @@ def command_parser(command: str) -> Parser | None:
     parser = Parser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
     module.add_arguments(parser)
     return parser
-
-
-def _module(command: str) -> ModuleType:
-    return import_module(f"attnlab.cli.{command}")
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -119,7 +114,7 @@ def _dispatch(arguments: list[str]) -> int:
         if parser := command_parser(command):
             parser.parse_intermixed_args(arguments, options)
         sys.path += getattr(options, "import_from", [])  # last, so that they replace no installed packages
-        module = _module(command)
+        module = import_module(f"attnlab.cli.{command}")
         for name in getattr(module, "IMPORTS", ()):
             import_module(name)
     try:

@@ -16,11 +16,7 @@ def file_digest(path: Path) -> str:
 
 
 def changed_files(recorded: Mapping[str, Any] | None) -> list[str]:
-    """Return the files whose content is no longer the recorded one. Missing files are left out.
-
-    Args:
-        recorded: result of `digests.describe` when a run started; None if it was not recorded.
-    """
+    """Return the files whose content is no longer the recorded one. Missing files are left out."""
     if recorded is None:
         return []
     return [name for name, digest in recorded["files"].items() if _current_digest(name) not in (None, digest)]

@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,9 @@ from attnlab.files.writing import write_atomically
 
 if TYPE_CHECKING:
     from attnlab.plotting.files import InlineFigure
+
+TEXTS = ("index", "line", "source", "reference", "hypothesis", "annotations")
+"""Fields of a file without weights."""
 
 PACKED_STEPS = 255
 """Packed weights are rounded to the nearest of this many equal steps between 0 and 1."""
@@ -53,10 +56,10 @@ class Prediction:
     """
 
     index: int
+    line: int | None = None
     source: str
     reference: str
     hypothesis: str
-    line: int | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 1
     score: float | None = None
@@ -67,11 +70,7 @@ class Prediction:
     alignment: list[list[int]] | None = None
 
     def plot(self, title: str = "", *, dark: bool = False) -> InlineFigure:
-        """Plot the weights as a heat map: one row per token, one column per source token.
-
-        Raises:
-            UserError: if there are no weights.
-        """
+        """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""
         from attnlab.plotting.heat_map import HeatMap
 
         return HeatMap.of(self).figure(title, dark=dark)
@@ -138,27 +137,12 @@ def unpack_weights(packed: str, shape: tuple[int, int]) -> NDArray[np.float64]:
 
 
 def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
-    texts = {
-        "index": prediction.index,
-        "line": prediction.line,
-        "source": prediction.source,
-        "reference": prediction.reference,
-        "hypothesis": prediction.hypothesis,
-        "annotations": dict(prediction.annotations),
-    }
+    record = {field.name: getattr(prediction, field.name) for field in fields(prediction)}
+    record["annotations"] = dict(prediction.annotations)
     if weights == "omit":
-        return texts
+        return {name: record[name] for name in TEXTS}
     rounded = None if prediction.weights is None else prediction.weights.round(4).tolist()
-    return {
-        **texts,
-        "rank": prediction.rank,
-        "score": prediction.score,
-        "source_tokens": prediction.source_tokens,
-        "tokens": prediction.tokens,
-        "probabilities": prediction.probabilities,
-        "weights": pack_weights(prediction.weights) if weights == "pack" else rounded,
-        "alignment": prediction.alignment,
-    }
+    return {**record, "weights": pack_weights(prediction.weights) if weights == "pack" else rounded}
 
 
 def _from_json(record: Mapping[str, Any]) -> Prediction:

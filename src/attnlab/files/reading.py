@@ -63,11 +63,7 @@ def check_regular_file(path: Path, *, name: str) -> None:
 
 
 def decode(content: bytes, *, name: str) -> str:
-    """Decode the content of a text file; `name` is the file name in error messages.
-
-    Raises:
-        UserError: if the content is empty or not UTF-8 text.
-    """
+    """Decode the content of a text file; `name` is the file name in error messages."""
     if not content.strip():
         raise UserError(f"{name}: the file is empty. Download or create it again")
     nul = content.find(b"\0")

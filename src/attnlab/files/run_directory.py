@@ -95,11 +95,7 @@ class Run:
         return self.directory.name.rsplit("-", 1)[-1]
 
     def read_config(self) -> DictConfig:
-        """Read the configuration without resolving anything in it.
-
-        Raises:
-            UserError: if config.yaml is missing or is not a YAML mapping.
-        """
+        """Read the configuration without resolving anything in it."""
         config: DictConfig = self._parse_config(OmegaConf.load)
         return config
 
@@ -174,11 +170,7 @@ class Run:
         return [str(path.relative_to(self.directory)) for path in paths if not path.is_file()]
 
     def lock(self) -> AbstractContextManager[None]:
-        """Lock the directory, so that no other process can work on the run.
-
-        Raises:
-            InUseError: if another process holds it.
-        """
+        """Lock the directory; raise `InUseError` if another process works on the run."""
         return lock_directory(self.directory)
 
     def remove_temporary_files(self) -> None:
@@ -255,9 +247,6 @@ def locate_run(path: str) -> tuple[Run, Path]:
     Args:
         path: a run directory, of which the best checkpoint is used, else the last, else the one before it; or
             a checkpoint file.
-
-    Raises:
-        UserError: if there is no checkpoint.
     """
     location = Path(path)
     if path.startswith("~/"):

@@ -61,11 +61,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Check that `open_atomically` can write a file, without creating anything.
-
-    Raises:
-        UserError: if `path` is a folder or a device, or its folder cannot be written to.
-    """
+    """Raise `UserError` if `open_atomically` cannot write a file; nothing is created."""
     try:
         if path.exists() and not path.is_file():
             raise UserError(f"{path} is not a file: give the name of a file")

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import numpy as np
 import optuna
@@ -136,24 +137,22 @@ def _prepare_when_free(config: DictConfig) -> Run:
             time.sleep(WAIT_INTERVAL)
 
 
+@dataclass
 class TrialPruning:
     """Reports a trial's metric to the search, and stops its worker if the trial is pruned.
 
     A search may be killed after a value was stored and before the pruner was asked about it. A resumed trial
     therefore asks again for its last stored value.
-
-    Args:
-        metric: the metric that the search optimises.
-        interval: seconds between two looks at the metric.
     """
 
-    def __init__(self, trial: Trial, run: Run, metric: str, *, interval: float = 1.0) -> None:
-        self.trial = trial
-        self.run = run
-        self.metric = metric
-        self.interval = interval
-        self.reported = len(trial.study.trials[trial.number].intermediate_values)
-        self.pruned = self.reported > 0 and trial.should_prune()
+    trial: Trial
+    run: Run
+    metric: str  # that the search optimises
+    interval: float = 1.0  # seconds between two looks at the metric
+
+    def __post_init__(self) -> None:
+        self.reported = len(self.trial.study.trials[self.trial.number].intermediate_values)
+        self.pruned = self.reported > 0 and self.trial.should_prune()
 
     def wait(self, worker: Worker) -> int:
         """Wait until the worker ends; returns its exit code."""

@@ -52,10 +52,6 @@ def interruptible(
     Any exception that leaves the block after the signal becomes this one, because libraries replace
     exceptions. Python drops those that are raised inside finalisers or callbacks, and a bare `except`
     swallows them; in these cases the signal is sent again.
-
-    Args:
-        exception: what is raised.
-        numbers: the stop signals.
     """
     happened = False
 

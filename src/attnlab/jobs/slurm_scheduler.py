@@ -23,13 +23,8 @@ USUAL_REASONS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTim
 """Reasons of Slurm for a job to wait that end by themselves."""
 
 OF_ALL_EXECUTORS = (
-    "name",
-    "timeout_min",
-    "mem_gb",
-    "nodes",
-    "cpus_per_task",
-    "gpus_per_node",
-    "tasks_per_node",
+    *("name", "timeout_min", "mem_gb", "nodes"),
+    *("cpus_per_task", "gpus_per_node", "tasks_per_node"),
 )
 """Parameters whose names in submitit have no prefix `slurm_`."""
 

@@ -141,14 +141,9 @@ def _config(run: Run, folder: Path, checkpoint_interval: float) -> DictConfig:
 
 
 def _train_until(run: Run, moment: float | None) -> int | None:
-    """Start the worker of a run and wait until it ends, or kill it.
+    """Start the worker of a run, wait until it ends, and return its exit code.
 
-    Args:
-        run: the run.
-        moment: seconds after the worker has imported PyTorch; None to wait for the end.
-
-    Returns:
-        The exit code of the worker; None if it was killed.
+    Or kill it this many seconds after it has imported PyTorch; the result is then None.
     """
     first_line = len(_read_lines(run.log)) if run.log.exists() else 0
     deadline = None

@@ -28,15 +28,8 @@ STOP_TIMEOUT = 20.0
 """Seconds after which a worker that was asked to stop is killed."""
 
 TORCH_DISTRIBUTED = (
-    "LOCAL_RANK",
-    "RANK",
-    "NODE_RANK",
-    "GROUP_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "SLURM_NTASKS",
+    *("LOCAL_RANK", "RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS"),
 )
 """Variables that would make a worker a rank of another training."""
 

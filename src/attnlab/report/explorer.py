@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,22 +78,18 @@ def score_of(output: Prediction) -> float | None:
 
 
 @lru_cache(maxsize=MAX_SCORES)
-def chrf(hypothesis: str, reference: str) -> float:
-    """Return sacreBLEU's chrF2 of one sentence, 0 to 100."""
-    return 100.0 if hypothesis == reference else float(CHRF().sentence_score(hypothesis, [reference]).score)
+def chrf(hypothesis: str, reference: str, beta: int = 2) -> float:
+    """Return sacreBLEU's chrF of one sentence, 0 to 100; chrF1 is symmetric."""
+    if hypothesis == reference:
+        return 100.0
+    return float(CHRF(beta=beta).sentence_score(hypothesis, [reference]).score)
 
 
 def disagreement(texts: Sequence[str]) -> float | None:
     """Return 100 minus the mean chrF1 (symmetric) over all pairs of texts; None for fewer than two."""
     if len(texts) < 2:
         return None
-    return 100 - fmean(_similarity(*sorted(pair)) for pair in combinations(texts, 2))
-
-
-@lru_cache(maxsize=MAX_SCORES)
-def _similarity(one: str, other: str) -> float:
-    """Return the symmetric chrF1 of two texts, 0 to 100."""
-    return 100.0 if one == other else float(CHRF(beta=1).sentence_score(one, [other]).score)
+    return 100 - fmean(chrf(*sorted(pair), beta=1) for pair in combinations(texts, 2))
 
 
 def explorer_json(
@@ -114,7 +111,7 @@ def explorer_json(
             "disagreement": _round(sentence.disagreement),
             "outputs": [output and _output_json(output, source_tokens) for output in sentence.outputs],
         }
-        size += _json_size(data)
+        size += len(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
         if size > MAX_CHARACTERS:
             break
         kept.append(data)
@@ -151,14 +148,6 @@ def _map_data(output: Prediction) -> dict[str, Any]:
     if output.weights is None or not output.weights.size:
         return {"tokens": output.tokens, "weights": None}
     return HeatMap.of(output).data()
-
-
-def _json_size(value: Any) -> int:
-    if isinstance(value, dict):
-        return sum(len(key) + 4 + _json_size(item) for key, item in value.items())
-    if isinstance(value, list):
-        return sum(1 + _json_size(item) for item in value)
-    return 2 + len(value.encode(errors="replace")) if isinstance(value, str) else 6
 
 
 def _round(value: float | None) -> float | None:

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.report.resampling import interval_over_sentences
@@ -81,12 +82,11 @@ def read_results(path: Path) -> Study:
 
 def _parse(row: dict[str, str], study: str) -> RunRecord:
     """Return the run of one line; names of metrics contain a slash."""
-    costs = {name: float(row[name]) if row[name] else None for name in COSTS}
-
-    def count(name: str) -> int | None:
-        value = costs[name]
-        return None if value is None else int(value)
-
+    costs: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in COSTS}
+    counts: dict[str, Any] = {
+        name.removesuffix("_bytes"): None if (value := costs.pop(name)) is None else int(value)
+        for name in ("parameters", "steps", "peak_memory_bytes")
+    }
     return RunRecord(
         directory=Path(_unescape_formula(row["directory"])),
         study=study,
@@ -104,13 +104,9 @@ def _parse(row: dict[str, str], study: str) -> RunRecord:
             for name, value in row.items()
             if name.endswith(LOW) and value
         },
-        parameters=count("parameters"),
-        steps=count("steps"),
-        seconds=costs["seconds"],
-        seconds_per_step=costs["seconds_per_step"],
-        tokens_per_second=costs["tokens_per_second"],
-        peak_memory=count("peak_memory_bytes"),
         commit=row["commit"] or None,
         versions=dict(part.split("=", 1) for part in row["versions"].split()),
         cpu=row["cpu"] or None,
+        **counts,
+        **costs,
     )

@@ -40,11 +40,7 @@ def build_workspace(
 ) -> workspaces.Workspace:
     """Build the dashboard of the runs of a study, grouped by variant, without network access.
 
-    Args:
-        entity: user or team that owns the project.
-        project: the project, `logger.wandb.project`.
-        study: `name` of the runs, which is their group in Weights & Biases.
-        scores: final metrics of the runs; those of the validation split are shown without a test split.
+    Of the final metrics, those of the validation split are shown only if there is no test split.
     """
     scores = list(dict.fromkeys(scores))
     splits = dict.fromkeys(map(registry.split, scores))

@@ -37,11 +37,7 @@ SETTINGS = "export.json"
 
 
 def check(folder: Path) -> None:
-    """Check that a folder can be written: it is new, empty or an earlier export.
-
-    Raises:
-        UserError: if it contains other files, or is a file.
-    """
+    """Raise `UserError` unless a folder is new, empty or an earlier export."""
     if folder.is_dir() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
         raise UserError(f"--onnx {folder}: the folder contains other files. Give a new or an empty folder")
     if folder.exists() and not folder.is_dir():
