@@ -47,11 +47,8 @@ class TrainingBatchSampler(Sampler[Any]):
     Args:
         source_lengths: S of each pair, [N].
         target_lengths: T of each pair, [N].
-        size: maximum batch size, in the unit of `batch_type`.
-        batch_type: "sentences" or "tokens".
-        bucket_by_length: put pairs of similar length into a batch, if there are enough batches.
-        pool: batches per pool and rank.
-        seed: seed of the shuffle.
+        size, batch_type, bucket_by_length, pool, seed: as of `Seq2SeqData`; `size` is its `batch_size`, and
+            `pool` is for each rank.
         with_epochs: yield each batch as (epoch, batch), for examples that change every epoch.
         rank: number of this process, from 0.
         world: number of processes.

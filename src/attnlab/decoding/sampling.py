@@ -18,17 +18,12 @@ class Sampler:
 
     The random numbers of a sample depend on the seed, the index of the sentence and the number of the sample
     only, not on the other sentences of the batch.
-
-    Args:
-        temperature: below 1 prefers probable tokens, above 1 flattens the distribution.
-        top_k: draw from the k most probable tokens; None for all.
-        top_p: draw from the smallest set of most probable tokens with at least this total probability
-            (Holtzman et al. 2020, arXiv 1904.09751); None for all. Applied after `top_k`.
-        seed: seed of the random numbers.
     """
 
-    temperature: float = 1.0
-    top_k: int | None = None
+    temperature: float = 1.0  # below 1 prefers probable tokens, above 1 flattens the distribution
+    top_k: int | None = None  # draw from the k most probable tokens
+    # then from the smallest set of most probable tokens with at least this total probability (Holtzman et al.
+    # 2020, arXiv 1904.09751)
     top_p: float | None = None
     seed: int = 0
 

@@ -103,12 +103,7 @@ def grow_diag(forward: Links, backward: Links) -> Links:
 
 
 def read_gold(path: str, count: int) -> list[Gold]:
-    """Read a file of gold alignments: one line per sentence, sure links as `0-1` and possible ones as `0?1`.
-
-    Args:
-        path: the file; words are separated by white space and counted from 0.
-        count: number of sentences.
-    """
+    """Read gold alignments: one line for each sentence, sure links as `0-1` and possible ones as `0?1`."""
     lines = split_lines(read_text(path, setting="explain.alignments"))
     if len(lines) != count:
         raise UserError(

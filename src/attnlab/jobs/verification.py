@@ -102,17 +102,10 @@ def _short(value: str | None) -> str:
 def train_again(
     run: Run, folder: Path, kills: int, draw: random.Random, report: Callable[[str], None]
 ) -> tuple[Run, int]:
-    """Train a run again in another folder; its worker is killed by SIGKILL at random moments, and resumed.
+    """Train a finished run again in another folder; its worker is killed at random moments, and resumed.
 
-    Args:
-        run: a finished run.
-        folder: folder of outputs, without this run.
-        kills: largest number of kills; there are fewer if the run finishes before.
-        draw: draws the moments.
-        report: receives a line for each kill.
-
-    Returns:
-        The new run and the number of kills.
+    There are at most `kills` of them, by SIGKILL, and fewer if the run finishes before. Returns the new run
+    and the number of kills.
     """
     seconds = float(run.read_result().get("seconds", 0.0))
     window = max(SHORTEST_WINDOW, 2 * seconds / max(kills, 1))

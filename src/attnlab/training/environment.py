@@ -70,15 +70,9 @@ class Code(NamedTuple):
 def code_in(folder: Path, *, tracks: Path | None = None) -> Code | None:
     """Return the commit of the checkout that contains a folder, and a digest of its uncommitted changes.
 
-    Untracked files count if they are Python or YAML files that git does not ignore.
-
-    Args:
-        folder: a folder inside the checkout.
-        tracks: a file that the checkout must track; an installed package inside another project is not part
-            of that project.
-
-    Returns:
-        None if the folder is not in a checkout with a commit, or the file is not tracked.
+    Untracked files count if they are Python or YAML files that git does not ignore. None for a folder outside
+    of git, and for a checkout that does not track the file `tracks`: an installed package inside another
+    project is not part of that project.
     """
     try:
         if tracks is not None:
