@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
 from attnlab.files.predictions import Prediction
 
 
@@ -11,3 +17,11 @@ def predictions_of(*pairs: tuple[str, str]) -> list[Prediction]:
         Prediction(index=index, source="", reference=reference, hypothesis=hypothesis)
         for index, (hypothesis, reference) in enumerate(pairs)
     ]
+
+
+def attention_of(
+    weights: ArrayLike, source: Sequence[str], target: Sequence[str], **fields: Any
+) -> Prediction:
+    """Return a prediction with these tokens and attention weights [T, S], without texts."""
+    tokens = {"source_tokens": [*source], "tokens": [*target], "weights": np.array(weights, dtype=float)}
+    return Prediction(index=0, source="", reference="", hypothesis="", **tokens, **fields)

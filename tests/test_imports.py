@@ -52,7 +52,7 @@ NOT_IMPORTED = {
 }
 """Earlier packages that a package must nevertheless not import."""
 
-ON_CALL = {"files/predictions.py": {"plotting"}, "plotting/heat_map.py": {"plotting"}}
+ON_CALL = {"files/predictions.py": {"plotting"}}
 """Packages that methods of a record import when they are called, later ones too."""
 
 

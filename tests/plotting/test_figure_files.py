@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 
 from attnlab.plotting.curves import plot_curves
 from attnlab.plotting.files import save, save_png_and_svg
-from attnlab.plotting.heat_map import HeatMap
+from predictions import attention_of
 
 
 def test_save_creates_folders_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "one.png"
     for weight in (0.0, 1.0):
-        save(HeatMap(["$"], ["ä"], [[weight]]).figure(), path)
+        save(attention_of([[weight]], ["ä"], ["$"]).plot(), path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert list(path.parent.iterdir()) == [path]
 
@@ -24,7 +24,7 @@ def test_save_creates_folders_and_leaves_no_temporary_file(tmp_path: Path) -> No
 def test_png_and_svg_of_equal_figures_are_equal(tmp_path: Path) -> None:
     contents = []
     for name in ("first", "second"):
-        figure = HeatMap(["<b>"], ["ä", "$"], [[0.5, 1.0]]).figure()
+        figure = attention_of([[0.5, 1.0]], ["ä", "$"], ["<b>"]).plot()
         path = save_png_and_svg(figure, tmp_path / name / "v1.2")
         assert path == tmp_path / name / "v1.2.png"
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -48,5 +48,5 @@ def test_figure_is_drawn_once_for_each_file(tmp_path: Path, monkeypatch: pytest.
 def test_failed_save_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "taken.png").mkdir()
     with pytest.raises(OSError, match="taken"):
-        save(HeatMap(["b"], ["a"], [[1.0]]).figure(), tmp_path / "taken.png")
+        save(attention_of([[1.0]], ["a"], ["b"]).plot(), tmp_path / "taken.png")
     assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]

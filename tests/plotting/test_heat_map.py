@@ -1,11 +1,11 @@
-"""The content of heat maps, and its forms for pages."""
+"""The data of heat maps on pages."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from attnlab.files.predictions import Prediction, unpack_weights
-from attnlab.plotting.heat_map import HeatMap
+from attnlab.plotting.heat_map import page_data
 
 PREDICTION = Prediction(
     index=0,
@@ -20,12 +20,7 @@ PREDICTION = Prediction(
 )
 
 
-def test_texts_are_source_prediction_and_reference() -> None:
-    texts = HeatMap.of(PREDICTION).texts
-    assert texts == {"source": "a <b> c", "prediction": "x y", "reference": "x z"}
-
-
 def test_page_data_has_weights_probabilities_and_gold_links() -> None:
-    data = HeatMap.of(PREDICTION).data()
+    data = page_data(PREDICTION)
     assert np.allclose(unpack_weights(data.pop("weights"), (2, 3)), PREDICTION.weights, atol=1 / 510)
     assert data == {"tokens": ["x", "<eos>"], "probabilities": [0.975, 0.5], "alignment": [[0, 1]]}

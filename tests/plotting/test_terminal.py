@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnlab.plotting.heat_map import HeatMap
+from attnlab.plotting.terminal import heatmap_lines
+from predictions import attention_of
 
 TOKENS = st.lists(
     st.sampled_from(["a", "longer", "क्षितिज", "कि", "猫猫", "e\u0301", "\u202e", "", " ", "x" * 40]),
@@ -16,7 +16,7 @@ TOKENS = st.lists(
 
 
 def lines(weights: list[list[float]], source: list[str], target: list[str], width: int = 80) -> list[str]:
-    axes, *map_lines = HeatMap(target, source, np.array(weights)).lines(width)
+    axes, *map_lines = heatmap_lines(attention_of(weights, source, target), width)
     assert axes.plain == "rows: output tokens, columns: source tokens"
     return [line.plain for line in map_lines]
 
@@ -31,8 +31,8 @@ def test_shades_increase_with_weights() -> None:
 
 
 def test_probabilities_are_the_last_column() -> None:
-    heat_map = HeatMap(["x", "yy"], ["a", "b"], [[1, 0], [0, 1]], probabilities=[0.996, 0.25])
-    axes, *drawn = heat_map.lines(80)
+    prediction = attention_of([[1, 0], [0, 1]], ["a", "b"], ["x", "yy"], probabilities=[0.996, 0.25])
+    axes, *drawn = heatmap_lines(prediction, 80)
     assert axes.plain == "rows: output tokens, columns: source tokens, p: probability"
     assert [line.plain for line in drawn] == [
         "    a  b  p   ",

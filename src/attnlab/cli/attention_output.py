@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction, to_json_line
 from attnlab.files.writing import check_writable, open_atomically
-from attnlab.plotting.heat_map import HeatMap
 
 FORMATS = (".png", ".svg", ".jsonl", ".html")
 TERMINAL = Path("-")
@@ -45,7 +44,9 @@ def open_output(path: Path | None, config: DictConfig) -> AbstractContextManager
     if path is None:
         return nullcontext(lambda prediction: None)
     if path == TERMINAL:
-        return nullcontext(lambda prediction: HeatMap.of(prediction).print())
+        from attnlab.plotting.terminal import print_heatmap
+
+        return nullcontext(print_heatmap)
     if path.suffix == ".jsonl":
         return _numbers(path)
     if path.suffix == ".html":

@@ -51,7 +51,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
     """Check the functions of the chapter, train with them and print the exact match and a heat map."""
     from attnlab.lesson.exercises import check
     from attnlab.lesson.training import train
-    from attnlab.plotting.heat_map import HeatMap
+    from attnlab.plotting.terminal import print_heatmap
 
     if not check(chapter, *functions):
         return 1
@@ -60,7 +60,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
     longest = max(trained.predictions, key=lambda prediction: len(prediction.source_tokens))
     if longest.weights is None or not longest.weights.any():
         return 0  # the network of chapter 1 has no attention
-    HeatMap.of(longest).print()
+    print_heatmap(longest)
     return 0
 
 

@@ -71,9 +71,9 @@ class Prediction:
 
     def plot(self, title: str = "", *, dark: bool = False) -> InlineFigure:
         """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""
-        from attnlab.plotting.heat_map import HeatMap
+        from attnlab.plotting.heat_map_figure import plot_heatmap
 
-        return HeatMap.of(self).figure(title, dark=dark)
+        return plot_heatmap(self, title, dark=dark)
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score={self.score:.4f}"

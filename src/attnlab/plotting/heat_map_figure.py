@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from attnlab.files.predictions import Prediction
 from attnlab.plotting.files import InlineFigure
-from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, HeatMap
+from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
 from attnlab.plotting.style import COLOUR_MAP, COLOURS
 from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
 
@@ -60,23 +61,28 @@ DARK = Theme(
 )
 
 
-def plot_heatmap(content: HeatMap, title: str = "", *, dark: bool = False) -> InlineFigure:
+def plot_heatmap(prediction: Prediction, title: str = "", *, dark: bool = False) -> InlineFigure:
     """Plot attention weights, one row for each output token and one column for each source token.
 
     The colour scale is always 0 to 1, so that maps are comparable. Values are printed in cells that are large
     enough, except those below 0.005; otherwise a colour bar is drawn. Labels are thinned out where they would
     overlap, and long tokens are truncated. A dark figure has light text, and larger weights are brighter.
     """
-    source, target = content.columns, content.rows
-    shape = (len(target), len(source))
-    values = _as_matrix("weights", content.weights, shape).astype(float)  # [T, S]
+    values = weights_of(prediction)  # [T, S]
+    shape = values.shape
     height, width = min(CELL_SIZE * shape[0], MAX_HEIGHT), min(CELL_SIZE * shape[1], MAX_WIDTH)
     cell_height, cell_width = height / shape[0], width / shape[1]
-    rows = [with_whitespace_symbols(token) for token in target]
-    columns = [with_whitespace_symbols(token) for token in source]
+    rows = [with_whitespace_symbols(token) for token in prediction.tokens]
+    columns = [with_whitespace_symbols(token) for token in prediction.source_tokens]
+    texts = {
+        "source": prediction.source,
+        "prediction": prediction.hypothesis,
+        "reference": prediction.reference,
+    }
     lines = [
         line
-        for name, text in content.texts.items()
+        for name, text in texts.items()
+        if text
         for line in wrap(f"{name}: {text}", max(MIN_LINE, int((width + 1) / CHARACTER_WIDTH)))
     ]
     fonts = LabelFonts([title, *rows, *columns, *lines])
@@ -100,9 +106,9 @@ def plot_heatmap(content: HeatMap, title: str = "", *, dark: bool = False) -> In
         _print_values(axes, values, theme)
     else:
         _add_colour_bar(axes, image, height, width, theme)
-    if content.probabilities is not None:
-        _print_probabilities(axes, content.probabilities, ceil(LABEL_PITCH / cell_height), theme)
-    _frame_cells(axes, content.alignment)
+    if prediction.probabilities is not None:
+        _print_probabilities(axes, prediction.probabilities, ceil(LABEL_PITCH / cell_height), theme)
+    _frame_cells(axes, prediction.alignment or ())
     if title:
         shown = fonts.drawable(title)
         fonts.apply(axes.set_title(shown, fontsize=TITLE_SIZE, loc="left", pad=10, color=theme.ink))
@@ -120,17 +126,6 @@ def plot_heatmap(content: HeatMap, title: str = "", *, dark: bool = False) -> In
         )
     _grow_to_labels(figure, axes, height, width)
     return figure
-
-
-def _as_matrix(name: str, array: ArrayLike, shape: tuple[int, int]) -> NDArray[np.generic]:
-    """Convert to an array of the given shape [T, S]."""
-    matrix = np.asarray(array)
-    if matrix.shape != shape or 0 in shape:
-        raise ValueError(
-            f"{name} have shape {list(matrix.shape)}, but must have shape [T, S] with T = {shape[0]} target "
-            f"tokens and S = {shape[1]} source tokens, neither of them 0"
-        )
-    return matrix
 
 
 def _set_labels(axis: Axis, tokens: Sequence[str], cell: float, fonts: LabelFonts) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-import numpy as np
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.text import Text
 
-from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, HeatMap
+from attnlab.files.predictions import Prediction
+from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
 from attnlab.plotting.text import visible
 
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.05, "░"))
@@ -19,20 +20,20 @@ MIN_COLUMN, MAX_COLUMN = 2, 12  # width of a column in terminal cells
 MAX_LABEL = 16  # width of a row label in terminal cells
 
 
-def heatmap_lines(content: HeatMap, width: int) -> Iterator[Text]:
+def heatmap_lines(prediction: Prediction, width: int) -> Iterator[Text]:
     """Yield the lines of a heat map, one row for each output token and one column for each source token.
 
     If a terminal of this width, in cells, is too narrow for all columns, the map is split into several maps
     below each other; the last one has the probabilities. Wide and combining characters take the width that a
     terminal gives them.
     """
-    probabilities = [f"{p:.2f}" for p in content.probabilities or ()]
+    probabilities = [f"{p:.2f}" for p in prediction.probabilities or ()]
     axes = f"rows: {ROWS}, columns: {COLUMNS}"
     yield Text(f"{axes}, {PROBABILITY}: probability" if probabilities else axes, style="dim")
-    labels = [_label(token) for token in content.rows]
+    labels = [_label(token) for token in prediction.tokens]
     margin = min(max(map(cell_len, labels)), MAX_LABEL)
-    columns = [_label(token) for token in content.columns]
-    weights = np.asarray(content.weights)  # [T, S]
+    columns = [_label(token) for token in prediction.source_tokens]
+    weights = weights_of(prediction)  # [T, S]
     if probabilities:
         columns.append(PROBABILITY)
     widths = [min(max(cell_len(column), MIN_COLUMN), MAX_COLUMN) for column in columns]
@@ -45,12 +46,20 @@ def heatmap_lines(content: HeatMap, width: int) -> Iterator[Text]:
             line = Text(f"{_fit_right(label, margin)}  ")
             for column in panel:
                 line.append(" " if column > panel.start else "")
-                if column < len(content.columns):
+                if column < len(prediction.source_tokens):
                     line.append(_shade(weights[number, column]) * widths[column], style=COLOUR)
                 else:
                     line.append(probabilities[number], style="dim")
             yield line
         yield Text()
+
+
+def print_heatmap(prediction: Prediction) -> None:
+    """Print the heat map of a prediction to the terminal."""
+    console = Console(highlight=False)
+    for line in heatmap_lines(prediction, console.width):
+        line.rstrip()
+        console.print(line, soft_wrap=True)
 
 
 def _split_columns(widths: Sequence[int], available: int) -> Iterator[range]:

@@ -17,7 +17,7 @@ from sacrebleu.metrics.chrf import CHRF
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
-from attnlab.plotting.heat_map import HeatMap
+from attnlab.plotting.heat_map import page_data
 from attnlab.report.collect import load_predictions
 from attnlab.report.study import RunRecord, Study
 
@@ -147,7 +147,7 @@ def _map_data(output: Prediction) -> dict[str, Any]:
     """Return the content of the heat map; only the tokens of a mechanism without weights."""
     if output.weights is None or not output.weights.size:
         return {"tokens": output.tokens, "weights": None}
-    return HeatMap.of(output).data()
+    return page_data(output)
 
 
 def _round(value: float | None) -> float | None:
