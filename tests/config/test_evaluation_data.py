@@ -26,6 +26,16 @@ def corpus_of(file: Path, *words: str) -> Corpus:
     return Corpus(train=pairs, val=pairs, test=pairs, files=(file,))
 
 
+def test_vocabularies_are_compared_with_the_training_data_only(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pairs.tsv", "a", "b")
+    recorded = digests.describe(corpus, VOCABULARIES)
+    smaller = Vocabularies(WORDS, train.whitespace(["a b"], max_size=None))
+    current = digests.describe(corpus, smaller)
+    digests.check_unchanged(recorded, current, ("val", "test"), fix="")
+    with pytest.raises(UserError, match="the vocabularies differ from those"):
+        digests.check_unchanged(recorded, current, ("train", "val"), fix="")
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

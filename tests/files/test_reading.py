@@ -28,7 +28,7 @@ def test_errors_name_missing_files_and_directories(tmp_path: Path):
         (b"", "f: the file is empty"),
         (b" \n\r\n", "f: the file is empty"),
         (b"one\ntwo\nthr\xe9e\n", r"f, line 3: not valid UTF-8 \(byte 0xe9\)"),
-        (b"one\nt\0wo\n", "f, line 2: NUL byte"),
+        (b"\nt\0wo\n", "f, line 2: NUL byte"),
         ("one\n".encode("utf-16"), "f, line 1: NUL byte"),
         ("schön".encode()[:-2], r"f, line 1: not valid UTF-8 \(byte 0xc3\)"),
     ],

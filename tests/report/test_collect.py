@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
@@ -34,6 +35,7 @@ def test_record_of_a_finished_run(tmp_path: Path) -> None:
             Prediction(index=1, source="c", reference="c", hypothesis="d"),
         ]
     }
+    assert record.predictions["test"][0].rank == 1
     assert record.versions == {"python": "3.11.7", "torch": "2.13.0"}
     assert (record.commit, record.cpu) == ("abc", "Sparrow 2")
 
@@ -187,7 +189,10 @@ def test_missing_runs_are_an_error(tmp_path: Path) -> None:
 def test_duplicates_are_marked_as_broken(tmp_path: Path) -> None:
     write_run(tmp_path / "here", status="interrupted")
     counted = write_run(tmp_path / "there", scores={"test/bleu": 10.0})
-    write_run(tmp_path / "everywhere", scores={"test/bleu": 10.0}, status="running")
+    third = write_run(tmp_path / "everywhere", scores={"test/bleu": 10.0}, status="running")
+    config = yaml.safe_load(third.config.read_text())
+    config["data"] = dict(reversed(config["data"].items()))
+    third.config.write_text(yaml.safe_dump(config, sort_keys=False))
     study = collect([tmp_path])
     assert [run.directory for run in study.finished] == [counted.directory.resolve()]
     assert {run.status for run in study.unfinished} == {"broken"}

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from attnlab.training.callbacks import BusyCores, progress
 
 CHILD = """
 import os, subprocess, sys, time
@@ -30,3 +34,18 @@ for other in others:
 def test_threads_that_wait_for_a_core_are_reported_once() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD, "3"], capture_output=True, text=True, check=True)
     assert done.stderr.count("other programs use the cores") == 1, done.stderr
+
+
+def test_a_thread_that_started_in_the_meantime_has_waited_since_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    waited = iter([{"1": 50.0}, {"1": 50.0, "2": 0.9}])
+    clock = iter([100.0, 101.0, 103.0])
+    monkeypatch.setattr(progress, "waiting_times", lambda: next(waited))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(progress, "SECONDS", 2.0)
+    callback: Any = BusyCores()
+    callback.on_train_start(None, None)
+    for _ in range(3):
+        callback.on_train_batch_end(None, None, None, None, 0)
+    assert "threads of this run wait 30 % of the time" in caplog.text

@@ -271,6 +271,16 @@ def test_evaluation_encodes_and_searches_each_batch_once(
     assert {path.name for path in run.figures.iterdir()} == {"attention-1.png", "attention-1.svg"}
 
 
+def test_heat_maps_are_drawn_while_training(composed: Composed, tmp_path: Path) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))  # has a test split
+    run = Run(tmp_path)
+    trainer = Trainer(
+        max_epochs=1, logger=False, callbacks=[AttentionFigures(run=run, count=1, every_n_epochs=1)], **QUIET
+    )
+    trainer.fit(module, datamodule=data)
+    assert (run.figures / "attention-1.png").exists()
+
+
 def test_evaluation_equals_separate_encoding_for_each_pass(composed: Composed) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC))
     trainer = Trainer(logger=False, **QUIET)

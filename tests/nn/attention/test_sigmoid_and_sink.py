@@ -19,12 +19,12 @@ def make_memory(size: int = H) -> Memory:
 
 
 def test_sigmoid_known_values() -> None:
-    """Two positions with scores ln 2 and ln 6: σ(ln 1) = 1/2 and σ(ln 3) = 3/4."""
+    """Scores ln 2 and ln 6 of two positions: σ(ln 1) = 1/2 and σ(ln 3) = 3/4; of one: σ(ln 2) = 2/3."""
     attention = Sigmoid(query_size=1, memory_size=1, score=Dot)
-    states = torch.tensor([[[2.0], [6.0], [9.0]]]).log()
-    memory = Memory(states, torch.tensor([[True, True, False]]))
-    context, weights = attend(attention, torch.ones(1, 1, 1), memory)
-    assert weights[0, 0].tolist() == pytest.approx([1 / 2, 3 / 4, 0])
+    states = torch.tensor([[[2.0], [6.0], [9.0]]]).log().expand(2, 3, 1)
+    memory = Memory(states, torch.tensor([[True, True, False], [True, False, False]]))
+    context, weights = attend(attention, torch.ones(2, 1, 1), memory)
+    assert weights.flatten().tolist() == pytest.approx([1 / 2, 3 / 4, 0, 2 / 3, 0, 0])
     assert context[0, 0].tolist() == pytest.approx([(states[0, 0] / 2 + states[0, 1] * 3 / 4).item()])
 
 
