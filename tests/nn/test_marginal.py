@@ -14,6 +14,7 @@ from attnlab.decoding.targets import score, with_posterior_weights
 from attnlab.fast import accelerate, make_plain
 from attnlab.nn.attention import Additive, Attention, LocationSensitive, Markov
 from attnlab.nn.bridge import LinearBridge
+from attnlab.nn.cells import Kind
 from attnlab.nn.decoders import ExactHardDecoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import RecurrentEncoder
@@ -44,11 +45,15 @@ MECHANISMS: dict[str, Any] = {
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
-def make_network(name: str, *, layers: int = 1, seed: int = 0, **readout: Any) -> MarginalSeq2Seq:
+def make_network(
+    name: str, *, layers: int = 1, cell: Kind = "lstm", seed: int = 0, **readout: Any
+) -> MarginalSeq2Seq:
     torch.manual_seed(seed)
     encoder = RecurrentEncoder(input_size=SOURCE_WIDTH, size=UNITS)
     attention = MECHANISMS[name](query_size=STATE, memory_size=encoder.memory_size)
-    decoder = ExactHardDecoder(input_size=TARGET_WIDTH, attention=attention, size=STATE, layers=layers)
+    decoder = ExactHardDecoder(
+        input_size=TARGET_WIDTH, attention=attention, size=STATE, layers=layers, cell=cell
+    )
     network = MarginalSeq2Seq(
         source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
         encoder=encoder,
@@ -154,10 +159,10 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert idle == set()
 
 
-@every_mechanism
+@pytest.mark.parametrize(("name", "cell"), [*zip(MECHANISMS, itertools.repeat("lstm")), ("0th", "gru")])
 @torch.no_grad()
-def test_teacher_forcing_equals_steps(name: str) -> None:
-    network = make_network(name, layers=2)
+def test_teacher_forcing_equals_steps(name: str, cell: Kind) -> None:
+    network = make_network(name, layers=2, cell=cell)
     batch = batch_of([3, 7], [4, 2])
     forced = torch.ones_like(batch.inputs, dtype=torch.bool)
     logits, weights = stepwise(network, batch, forced)

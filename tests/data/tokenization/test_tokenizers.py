@@ -42,6 +42,7 @@ def test_whitespace_vocabulary_is_sorted_by_frequency_then_code_points() -> None
     tokenizer = whitespace(["b c a a", "c  b d"], max_size=3)  # a, b and c twice, d once
     assert tokenizer.size == 3 + 4
     assert tokenizer.encode("a b c") == [4, 5, 6]
+    assert (tokenizer.id_of("b"), tokenizer.id_of("d")) == (5, None)
     assert tokenizer.encode("d\tB c") == [UNK, UNK, 6]
     assert tokenizer.decode([SOS, 6, UNK, 4, EOS, PAD]) == "c <unk> a"
     assert tokenizer.tokens([SOS, 6, UNK, 4, EOS, PAD]) == ["<sos>", "c", "<unk>", "a", "<eos>", "<pad>"]

@@ -113,6 +113,8 @@ def test_unsupported_settings_are_rejected(
 def test_rows_of_measurements(composed: Callable[..., DictConfig]) -> None:
     module, batches, config = make_module(composed, "search.max_length=3")
     settings = timing.Settings.of(config)
+    chosen = timing.Settings.of(composed("trainer.accelerator=auto")).device.type
+    assert (settings.device.type, chosen) == ("cpu", "cuda" if torch.cuda.is_available() else "cpu")
     losses = {"train": timing.fast_loss, "train, plain": timing.plain_loss}
     fast, plain, product = timing.measure_training(module, losses, batches[:1], settings, rounds=1)
     assert (fast.work, plain.work, product.work) == ("train", "train, plain", "matrix product")
@@ -144,6 +146,12 @@ def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
     done = attnlab("bench", "attention=additve", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Unknown attention 'additve'. Did you mean 'additive'?" in done.stderr
+
+
+def test_lstms_of_the_gpu_report_have_the_sizes_of_the_network(composed: Callable[..., DictConfig]) -> None:
+    network = make_module(composed)[0].network
+    lstms = gpu_report.LSTMs(network)
+    assert lstms.encoder(torch.zeros(1, 2, 5))[0].shape == (1, 2, network.encoder.memory_size)
 
 
 @pytest.mark.slow
