@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from figure_checks import pixels, texts
 from matplotlib.colors import to_rgba
 
 from attnlab.plotting.curves import plot_curves
+from attnlab.training.curves import save_training_curves
 
 
 def test_lines_pass_through_their_points() -> None:
@@ -20,6 +24,14 @@ def test_lines_pass_through_their_points() -> None:
     assert texts(figure.legends[0].get_texts()) == ["$a_1$", "_b", "none"]
     labels = axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel()
     assert labels == ("loss", "step", "nats per token")
+
+
+def test_attention_metrics_with_one_scale_are_one_figure(tmp_path: Path) -> None:
+    names = ("coverage", "alignment_accuracy", "alignment_error", "entropy")
+    save_training_curves({f"attention/{name}": [(1, 0.5)] for name in names}, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"attention.png", "attention.svg"}
+    labels = re.findall(r"<!-- attention/(\w+) -->", (tmp_path / "attention.svg").read_text())
+    assert labels == ["coverage", "alignment_accuracy"]
 
 
 def test_twenty_curves_have_distinct_styles() -> None:
