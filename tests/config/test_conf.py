@@ -351,6 +351,12 @@ def test_settings_that_the_run_did_not_name_can_be_given(composed: Composed) -> 
         apply_overrides(config, ["search.gramar=python"])
 
 
+def test_options_are_replaced_before_their_settings_change(composed: Composed) -> None:
+    config = prepare_run(composed()).read_config()
+    changed = apply_overrides(config, ["reranking.coverage_penalty=0.2", "reranking=python"])
+    assert (changed.reranking.coverage_penalty, "accepts" in changed.reranking) == (0.2, True)
+
+
 def test_every_argument_of_a_class_is_accepted_and_others_are_refused() -> None:
     config = compose_run(["trainer.limit_val_batches=3", "optimizer.amsgrad=true", "overfit=5"])
     assert (config.trainer.limit_val_batches, config.optimizer.amsgrad, config.overfit) == (3, True, 5)

@@ -52,6 +52,17 @@ def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPat
     assert "LOCAL_RANK" not in worker_process.worker_environment()
 
 
+def test_rank_in_a_step_of_several_tasks_is_that_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    assert worker.rank() == 0  # one task: the rank of another program
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    assert worker.rank() == 3
+    monkeypatch.setenv("RANK", "1")
+    assert worker.rank() == 1
+
+
 def test_reason_of_the_scheduler_is_recorded_unless_the_run_finished(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.write_result("interrupted")
