@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import attnlab
+from attnlab.api.training import Tail
 from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
@@ -212,3 +213,14 @@ def test_data_frames_of_runs_and_curves(trained: Run) -> None:
     assert len(curves["val/loss"].dropna()) == 2
     assert len(curves["test/exact_match"].dropna()) == 1
     assert isinstance(curves, pd.DataFrame)
+
+
+def test_lines_of_a_growing_file_are_read_once_when_they_are_complete(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("before\n")
+    tail, read = Tail(path), []
+    for written, mode in (("a\nb\nha", "a"), ("lf\n", "a"), ("", "a"), ("new\n", "w"), ("x\n", "a")):
+        with path.open(mode) as file:
+            file.write(written)
+        read.append(tail.lines())
+    assert read == [["a", "b"], ["half"], [], [], ["x"]]  # a file that was truncated is read from its new end
