@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attnlab.cli import main
+from attnlab.cli import evaluate, main
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
@@ -316,6 +316,18 @@ def test_scores_are_not_cut_in_narrow_output(
     assert any(re.search(r"token_accuracy +│ +0\.5000 +│ +0\.2500", line) for line in lines), lines
     assert any("attention/alignment_accuracy" in line for line in lines)
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_digits_of_a_score_depend_on_its_size() -> None:
+    scores = (0.5, -9.87654, 12.345, 9999.4, -12345.0)
+    assert [evaluate._number(score) for score in scores] == [
+        "0.5000",
+        "-9.8765",
+        "12.35",
+        "9999.40",
+        "-1.23e+04",
+    ]
+    assert (evaluate._number(0.25, "+"), evaluate._number(10.0, "+")) == ("+0.2500", "+10.00")
 
 
 def test_terminal_of_no_columns_prints_everything(
