@@ -215,6 +215,17 @@ def test_data_frames_of_runs_and_curves(trained: Run) -> None:
     assert isinstance(curves, pd.DataFrame)
 
 
+def test_progress_is_shown_only_if_it_is_wanted(
+    model: attnlab.Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attnlab.api.model.PROGRESS_DELAY", 0)
+    shown = []
+    for progress in (False, True):
+        model.translate(SOURCES, progress=progress)
+        shown.append(f"{len(SOURCES)}/{len(SOURCES)}" in capsys.readouterr().err)
+    assert shown == [False, True]
+
+
 def test_lines_of_a_growing_file_are_read_once_when_they_are_complete(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     path.write_text("before\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker, worker_process
+from attnlab.jobs.logs import log_to_files
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,28 @@ def test_settle_records_the_end_of_a_worker(
 def test_worker_does_not_inherit_distributed_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert "LOCAL_RANK" not in worker_process.worker_environment()
+
+
+def test_log_has_messages_of_all_packages_and_details_of_attnlab(tmp_path: Path) -> None:
+    loggers = [logging.getLogger(name) for name in (None, "attnlab")]
+    before = [(logger.level, [*logger.handlers]) for logger in loggers]
+    try:
+        log_to_files(Run(tmp_path), terminal=False)
+        logging.getLogger("other").info("from another package")
+        logging.getLogger("attnlab.part").debug("a detail")
+        logging.getLogger("other").debug("not recorded")
+    finally:
+        logging.captureWarnings(False)
+        for logger, (level, handlers) in zip(loggers, before, strict=True):
+            for added in {*logger.handlers} - {*handlers}:
+                added.close()
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
+    lines = Run(tmp_path).log.read_text().splitlines()
+    assert [line.partition(",")[2].split(" ", 1)[1] for line in lines] == [
+        "INFO other: from another package",
+        "DEBUG attnlab.part: a detail",
+    ]
 
 
 def test_rank_in_a_step_of_several_tasks_is_that_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
