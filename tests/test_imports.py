@@ -146,14 +146,10 @@ for command in {commands()}:
 
 
 @pytest.mark.slow
-def test_translating_and_training_import_other_packages_late() -> None:
-    """One process imports what translates, and then what trains."""
-    modules = "attnlab.api.model, attnlab.cli.predict, attnlab.cli.attention_output"
-    code = f"import sys, {modules}; print(*sys.modules); import attnlab.training.recipe; print(*sys.modules)"
+def test_training_imports_other_packages_late() -> None:
+    code = "import sys, attnlab.training.recipe; print(*sys.modules)"
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    translating, training = (set(line.split()) for line in completed.stdout.splitlines())
-    assert "torch" in translating
-    assert not {"lightning", "torchmetrics", "scipy", "matplotlib", "torch._dynamo"} & translating
+    training = {*completed.stdout.split()}
     late = {
         "wandb",
         "tensorboard",

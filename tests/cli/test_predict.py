@@ -57,6 +57,26 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
 
 
+def test_predict_imports_no_packages_of_training(trained: Run) -> None:
+    """The run was logged with Weights & Biases, whose logger its configuration names."""
+    code = "import sys, attnlab.cli.main as m; m.run(['predict', sys.argv[1]]); print(*sys.modules)"
+    command = [sys.executable, "-c", code, str(trained.directory)]
+    completed = subprocess.run(command, input="3 4\n", capture_output=True, text=True, check=True)
+    output, modules = completed.stdout.splitlines()
+    assert output == "4 3"
+    heavy = {
+        "lightning",
+        "torchmetrics",
+        "wandb",
+        "sacrebleu",
+        "scipy",
+        "matplotlib",
+        "pandas",
+        "torch._dynamo",
+    }
+    assert not heavy & {*modules.split()}
+
+
 @pytest.mark.slow
 def test_predict_writes_attention_to_terminal_and_page(trained: Run, tmp_path: Path) -> None:
     arguments = ["predict", str(trained.directory), "--attention"]

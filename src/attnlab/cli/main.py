@@ -84,10 +84,13 @@ def commands() -> dict[str, str]:
 
 
 def command_parser(command: str) -> Parser | None:
-    """Return the parser of a command; None if it passes its arguments on to Hydra."""
-    module = import_module(f"attnlab.cli.{command}")
-    if not hasattr(module, "add_arguments"):
+    """Return the parser of a command; None if it passes its arguments on to Hydra.
+
+    Completion calls it, so a module without `add_arguments`, which imports Hydra, is not imported.
+    """
+    if "\ndef add_arguments(" not in Path(__file__).with_name(f"{command}.py").read_text(encoding="utf-8"):
         return None
+    module = import_module(f"attnlab.cli.{command}")
     summary = str(module.__doc__).split(": ", 1)[1]
     description = summary[0].upper() + summary[1:]
     parser = Parser(prog=f"attnlab {command}", description=description, allow_abbrev=False)

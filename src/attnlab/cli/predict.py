@@ -156,12 +156,12 @@ class _Warnings:
 
     def __init__(self, model: Model, translator: Translator) -> None:
         from attnlab.data.tokenization.tokenizer import UNKNOWN
-        from attnlab.training.length_limits import location_window
+        from attnlab.nn.attention.location import scored_positions
 
         self.unknown_label = UNKNOWN
         self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
         self.max_length = translator.max_length
-        self.window = location_window(model.network)
+        self.window = scored_positions(model.network)
         self.has_features = model.config.data.get("features_column") is not None
         self.more_columns = self.tabs = 0
         self.lines: dict[str, list[int]] = {}

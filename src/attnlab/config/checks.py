@@ -23,6 +23,7 @@ from attnlab.config.sections import SECTIONS, Section
 from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
+from attnlab.files.yaml import read_yaml
 from attnlab.metrics.registry import METRICS, better
 
 LONGEST_NAME = 150
@@ -77,7 +78,7 @@ def check_plain(settings: Any, config: DictConfig | None = None) -> None:
 @cache
 def _required() -> dict[str, list[str]]:
     """Return the settings that every configuration has, by section."""
-    content = yaml.safe_load((CONF / "train.yaml").read_text(encoding="utf-8"))
+    content = read_yaml(CONF / "train.yaml")
     plain = [key for key, value in content.items() if not isinstance(value, dict | list)]
     named = ("paths", "embedding", "batching", "loss", "bleu", "checkpoint", "trainer")
     built = ("data", "tokenizer", "encoder", "bridge", "attention", "readout", "optimizer")

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, RangeSweep
 from hydra.errors import HydraException
 
 from attnlab.errors import UsageError
+from attnlab.files.yaml import read_yaml
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
@@ -113,7 +113,7 @@ def top_level_keys() -> frozenset[str]:
     """Return the groups, and the settings outside of groups, of all shipped files."""
     groups = ("experiment", "study", "debug")  # their files set keys of the whole configuration
     files = [CONF / "train.yaml", *(path for group in groups for path in (CONF / group).glob("*.yaml"))]
-    settings = {str(key) for path in files for key in yaml.safe_load(path.read_text(encoding="utf-8")) or {}}
+    settings = {str(key) for path in files for key in read_yaml(path)}
     return frozenset(settings | {path.name for path in CONF.iterdir() if path.is_dir()})
 
 
@@ -136,4 +136,5 @@ def keys_of(group: str, option: str) -> frozenset[str]:
 
 def read_option(group: str, option: str) -> dict[str, Any]:
     """Return the content of an option's file."""
-    return yaml.safe_load((CONF / group / f"{option}.yaml").read_text(encoding="utf-8")) or {}
+    content: dict[str, Any] = read_yaml(CONF / group / f"{option}.yaml")
+    return content

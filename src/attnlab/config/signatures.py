@@ -49,9 +49,14 @@ class Signature(NamedTuple):
 @cache
 def signature(target: str) -> Signature:
     """Return the arguments of the class or function with this dotted name."""
-    module, _, name = target.rpartition(".")
-    definition = _definition(module, name) if re.fullmatch(TARGET, target) else None
+    definition = _definition_of(target)
     return Signature({}, True) if definition is None else _signature(*definition)
+
+
+def defined_name(target: str) -> str | None:
+    """Return the dotted name by which a class or function is defined; None if no source file defines it."""
+    definition = _definition_of(target)
+    return None if definition is None else f"{definition[0].name}.{definition[1].name}"
 
 
 class _Callable:
@@ -153,6 +158,11 @@ def _module(name: str) -> _Module | None:
         return next((_Module(name, file) for file in files if file.suffix == ".py" and file.is_file()), None)
     except (SyntaxError, UnicodeDecodeError, OSError):
         return None
+
+
+def _definition_of(target: str) -> tuple[_Module, ast.ClassDef | ast.FunctionDef] | None:
+    module, _, name = target.rpartition(".")
+    return _definition(module, name) if re.fullmatch(TARGET, target) else None
 
 
 def _definition(module: str, name: str) -> tuple[_Module, ast.ClassDef | ast.FunctionDef] | None:

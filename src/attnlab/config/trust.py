@@ -7,7 +7,8 @@ of `torch.nn`, and Lightning's Trainer with its parts. The user allows further c
 cosine`).
 
 The object that a name refers to is checked, not the name: `attnlab.data.corpus.os.system` is a function
-of `os`.
+of `os`. Those of `COMPONENTS` are found in their source files: importing the loggers would import Lightning
+and Weights & Biases, which predicting does not need.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
+from attnlab.config.signatures import defined_name
 from attnlab.errors import UserError
 from attnlab.files.run_directory import locate_run
 
@@ -93,8 +95,8 @@ def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None
             f"{source} names the class {target}, which is not part of attnlab: add --trust "
             f"{target.split('.')[0]} if you trust it"
         )
-    if not any(_is_within(target, package) for package in (*COMPONENTS, *BASES)) or not _is_component(
-        _resolve(target, source)
+    if not any(_is_within(target, package) for package in (*COMPONENTS, *BASES)) or not (
+        _is_component(target) or _is_subclass(_resolve(target, source))
     ):
         raise UserError(
             f"{source} names {target}, which is not a model component, dataset, optimizer or Trainer part: "
@@ -102,17 +104,24 @@ def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None
         )
 
 
-def _is_component(resolved: Any) -> bool:
-    """Return whether an object is one of the building blocks, judged by where it is defined."""
-    if not (inspect.isclass(resolved) or inspect.isfunction(resolved)):
+def _is_component(target: str) -> bool:
+    """Return whether a public function or class of `COMPONENTS` has this name, without importing it."""
+    defined = defined_name(target)
+    return (
+        defined is not None
+        and not defined.rpartition(".")[2].startswith("_")
+        and any(_is_within(defined, package) for package in COMPONENTS)
+    )
+
+
+def _is_subclass(resolved: Any) -> bool:
+    """Return whether an object is a class that `BASES` allows, judged by where it is defined."""
+    if not inspect.isclass(resolved):
         return False
     if resolved.__qualname__.startswith("_") or "." in resolved.__qualname__:
         return False
-    module = resolved.__module__
-    if any(_is_within(module, package) for package in COMPONENTS):
-        return True
-    return inspect.isclass(resolved) and any(
-        _is_within(module, package) and issubclass(resolved, tuple(map(get_object, bases)))
+    return any(
+        _is_within(resolved.__module__, package) and issubclass(resolved, tuple(map(get_object, bases)))
         for package, bases in BASES.items()
     )
 

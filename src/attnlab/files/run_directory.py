@@ -36,11 +36,9 @@ from attnlab.errors import UserError
 from attnlab.files.lock import lock_directory
 from attnlab.files.run_identity import identify
 from attnlab.files.writing import TEMPORARY, no_space_left, write_atomically, write_json
+from attnlab.files.yaml import read_yaml
 
 Status = Literal["running", "finished", "failed", "interrupted"]
-
-YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Creates plain values only; in C where PyYAML was built with it."""
 
 
 class RunPath:
@@ -101,9 +99,7 @@ class Run:
 
     def read_settings(self) -> dict[str, Any]:
         """Read the configuration as plain values, interpolations as text; takes a tenth of the time."""
-        settings: dict[str, Any] = self._parse_config(
-            lambda path: yaml.load(path.read_bytes(), YAML_LOADER) or {}
-        )
+        settings: dict[str, Any] = self._parse_config(read_yaml)
         return settings
 
     def _parse_config(self, load: Callable[[Path], Any]) -> Any:

@@ -13,7 +13,7 @@ from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.nn.attention.location import Location
+from attnlab.nn.attention.location import scored_positions
 from attnlab.nn.positions import max_positions
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
@@ -67,18 +67,12 @@ def choose_max_length(config: DictConfig, network: Seq2Seq, data: Seq2SeqData) -
 
 def warn_of_unattended_positions(network: TranslationModel, data: Seq2SeqData) -> None:
     """Log how many training sources are longer than the attention has positions."""
-    limit = location_window(network)
+    limit = scored_positions(network)
     if limit == inf:
         return
     if longer := int((data.examples("train").source_lengths > limit).sum()):
         message = "%d training sources are longer than attention.max_length=%d: later positions get weight 0"
         log.warning(message, longer, limit)
-
-
-def location_window(network: TranslationModel) -> float:
-    """Return the number of positions that location-based attention can score; infinity for others."""
-    attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
-    return attention.max_length if isinstance(attention, Location) else inf
 
 
 def warn_of_cut_outputs(

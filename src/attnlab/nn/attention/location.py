@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Unpack
 
 import torch
@@ -43,6 +44,12 @@ class Location(Attention):
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: None) -> tuple[Tensor, None]:
         scored = torch.arange(keys.size(1), device=keys.device) < self.max_length  # [S]
         return self.normaliser(self.score(query, keys, state), (memory.mask & scored)[:, None]), None
+
+
+def scored_positions(network: nn.Module) -> float:
+    """Return the number of source positions that `Location` can score; infinity without this attention."""
+    parts = (part for part in network.modules() if isinstance(part, Location))
+    return min((part.max_length for part in parts), default=math.inf)
 
 
 class AdditiveWithHistory(Additive):
