@@ -243,10 +243,10 @@ class Model:
         Raises:
             UserError: if a setting is out of range.
         """
-        config = self.config.copy()
-        config.search = {**config.search, **search}
-        check_values({"search": OmegaConf.to_container(config.search)})
-        translator = build_translator(config, self.vocabularies)
+        settings: Any = OmegaConf.to_container(self.config.search)
+        settings |= search
+        check_values({"search": settings})
+        translator = build_translator(self.config, self.vocabularies, **settings)
         if translator.max_length >= self.max_lengths[1]:
             raise UsageError(
                 f"search.max_length={translator.max_length}: positions=learned of the decoder has "

@@ -262,16 +262,20 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
         raise UserError(str(error)) from error
 
 
-def build_translator(config: DictConfig, vocabularies: Vocabularies) -> Translator:
+def build_translator(config: DictConfig, vocabularies: Vocabularies, **search: Any) -> Translator:
     """Build the search and the reranking that decode sources to predictions.
+
+    Settings in `search` replace those of the configuration.
 
     The configuration of a run in training and of a checkpoint has a number for `search.max_length` (see
     `attnlab.training.length_limits`); null is the constructor's default.
     """
     reranking = _build_rerankers(config)
-    search = {name: value for name, value in config.search.items() if (name, value) != ("max_length", None)}
+    settings = {**config.search, **search}
+    if settings.get("max_length") is None:
+        settings.pop("max_length", None)
     with report_errors("search"):
-        return Translator(vocabularies=vocabularies, reranking=reranking, **search)
+        return Translator(vocabularies=vocabularies, reranking=reranking, **settings)
 
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:

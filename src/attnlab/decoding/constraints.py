@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.grammar import PythonGrammar
-from attnlab.types import EOS, PAD, SOS
+from attnlab.types import EOS, PAD
 
 FORBIDDEN = float("-inf")
 
@@ -29,13 +29,10 @@ def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool
         must_end: True at the last step.
     """
     log_p = logits.float().log_softmax(dim=-1)
+    log_p[..., :EOS].fill_(FORBIDDEN)  # PAD and SOS
     if must_end:
-        end = log_p[..., EOS].clone()  # [live, Q]
-        log_p.fill_(FORBIDDEN)[..., EOS] = end
-        return log_p
-    log_p[..., PAD] = FORBIDDEN
-    log_p[..., SOS] = FORBIDDEN
-    if copy_ids is not None:
+        log_p[..., EOS + 1 :].fill_(FORBIDDEN)
+    elif copy_ids is not None:
         ids = torch.arange(log_p.size(-1), device=log_p.device)  # [V + S]
         words = log_p.size(-1) - copy_ids.size(1)  # of the vocabulary
         last = copy_ids.amax(dim=1, keepdim=True).clamp(min=words - 1)  # [live, 1]

@@ -8,10 +8,11 @@ B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Required, TypedDict, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -110,53 +111,90 @@ def _decode_rows(
     sentences = torch.arange(len(batch.source), device=device).repeat_interleave(copies)  # [R]
     if copies > 1:
         sources, state = select(sources, sentences), select(state, sentences)
-    size, width = len(sentences), batch.source.size(1)
-    tokens = torch.full((size, max_length + 1), PAD, device=device)  # [R, T]
-    weights = torch.zeros(size, max_length + 1, width, device=device)  # [R, T, S]
-    scores = torch.zeros(size, device=device)  # [R]
-    token_log_p = torch.zeros(size, max_length + 1, device=device)  # [R, T]
+    size = len(sentences)
+    record = _Record(size, max_length + 1, batch.source.size(1), device)
     live = torch.arange(size, device=device)  # [live]: rows still being decoded
-    unfinished = torch.ones(size, dtype=torch.bool, device=device)  # [live]
+    unfinished = torch.ones(size, 1, dtype=torch.bool, device=device)  # [live, 1]
+    no_sums = torch.zeros(size, 1, device=device)  # [live, 1]: a hypothesis has no others to be ranked among
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
+    copy_ids = None if batch.copy_ids is None else batch.copy_ids[sentences]  # [live, S]
     for step in range(max_length + 1):
-        logits, step_weights, state = model.step(last, state, sources)
-        copy_ids = None if batch.copy_ids is None else batch.copy_ids[sentences[live]]  # [live, S]
+        logits, weights, state = model.step(last, state, sources)
         log_p = log_probabilities(logits, copy_ids, must_end=step == max_length)  # [live, 1, V]
         if step < max_length:
-            history = partial(_row_history, tokens, live, step)
-            log_p = constraints(log_p, scores[live, None], sentences[live], step, history)
+            log_p = constraints(log_p, no_sums, sentences, step, partial(record.history, live))
         last = choose(log_p, live, step)  # [live, 1]
-        best = log_p.gather(-1, last[..., None])[..., 0]  # [live, 1]
-        tokens[live, step] = last[:, 0]  # also after EOS, where it is ignored
-        weights[live, step] = step_weights[:, 0].float()
-        token_log_p[live, step] = best[:, 0]
-        scores[live] += best[:, 0].where(unfinished, 0)
-        unfinished = unfinished & (last[:, 0] != EOS)
+        record.add(last, weights, log_p.gather(-1, last[..., None]))  # also after EOS, where it is ignored
+        unfinished = unfinished & (last != EOS)
         remaining = rows_to_keep(unfinished, step)
         if len(remaining) == 0:
             break
         if should_remove(live, remaining):
-            live, last, unfinished = live[remaining], last[remaining], unfinished[remaining]
-            sources, state = select(sources, remaining), select(state, remaining)
-    lengths = batch.source_lengths.repeat_interleave(copies).tolist()
-    totals, weights, token_rows = scores.tolist(), weights.cpu(), token_log_p.tolist()
-    outputs = []
-    for row, ids in enumerate(tokens.tolist()):
-        end = ids.index(EOS)
-        score = totals[row] / (end + 1) ** length_penalty
-        outputs.append(
-            (ids[:end], score, weights[row, : end + 1, : lengths[row]], token_rows[row][: end + 1])
-        )
-    return outputs
+            record.write(live)
+            live, last, unfinished, no_sums, sentences, copy_ids, sources, state = select(
+                (live, last, unfinished, no_sums, sentences, copy_ids, sources, state), remaining
+            )
+    record.write(live)
+    return record.hypotheses(batch.source_lengths.repeat_interleave(copies).tolist(), length_penalty)
 
 
-def _row_history(tokens: Tensor, live: Tensor, step: int) -> Tensor:
-    """Return the tokens [live, 1, step] so far of the hypotheses of `_decode_rows`."""
-    return tokens[live, None, :step]
+class _Record:
+    """Tokens, attention weights and log-probabilities of R hypotheses.
+
+    Those of the last steps are kept in lists, and are written when the live hypotheses change: a step of a
+    single sentence takes hardly longer than it takes to start its operators.
+
+    Args:
+        size: R.
+        steps: T.
+        width: S.
+    """
+
+    def __init__(self, size: int, steps: int, width: int, device: torch.device) -> None:
+        self.tokens = torch.full((size, steps), PAD, device=device)  # [R, T]
+        self.weights = torch.zeros(size, steps, width, device=device)  # [R, T, S]
+        self.log_p = torch.zeros(size, steps, device=device)  # [R, T]
+        self.written = 0  # steps
+        self.new: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def add(self, tokens: Tensor, weights: Tensor, log_p: Tensor) -> None:
+        """Add a step of the live hypotheses: [live, 1], [live, 1, S] and [live, 1, 1]."""
+        if weights.is_cuda:
+            weights = weights.clone()  # the next step overwrites its results: see `attnlab.fast.graphs`
+        self.new.append((tokens, weights, log_p))
+
+    def history(self, live: Tensor) -> Tensor:
+        """Return the tokens so far, [live, 1, step]."""
+        parts = [self.tokens[live, : self.written], *(tokens for tokens, _, _ in self.new)]
+        return torch.cat(parts, dim=1)[:, None]
+
+    def write(self, live: Tensor) -> None:
+        """Write the new steps of the live hypotheses, [live]."""
+        steps = slice(self.written, self.written + len(self.new))
+        tokens, weights, log_p = (torch.cat(parts, dim=1) for parts in zip(*self.new, strict=True))
+        self.tokens[live, steps] = tokens
+        self.weights[live, steps] = weights.float()
+        self.log_p[live, steps] = log_p[..., 0]
+        self.written = steps.stop
+        self.new.clear()
+
+    def hypotheses(
+        self, lengths: Sequence[int], length_penalty: float
+    ) -> list[tuple[list[int], float, Tensor, list[float]]]:
+        """Return each hypothesis as of `_decode_rows`, given its number of source tokens."""
+        weights, log_p = self.weights.cpu(), self.log_p.cpu()
+        # One addition after the other, as in a beam search, so that equal hypotheses have equal scores
+        sums = np.add.accumulate(log_p.numpy(), axis=1).tolist()
+        outputs = []
+        for row, (ids, values) in enumerate(zip(self.tokens.tolist(), log_p.tolist(), strict=True)):
+            end = ids.index(EOS)
+            score = sums[row][end] / (end + 1) ** length_penalty
+            outputs.append((ids[:end], score, weights[row, : end + 1, : lengths[row]], values[: end + 1]))
+        return outputs
 
 
 def rows_to_keep(unfinished: Tensor, step: int) -> Tensor:
-    """Return the rows [≤ live] of unfinished sentences [live]; after most steps of a GPU, all rows."""
+    """Return the rows [≤ live] of unfinished sentences [live, …]; after most steps of a GPU, all rows."""
     if unfinished.is_cuda and (step + 1) % STEPS_TO_CHECK != 0:
         return torch.arange(len(unfinished), device=unfinished.device)
     return unfinished.nonzero()[:, 0]

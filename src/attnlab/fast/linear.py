@@ -79,15 +79,16 @@ class Products:
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """Compute x Wᵀ + b [..., N] of x [..., K], W [N, K] and b [N]."""
-        if torch.is_grad_enabled() or weight.numel() == 0 or weight.is_inference() or weight.is_cuda:
+        kind, dtype, size = weight.device.type, weight.dtype, weight.numel()
+        mixed = torch.is_autocast_enabled(kind)
+        if size < MIN_WEIGHT and not mixed and x.dtype == torch.float32:
+            return F.linear(x, weight, bias)
+        if torch.is_grad_enabled() or size == 0 or weight.is_inference() or weight.is_cuda:
             return _linear(x, weight, bias)  # a graph of a GPU would read a stored weight that is gone
-        kind, dtype = weight.device.type, weight.dtype
-        if torch.is_autocast_enabled(kind):
+        if mixed:
             dtype = torch.get_autocast_dtype(kind)
-        elif x.dtype == dtype == torch.float32:
-            size = weight.numel()
-            if size < MIN_WEIGHT or (size < MIN_WEIGHT_OF_FEW_ROWS and is_few(x)):
-                return F.linear(x, weight, bias)
+        elif x.dtype == dtype == torch.float32 and size < MIN_WEIGHT_OF_FEW_ROWS and is_few(x):
+            return F.linear(x, weight, bias)
         # The entry also holds the weight, so that no other tensor can get its address
         bias_key = None if bias is None else (bias.data_ptr(), bias._version)
         key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
@@ -171,8 +172,6 @@ def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor]
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if x.dtype == torch.float32 and weight.numel() < MIN_WEIGHT and not torch.is_autocast_enabled("cpu"):
-        return F.linear(x, weight, bias)
     if weight.device.type == "cpu" and _is_bf16(x):
         rows = x.reshape(x.shape[:-1].numel(), x.size(-1))  # [n, K]
         return F.linear(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))

@@ -63,7 +63,10 @@ class Entmax:
         """Return weights [..., S]; the mask is True at real tokens."""
         # With -inf at padding a fully masked row would give NaN. With a finite number it gives uniform
         # weights, which the product with the mask turns into zeros.
-        scores = (at_least_float32(scores) / self.temperature).masked_fill(~mask, -3.0e38)  # [..., S]
+        scores = at_least_float32(scores)
+        if self.temperature != 1:
+            scores = scores / self.temperature
+        scores = scores.masked_fill(~mask, -3.0e38)  # [..., S]
         if self.alpha == 1:
             return scores.softmax(dim=-1) * mask  # [..., S]
         power = round(1 / (self.alpha - 1))
