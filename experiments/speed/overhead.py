@@ -70,8 +70,6 @@ def main() -> None:
         config = compose_run(
             [
                 "trainer.accelerator=cpu",
-                "+trainer.enable_progress_bar=false",
-                "+trainer.enable_model_summary=false",
                 f"trainer.max_steps={options.steps}",
                 "trainer.max_epochs=-1",
                 "trainer.check_val_every_n_epoch=100000",

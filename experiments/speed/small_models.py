@@ -1,6 +1,6 @@
 """Profile of a training step of a small model on one thread: operators, parts, and bounds.
 
-    python small_models.py --csv small_models.csv
+    python small_models.py experiment=reverse_published --csv small_models.csv
 
 The sections of the table:
 
@@ -12,6 +12,9 @@ programs    CPU time of whole steps that alternate batch by batch, means over th
             rounds; `share` is the time divided by that of the fused step. "2 sentences of each batch" has the
             same operators and hardly any arithmetic. "useful products" are the matrix products of the fused
             step at the speed of a product of two 1024 x 1024 matrices.
+translations
+            CPU time per sentence of `Model.translate`, greedy, with outputs of 20 tokens: one sentence at a
+            time, and 640 sentences in one call. Medians; `share` is relative to one at a time.
 """
 
 from __future__ import annotations
@@ -26,20 +29,24 @@ from statistics import fmean, median
 
 import torch
 from lightning import seed_everything
+from omegaconf import DictConfig
 from published import published_step
 from tables import print_table
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
 
+from attnlab.api.model import Model
 from attnlab.config import build
 from attnlab.config.compose import compose_run
+from attnlab.data.corpus import Corpus
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
-from attnlab.types import PAD, Batch
+from attnlab.types import EOS, PAD, Batch
 
 KINDS = {
     "matrix products": ("mm", "addmm", "addmm_", "bmm", "mv", "addmv_", "matmul", "linear", "dot"),
@@ -161,10 +168,40 @@ def time_programs(
     ]
 
 
+def time_translations(
+    config: DictConfig, corpus: Corpus, vocabularies: Vocabularies, rounds: int
+) -> list[Row]:
+    """Return the CPU time per sentence of single sentences and of many in one call."""
+    network = build.build_network(config, vocabularies).eval()
+    with torch.no_grad():
+        network.readout.output.bias[EOS] = -1e9  # all outputs have the maximum length
+    prepare = build.build_preparation(config)
+    device = torch.device("cpu")
+    model = Model(config=config, vocabularies=vocabularies, network=network, prepare=prepare, device=device)
+    sources = [pair.source for pair in corpus.test[:640]]
+    times: dict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        for sentences in [[source] for source in sources[:100]] + [sources]:
+            start = time.thread_time()
+            model.translate(sentences, max_length=20, progress=False)
+            name = "one sentence" if len(sentences) == 1 else f"{len(sentences)} sentences"
+            times[name].append(1e3 * (time.thread_time() - start) / len(sentences))
+    medians = {name: median(each) for name, each in times.items()}
+    return [
+        {"section": "translations", "name": name, "calls": 1} | shares(each, medians["one sentence"])
+        for name, each in medians.items()
+    ]
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="settings of the model")
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="OVERRIDE",
+        help="settings of the model; experiment=reverse_published is compared with the published loop",
+    )
     parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--csv", type=Path, help="file of the table")
@@ -172,35 +209,33 @@ def main() -> None:
 
     quieten_lightning()
     torch.set_num_threads(1)
-    shared = ["experiment=reverse_published", "trainer.accelerator=cpu", "trainer.precision=32-true"]
-    config = compose_run([*shared, "batching.bucket_by_length=true", *options.overrides])
-    at_random = compose_run([*shared, *options.overrides])
+    shared = [*options.overrides, "trainer.accelerator=cpu", "trainer.precision=32-true"]
+    config = compose_run([*shared, "batching.bucket_by_length=true"])
     seed_everything(config.seed, verbose=False)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     settings = timing.Settings.of(config)
-    ours, theirs = (
-        timing.take_batches(chosen, corpus, vocabularies, options.batches, settings.device)
-        for chosen in (config, at_random)
-    )
+    ours = timing.take_batches(config, corpus, vocabularies, options.batches, settings.device)
     module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)
     fused = timing.training_step(module, timing.fast_loss, settings)
     pairs = [Batch(*(None if part is None else part[:2] for part in batch)) for batch in ours]
-    programs = {
+    programs: dict[str, tuple[Callable[[Batch], object], Sequence[Batch]]] = {
         "fused": (fused, ours),
-        "published, random batches": (
-            published_step("reverse_published", vocabularies.target.size, settings),
-            theirs,
-        ),
         "plain": (timing.training_step(module, timing.plain_loss, settings), ours),
         "2 sentences of each batch": (timing.training_step(module, timing.fast_loss, settings), pairs),
     }
+    if "experiment=reverse_published" in options.overrides:
+        at_random = compose_run(shared)
+        theirs = timing.take_batches(at_random, corpus, vocabularies, options.batches, settings.device)
+        loop = published_step("reverse_published", vocabularies.target.size, settings)
+        programs["published, random batches"] = loop, theirs
     middle = sorted(ours, key=lambda batch: batch.source.size(1))[len(ours) // 2]
     fused(middle)
     rows = [
         *time_programs(module, programs, options.rounds),
         *time_parts(module, ours, options.rounds),
         *profile_operators(fused, middle, 3 * options.rounds),
+        *time_translations(config, corpus, vocabularies, options.rounds),
     ]
     title = f"{config.name}, {module.network.parameter_count:,} parameters, one thread"
     print_table(rows, title, options.csv)
