@@ -70,15 +70,16 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def whole_number(least: int, most: int = MAX_NUMBER) -> Callable[[str], int]:
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     """Return a parser of whole numbers from `least` to `most`."""
-    allowed = f"≥ {least}" if most == MAX_NUMBER else f"from {least} to {most}"
+    allowed = f"≥ {least}" if most is None else f"from {least} to {most}"
 
     def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
+        is_number = text.isascii() and text.isdigit()
+        if not is_number or int(text) < least or (most is not None and int(text) > most):
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number {allowed}")
-        if int(text) > most:
-            raise argparse.ArgumentTypeError(f"{text!r} exceeds {most}")
+        if int(text) > MAX_NUMBER:
+            raise argparse.ArgumentTypeError(f"{text!r} exceeds {MAX_NUMBER}")
         return int(text)
 
     return parse
