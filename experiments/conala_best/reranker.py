@@ -143,7 +143,7 @@ def candidates(
     lengths = np.array([len(prediction.tokens) for prediction in predictions])
     log_p = np.array([prediction.score for prediction in predictions]) * lengths**length_penalty
     texts = [prediction.hypothesis for prediction in predictions]
-    references = [pair.reference or ""] * len(texts)
+    scored = [replace(prediction, reference=pair.reference or "") for prediction in predictions]
     replaced = pair.postprocess.placeholders if isinstance(pair.postprocess, RestorePlaceholders) else ()
     reversed_pairs = [Pair(replace_in_code(text, replaced) or EMPTY, pair.source) for text in texts]
     examples = build.encode_pairs(backward.config, backward.vocabularies, reversed_pairs)
@@ -154,8 +154,8 @@ def candidates(
         predictions,
         np.where(valid, log_p, log_p - INVALID),
         np.array([lengths, quoted, of_source]).T,
-        BLEU.count(texts, references),
-        EXACT_MATCH.count(texts, references)[:, 0],
+        BLEU.count(scored),
+        EXACT_MATCH.count(scored)[:, 0],
     )
 
 

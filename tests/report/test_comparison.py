@@ -222,6 +222,40 @@ def test_bleu_over_sentences_has_the_tokenizer_of_the_signature(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("metric", "tokenizer", "difference"),
+    [
+        ("exact_match", "subwords", -0.5),
+        ("wer", "characters", 50.0),
+        ("per", "whitespace", 4 / (4 * 3 + 4 * 2)),
+        ("ser", "whitespace", 4 / (4 * 3 + 4 * 2)),
+        ("cer", "characters", 4 / (4 * 6 + 4 * 4)),
+        ("edit_distance", "characters", 4 / (4 * 6 + 4 * 4)),
+        ("cer", "subwords", None),
+    ],
+)
+def test_scores_of_words_are_tested_over_inputs(
+    metric: str, tokenizer: str, difference: float | None, tmp_path: Path
+) -> None:
+    texts = [("word", "a b cd" if n % 2 else "a b ", n) for n in range(8)]
+    for variant, wrong in (("dot", True), ("none", False)):
+        sentences = [
+            (f"{source}{n}", reference, "a b xd" if wrong and n % 2 else reference)
+            for source, reference, n in texts
+        ]
+        settings = {"_target_": f"attnlab.data.tokenization.train.{tokenizer}"}
+        scores = {f"test/{metric}": float(wrong)}
+        write_run(
+            tmp_path, variant, scores=scores, sentences=sentences, tokenizer={}, target_tokenizer=settings
+        )
+    compared = compare(replace(collect([tmp_path]), selected_metrics=(f"test/{metric}",)))
+    over = {each.over: each for each in compared}
+    assert ("sentences" in over) == (difference is not None)
+    if difference is not None:
+        assert over["sentences"].difference == pytest.approx(difference)
+        assert over["sentences"].noun == "inputs"
+
+
+@pytest.mark.parametrize(
     ("source", "heading"),
     [
         ("two words", "Across test sentences"),

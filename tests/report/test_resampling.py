@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, _bootstrap_resample
 from scipy import stats
 
-from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.scoring import score as compute
+from attnlab.metrics.sentence_counts import Counts, SentenceCounts
+from attnlab.metrics.texts import WORDS as WORDS_13A
 from attnlab.metrics.texts import Texts
 from attnlab.report.resampling import (
     BATCH,
@@ -31,8 +33,14 @@ from attnlab.report.resampling import (
     score_interval,
 )
 from commands import clean_environment
+from predictions import predictions_of
 
-COUNTS = {name: counts for name in registry.METRICS if (counts := registry.sentence_counts(name)) is not None}
+COUNTS = {
+    name: counts
+    for name in registry.METRICS
+    for tokenizer in ["whitespace" if registry.has_target_tokens(name) else WORDS_13A]
+    if (counts := registry.sentence_counts(name, tokenizer)) is not None
+}
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(8)]
 
 
@@ -50,6 +58,10 @@ def corpus(sentences: int, seed: int = 0) -> list[str]:
     return [" ".join(draw.choice(WORDS, draw.integers(5, 15))) for _ in range(sentences)]
 
 
+def count(score: SentenceCounts, hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
+    return score.count(predictions_of(*zip(hypotheses, references, strict=True)))
+
+
 @pytest.mark.parametrize("name", COUNTS)
 @settings(max_examples=30)
 @given(
@@ -61,12 +73,8 @@ def corpus(sentences: int, seed: int = 0) -> list[str]:
 )
 def test_scores_of_summed_counts_equal_the_corpus_metrics(name: str, pairs: list[tuple[str, str]]) -> None:
     score = COUNTS[name]
-    hypotheses, references = zip(*pairs, strict=True)
-    predictions = [
-        Prediction(index=0, source="", reference=reference, hypothesis=hypothesis)
-        for hypothesis, reference in pairs
-    ]
-    counts = score.count(hypotheses, references)
+    predictions = [replace(each, annotations={"quoted": ["a", "b"]}) for each in predictions_of(*pairs)]
+    counts = score.count(predictions)
     for value in compute(Texts(predictions), [name]).values.values():  # none for short references
         assert score.value(counts.sum(axis=0)) == pytest.approx(value)
     assert score.value(counts) == pytest.approx([float(score.value(row)) for row in counts])
@@ -87,7 +95,7 @@ def test_randomisation_is_exact_if_few_sentences_differ() -> None:
             metric.corpus_score(left, [references]).score - metric.corpus_score(right, [references]).score
         )
         as_large += abs(difference) >= abs(observed) - 1e-9
-    result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
+    result = paired_test(score, [count(score, ours, references)], [count(score, theirs, references)])
     assert result.difference == pytest.approx(observed)
     assert result.p == pytest.approx(as_large / 2**5)
 
@@ -95,7 +103,7 @@ def test_randomisation_is_exact_if_few_sentences_differ() -> None:
 @pytest.mark.parametrize("name", ["bleu", "chrf"])
 def test_randomisation_equals_scipys_permutation_test(name: str) -> None:
     score, references = COUNTS[name], corpus(30)
-    ours, theirs = (score.count(worse(references, 0.3, seed=seed), references) for seed in (1, 2))
+    ours, theirs = (count(score, worse(references, 0.3, seed=seed), references) for seed in (1, 2))
     differ = (ours != theirs).any(axis=1)
     ours, theirs = ours[differ], theirs[differ]
 
@@ -120,7 +128,7 @@ def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:
     ours = ["wrong" if n in (0, 20, 21) else text for n, text in enumerate(references)]
     theirs = ["wrong" if n in (*range(1, 9), 20, 21) else text for n, text in enumerate(references)]
     score = COUNTS["exact_match"]
-    result = paired_test(score, [score.count(ours, references)], [score.count(theirs, references)])
+    result = paired_test(score, [count(score, ours, references)], [count(score, theirs, references)])
     assert result.difference == pytest.approx(7 / 50)
     assert result.p == pytest.approx(2 * (1 + 9) / 2**9)  # 9 sentences differ, 8 of them in favour of ours
 
@@ -128,7 +136,7 @@ def test_exact_match_of_one_seed_equals_mcnemars_exact_test() -> None:
 @pytest.mark.parametrize("name", ["chrf", "exact_match"])
 def test_equal_systems_have_p_value_one(name: str) -> None:
     references = corpus(30)
-    counts = COUNTS[name].count(worse(references, 0.2, seed=1), references)
+    counts = count(COUNTS[name], worse(references, 0.2, seed=1), references)
     assert paired_test(COUNTS[name], [counts], [counts]) == (0, 0, 0, 1)
 
 
@@ -136,7 +144,7 @@ def test_one_different_sentence_is_not_significant_unlike_in_sacrebleu() -> None
     references = corpus(100)
     other = ["wrong", *references[1:]]
     score = COUNTS["bleu"]
-    result = paired_test(score, [score.count(references, references)], [score.count(other, references)])
+    result = paired_test(score, [count(score, references, references)], [count(score, other, references)])
     assert result.difference > 0.1
     assert result.p == 1
     systems = [("ours", references), ("theirs", other)]
@@ -148,8 +156,8 @@ def test_one_different_sentence_is_not_significant_unlike_in_sacrebleu() -> None
 def test_identical_outputs_of_more_seeds_do_not_change_the_result(name: str) -> None:
     references = corpus(40)
     score = COUNTS[name]
-    ours = score.count(references, references)
-    theirs = score.count(worse(references, 0.02, seed=2), references)
+    ours = count(score, references, references)
+    theirs = count(score, worse(references, 0.02, seed=2), references)
     one_seed, three_seeds = paired_test(score, [ours], [theirs]), paired_test(score, [ours] * 3, [theirs] * 3)
     assert three_seeds == pytest.approx(one_seed)
 
@@ -167,7 +175,7 @@ def test_counts_that_are_not_finite_are_an_error() -> None:
 
 def test_interval_of_one_system_contains_its_score() -> None:
     references = corpus(150)
-    counts = [COUNTS["bleu"].count(worse(references, 0.2, seed=seed), references) for seed in (1, 2)]
+    counts = [count(COUNTS["bleu"], worse(references, 0.2, seed=seed), references) for seed in (1, 2)]
     low, high = score_interval(COUNTS["bleu"], counts)
     metric = BLEU(force=True)
     resampled = [result.score for result in _bootstrap_resample(list(counts[0]), metric, 1000)[1]]
@@ -180,7 +188,7 @@ def test_interval_agrees_with_sacrebleus_resamples() -> None:
     references = corpus(200)
     metric, score = BLEU(force=True), COUNTS["bleu"]
     systems = [worse(references, 0.2, seed=1), worse(references, 0.23, seed=2)]
-    counts = [score.count(texts, references) for texts in systems]
+    counts = [count(score, texts, references) for texts in systems]
     # sacreBLEU draws the same sentences for both systems: its resamples are paired
     resampled = [[result.score for result in _bootstrap_resample(list(c), metric, 1000)[1]] for c in counts]
     low, high = np.percentile(np.subtract(*resampled), [2.5, 97.5])
@@ -206,7 +214,7 @@ def test_p_value_agrees_with_the_sacrebleu_command(tmp_path: Path) -> None:
     results = {row["system"].removeprefix("Baseline: "): row for row in json.loads(done.stdout)}
     for name, key in {"bleu": "BLEU", "chrf": "chrF2"}.items():
         score = COUNTS[name]
-        ours, theirs = (score.count(systems[system], references) for system in ("ours", "theirs"))
+        ours, theirs = (count(score, systems[system], references) for system in ("ours", "theirs"))
         result = paired_test(score, [ours], [theirs])
         p = results["ours"][key]["p_value"]
         observed = results["ours"][key]["score"] - results["theirs"][key]["score"]

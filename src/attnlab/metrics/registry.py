@@ -55,9 +55,12 @@ class MetricInfo:
     function: TextMetric | None = None  # function of a text metric
     # returns the settings of a metric with several definitions, given sacreBLEU's tokenizer
     signature: Callable[[str], str] | None = None
-    # returns the metric's `SentenceCounts`, given sacreBLEU's tokenizer, for metrics that follow from counts
-    # per sentence and can therefore be tested for significance over the sentences
-    counts: Callable[[str], SentenceCounts] | None = None
+    # returns the metric's `SentenceCounts`, given its tokenizer, for metrics that follow from counts per
+    # sentence and can therefore be tested for significance over the sentences; None if its tokens need a
+    # vocabulary
+    counts: Callable[[str], SentenceCounts | None] | None = None
+    # the tokenizer of the counts is that of the targets, by the name of its option, not sacreBLEU's
+    of_target_tokens: bool = False
     # a text metric that is computed for every corpus. The others are named by `Corpus.metrics`
     default: bool = False
     # position among the metrics that a study is compared by (1 first); None if it is not one of them
@@ -145,9 +148,19 @@ def function(metric: str) -> TextMetric:
 
 
 def sentence_counts(metric: str, tokenizer: str = WORDS) -> SentenceCounts | None:
-    """Return the per-sentence counts of a metric; None if the metric is not computed from such counts."""
+    """Return the per-sentence counts of a metric; None if the metric is not computed from such counts.
+
+    Args:
+        metric: its name.
+        tokenizer: sacreBLEU's name, or the option of the tokenizer of the targets (`has_target_tokens`).
+    """
     counts = _info(metric).counts
     return None if counts is None else counts(tokenizer)
+
+
+def has_target_tokens(metric: str) -> bool:
+    """Return whether a metric counts tokens of the target tokenizer."""
+    return _info(metric).of_target_tokens
 
 
 def signatures(metrics: Iterable[str], tokenizer: str = WORDS) -> dict[str, str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
 
+from attnlab.files.predictions import Prediction
+
 Counts = NDArray[np.float64]
 """Whole numbers, stored as floats because float matrix products are faster."""
 
@@ -32,8 +34,8 @@ MAX_SENTENCES = 2**15
 class SentenceCounts:
     """A corpus metric that is a function of counts summed over the sentences."""
 
-    # maps N hypotheses and N references to counts [N, C]
-    count: Callable[[Sequence[str], Sequence[str]], Counts]
+    # maps N ≥ 1 predictions to counts [N, C]
+    count: Callable[[Sequence[Prediction]], Counts]
     # maps summed counts [..., C] to the metric [...], in the unit in which runs log it
     value: Callable[[Counts], Counts]
 
@@ -71,7 +73,12 @@ def _sacrebleu(
     def ngrams(reference: str) -> list[Any]:
         return metric._cache_references([[prepare(reference)]])
 
-    return SentenceCounts(lambda hypotheses, references: counts(tuple(hypotheses), tuple(references)), value)
+    def count(predictions: Sequence[Prediction]) -> Counts:
+        pairs = ((prediction.hypothesis, prediction.reference) for prediction in predictions)
+        hypotheses, references = zip(*pairs, strict=True)
+        return counts(hypotheses, references)
+
+    return SentenceCounts(count, value)
 
 
 def _bleu(counts: Counts, *, smooth: bool) -> Counts:
@@ -102,8 +109,15 @@ def _chrf(counts: Counts, *, beta: float = 2) -> Counts:
 
 def share_counts(is_right: Callable[[str, str], bool]) -> SentenceCounts:
     """Return the counts of the share of hypotheses that are right, given their reference."""
+    return ratio_counts(lambda prediction: (is_right(prediction.hypothesis, prediction.reference), 1))
 
-    def count(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
-        return np.array([[float(right), 1] for right in map(is_right, hypotheses, references)])
 
-    return SentenceCounts(count, lambda total: total[..., 0] / total[..., 1])
+def ratio_counts(parts: Callable[[Prediction], tuple[float, float]]) -> SentenceCounts:
+    """Return the counts of a ratio of two sums over sentences; 0 for resamples that do not define it."""
+
+    def value(total: Counts) -> Counts:
+        zeros = np.zeros(total.shape[:-1])
+        ratio: Counts = np.divide(total[..., 0], total[..., 1], out=zeros, where=total[..., 1] > 0)
+        return ratio
+
+    return SentenceCounts(lambda predictions: np.array([*map(parts, predictions)], dtype=float), value)

@@ -31,7 +31,7 @@ import numpy as np
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
-from attnlab.report.resampling import count_sentences, paired_test, sentences_of
+from attnlab.report.resampling import paired_test, sentences_of
 from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
 from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of
 
@@ -149,7 +149,7 @@ def compare(
         run = runs[directory]
         sentence_counts = registry.sentence_counts(metric, run.tokenizer(metric))
         assert sentence_counts is not None
-        return count_sentences(sentence_counts, run.predictions[registry.split(metric)])
+        return sentence_counts.count(run.predictions[registry.split(metric)])
 
     groups = study.by_variant()
     over_seeds, over_sentences = [], []

@@ -87,7 +87,7 @@
     article.setAttribute("aria-label", variant.name);
     const card = { article, tokens: [], source: sentence.tokens, spans: [], map: null, weights: null };
     if (output === null) {
-      article.append(element("p", { className: "none", textContent: "No output was saved for this sentence." }));
+      article.append(element("p", { className: "none", textContent: "No output was saved for this input." }));
       return card;
     }
     const facts = variant.facts ? [variant.facts] : [];

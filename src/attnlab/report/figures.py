@@ -15,6 +15,7 @@ from statistics import fmean
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from attnlab.metrics import registry
 from attnlab.metrics.text.ngrams import MIN_BLEU_TOKENS
@@ -33,7 +34,6 @@ from attnlab.report.drawing import (
     title_of,
     write_figures,
 )
-from attnlab.report.resampling import count_sentences
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
 
@@ -118,7 +118,14 @@ def _performance_profile(study: Study, groups: Groups, styles: Styles) -> Iterat
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw a corpus score by source length, which shows the bottleneck of a fixed-size encoding."""
-    metric = next((name for name in study.metrics if registry.sentence_counts(name)), None)
+    metric = next(
+        (
+            name
+            for name in study.metrics
+            if all(registry.sentence_counts(name, run.tokenizer(name)) for run in study.finished)
+        ),
+        None,
+    )
     if metric is None:
         return
     split = registry.split(metric)
@@ -138,6 +145,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
         return
     figure, axes = new_figure()
     _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"source length, in {unit}")
     axes.set_ylabel(axis_label(metric))
     inputs = f"{'Validation' if split == 'val' else 'Test'} {'sentences' if unit == 'words' else 'inputs'}"
@@ -267,7 +275,7 @@ def _bin_scores(run: RunRecord, metric: str, unit: str, edges: range) -> dict[fl
     score = registry.sentence_counts(metric, run.tokenizer(metric))
     assert score is not None
     shortest = MIN_BLEU_TOKENS if registry.name(metric).endswith("bleu") else 0
-    counts = count_sentences(score, predictions)
+    counts = score.count(predictions)
     bins: dict[float, list[int]] = {}
     for row, prediction in enumerate(predictions):
         length = len(prediction.source.split()) if unit == "words" else len(prediction.source)

@@ -38,12 +38,6 @@ class SentenceTest(NamedTuple):
     p: float
 
 
-def count_sentences(score: SentenceCounts, predictions: Sequence[Prediction]) -> Counts:
-    """Return the counts [N, C] of N ≥ 1 predictions."""
-    hypotheses, references = zip(*((each.hypothesis, each.reference) for each in predictions), strict=True)
-    return score.count(hypotheses, references)
-
-
 def sentences_of(predictions: Sequence[Prediction]) -> list[tuple[str, str]]:
     """Return the sources and references, which are equal for runs with the same test set."""
     return [(prediction.source, prediction.reference) for prediction in predictions]
@@ -83,7 +77,7 @@ def interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> tuple[flo
     same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
     if score is None or not same or len(same[0]) < 2:
         return next((run.over_sentences[metric] for run in runs if metric in run.over_sentences), None)
-    return score_interval(score, [count_sentences(score, outputs) for outputs in same])
+    return score_interval(score, [score.count(outputs) for outputs in same])
 
 
 def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:

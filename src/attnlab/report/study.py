@@ -54,7 +54,15 @@ class RunRecord:
     versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
 
     def tokenizer(self, metric: str) -> str:
-        """Return sacreBLEU's tokenizer in the signature of a metric; the default one if it names none."""
+        """Return the tokenizer of a metric: see `registry.sentence_counts`.
+
+        sacreBLEU's is in the signature; the default one if there is none. That of the targets is "" if it
+        changes the text.
+        """
+        if registry.has_target_tokens(metric):
+            settings = self.config.get("target_tokenizer") or self.config.get("tokenizer") or {}
+            changes = any(settings.get(name) for name in ("lowercase", "normalization", "graphemes"))
+            return "" if changes else str(settings.get("_target_", "")).rpartition(".")[2]
         found = re.search(r"\btok:([^|]+)", self.signatures.get(registry.name(metric), ""))
         return WORDS if found is None else found[1]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import sentence_counts
 from attnlab.metrics.registry import text_metric
-from attnlab.metrics.sentence_counts import SentenceCounts, share_counts
+from attnlab.metrics.sentence_counts import SentenceCounts, ratio_counts, share_counts
 from attnlab.metrics.text.ngrams import check_four_grams
 from attnlab.metrics.texts import Texts, UndefinedScoreError
 
@@ -72,7 +72,9 @@ def parses(texts: Texts) -> float:
     return texts.share(lambda hypothesis, _: is_valid_python(hypothesis))
 
 
-@text_metric(label="slot accuracy", format="share", direction="higher")
+@text_metric(
+    label="slot accuracy", format="share", direction="higher", counts=lambda _: ratio_counts(repeated_slots)
+)
 def slot_accuracy(texts: Texts) -> float:
     """Return the share (0 to 1) of quoted texts that the hypotheses repeat, of those the references repeat.
 
@@ -80,17 +82,21 @@ def slot_accuracy(texts: Texts) -> float:
     times in a reference and h times in its hypothesis counts as min(r, h) correct of r. The metric is
     therefore comparable between models with and without placeholders.
     """
-    correct = total = 0
-    for prediction in texts.predictions:
-        hypothesis, reference = tokenize(prediction.hypothesis), tokenize(prediction.reference)
-        for quoted in prediction.annotations.get("quoted", ()):
-            tokens = tokenize(quoted)
-            in_reference = occurrences(tokens, reference)
-            total += in_reference
-            correct += min(in_reference, occurrences(tokens, hypothesis))
+    correct, total = map(sum, zip(*map(repeated_slots, texts.predictions), strict=True))
     if total == 0:
         raise UndefinedScoreError("no reference repeats a quoted text")
     return correct / total
+
+
+def repeated_slots(prediction: Prediction) -> tuple[int, int]:
+    """Count the quoted texts that hypothesis and reference repeat, and those that the reference repeats."""
+    hypothesis, reference = tokenize(prediction.hypothesis), tokenize(prediction.reference)
+    correct = total = 0
+    for tokens in map(tokenize, prediction.annotations.get("quoted", ())):
+        in_reference = occurrences(tokens, reference)
+        total += in_reference
+        correct += min(in_reference, occurrences(tokens, hypothesis))
+    return correct, total
 
 
 def repeated_quotations(prediction: Prediction) -> int:

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attnlab.metrics.registry import text_metric
+from attnlab.metrics.sentence_counts import SentenceCounts, ratio_counts
 from attnlab.metrics.texts import Texts, UndefinedScoreError
 
+SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "characters": list,
+    "symbols": str.split,
+    "whitespace": str.split,
+}
+"""Tokenizers whose tokens follow from the text alone, by the names of their options."""
 
-@text_metric(label="edit distance", format="positive", direction="lower", default=True)
+
+def counts(tokenizer: str) -> SentenceCounts | None:
+    """Return the edits and the reference tokens per sentence; None if the tokens need a vocabulary."""
+    split = SPLITS.get(tokenizer)
+    if split is None:
+        return None
+    return ratio_counts(
+        lambda each: (
+            levenshtein(split(each.hypothesis), split(each.reference)),
+            len(split(each.reference)),
+        )
+    )
+
+
+@text_metric(
+    label="edit distance",
+    format="positive",
+    direction="lower",
+    counts=counts,
+    of_target_tokens=True,
+    default=True,
+)
 def edit_distance(texts: Texts) -> float:
     """Return the insertions, deletions and substitutions of target tokens, per token of the references.
 
@@ -24,19 +52,19 @@ def edit_distance(texts: Texts) -> float:
     return distance / total
 
 
-@text_metric(label="SER", format="positive", direction="lower")
+@text_metric(label="SER", format="positive", direction="lower", counts=counts, of_target_tokens=True)
 def ser(texts: Texts) -> float:
     """Return the symbol error rate: the edit distance, by its name in string transduction."""
     return edit_distance(texts)
 
 
-@text_metric(label="PER", format="positive", direction="lower")
+@text_metric(label="PER", format="positive", direction="lower", counts=counts, of_target_tokens=True)
 def per(texts: Texts) -> float:
     """Return the phone error rate: the symbol error rate of targets whose tokens are phones."""
     return edit_distance(texts)
 
 
-@text_metric(label="CER", format="positive", direction="lower")
+@text_metric(label="CER", format="positive", direction="lower", counts=counts, of_target_tokens=True)
 def cer(texts: Texts) -> float:
     """Return the character error rate: the symbol error rate of targets whose tokens are characters."""
     return edit_distance(texts)

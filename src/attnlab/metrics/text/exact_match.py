@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnlab.metrics.registry import text_metric
-from attnlab.metrics.sentence_counts import share_counts
+from attnlab.metrics.sentence_counts import ratio_counts, share_counts
 from attnlab.metrics.texts import Texts
 
 
@@ -25,7 +25,15 @@ def has_equal_words(hypothesis: str, reference: str) -> bool:
     return hypothesis.split() == reference.split()
 
 
-@text_metric(label="WER", format="points", direction="lower", rank=5)
+@text_metric(
+    label="WER",
+    format="points",
+    direction="lower",
+    counts=lambda _: ratio_counts(
+        lambda each: (100 * (not has_equal_words(each.hypothesis, each.reference)), 1)
+    ),
+    rank=5,
+)
 def wer(texts: Texts) -> float:
     """Return the word error rate of string transduction: the percentage of outputs that are not right.
 

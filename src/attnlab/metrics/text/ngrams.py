@@ -103,7 +103,7 @@ def bleu(texts: Texts) -> float:
 
 def check_four_grams(counts: SentenceCounts, texts: Texts) -> None:
     """Raise `UndefinedScoreError` if no reference has the four tokens of a 4-gram."""
-    if counts.count(texts.hypotheses, texts.references)[:, 1].max() < MIN_BLEU_TOKENS:
+    if counts.count(texts.predictions)[:, 1].max() < MIN_BLEU_TOKENS:
         raise UndefinedScoreError(f"no reference has {MIN_BLEU_TOKENS} tokens, the length of a 4-gram")
 
 
