@@ -27,7 +27,7 @@ function read(sentence) {
   const all = sourceTokenizer.encode(sentence);
   const foreign = sourceTokenizer.isClosed && all.find(({ isKnown }) => !isKnown);
   if (foreign) throw new Error(`“${foreign.token}” is not in the vocabulary. Use only ${sourceTokenizer.pieces.join(" ")}, separated by spaces.`);
-  if (!all.length) throw new Error("The sentence has no words that the network can read.");
+  if (!all.length) throw new Error("The network can read none of these tokens.");
   const most = (settings.max_positions ?? Infinity) - settings.source_eos;
   if (Math.min(all.length, settings.max_source_tokens ?? Infinity) > most) throw new Error(`The network reads at most ${most} tokens.`);
   const tokens = all.slice(0, settings.max_source_tokens ?? undefined);
@@ -111,7 +111,7 @@ function start(sentence) {
     if (token === "<eos>") shown.classList.add("end");
     if (!isKnown) {
       shown.classList.add("unknown");
-      shown.title = "This word is not in the vocabulary";
+      shown.title = "Not in the vocabulary";
       shown.append(element("small", { textContent: "unknown" }));
     }
     return shown;

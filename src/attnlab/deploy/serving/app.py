@@ -306,7 +306,7 @@ def _to_json(prediction: Prediction) -> Translation:
 def _page() -> tuple[str, str]:
     scripts = (page.HEAT_MAP, FOLDER / "page.js")
     html = page.render(
-        FOLDER, "index.html.j2", title="attnlab: translation and attention weights", scripts=scripts
+        FOLDER, "index.html.j2", title="attnlab: outputs and attention weights", scripts=scripts
     )
     policy = page.policy(scripts, images="data: blob:")
     return html, f"{policy}; connect-src 'self'; frame-ancestors 'none'"

@@ -95,7 +95,7 @@ class ServedModel:
             raise UserError(f"{self.name} has no map of {map}")
         if len(prediction.tokens) * len(prediction.source_tokens) > MAX_EXPLAINED:
             raise UserError(
-                f"A map of {map} has at most {MAX_EXPLAINED:,} cells: give a shorter sentence, or show the "
+                f"A map of {map} has at most {MAX_EXPLAINED:,} cells: give a shorter input, or show the "
                 "weights"
             )
         explained = self.model.explain(sources[prediction.index].text, prediction.hypothesis, map)

@@ -1,4 +1,4 @@
-// Translates the source sentence by every selected model while the visitor types.
+// Decodes the input by every selected model while the visitor types.
 //
 // The token of a protected server is in the part of the address after "#", which browsers do not send.
 "use strict";
@@ -35,7 +35,7 @@
     card.error = element("p", { className: "error", role: "alert" });
     card.prefix = element("input", { type: "text", autocomplete: "off", spellcheck: false, dir: "auto" });
     card.prefix.addEventListener("input", () => schedule(card));
-    const edit = element("button", { type: "button", textContent: "Edit translation" });
+    const edit = element("button", { type: "button", textContent: "Edit output" });
     edit.addEventListener("click", () => {
       card.prefix.value = card.prediction?.text ?? "";
       card.prefix.focus();
@@ -52,7 +52,7 @@
       element("header", {}, element("h2", { textContent: model.name }), card.facts),
       card.output, card.error,
       element("div", { className: "start" },
-        element("label", {}, "The translation starts with", card.prefix), edit),
+        element("label", {}, "The output starts with", card.prefix), edit),
       card.frame, card.readout, card.save);
     card.article.setAttribute("aria-label", model.name);
     return card;
