@@ -5,7 +5,7 @@
 # make hydra    run the quick tests that use Hydra with Hydra 1.4 and OmegaConf 2.4
 # make lint     check style, docstrings and types
 # make experiments  run the path of every experiment with tiny data and networks
-# make docs     build the documentation into docs/build/html, run its notebooks (make html), and its examples (make examples)
+# make docs     build the documentation into docs/build/html, run its notebooks, look at its pages (make html), and run its examples (make examples)
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -28,7 +28,7 @@ train: .venv/installed
 	$(BIN)/attnlab train
 
 test: .venv/tests
-	$(PYTEST) $(SHARED) -m "not examples and not clusters and not experiments"
+	$(PYTEST) $(SHARED) -m "not examples and not site and not clusters and not experiments"
 
 clusters: .venv/tests
 	$(BIN)/pytest -m clusters --durations=0 tests/jobs tests/training
@@ -53,6 +53,7 @@ docs: .venv/tests
 
 html: .venv/tests
 	PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
+	$(BIN)/pytest -q -m site tests/docs
 
 examples: .venv/tests
 	$(PYTEST) $(SHARED) -m examples tests/docs

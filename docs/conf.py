@@ -35,6 +35,7 @@ extensions = [
     "mechanism_reference",
     "metric_reference",
     "training_page",
+    "tutorial_outputs",
 ]
 exclude_patterns = ["build", "extension", "gallery"]
 nitpicky = False

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 from attnlab.report.collect import collect
-from attnlab.report.resampling import count_sentences, percentiles, resampled
+from attnlab.report.resampling import percentiles, resampled
 from attnlab.report.results_file import format_results
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import Cell, Column, Table
@@ -84,7 +84,7 @@ class Groups:
         for variant, runs in variants.items():
             outputs = [run.predictions["test"] for run in runs]
             assert all([prediction.source for prediction in each] == sources for each in outputs)
-            self.counts[variant] = np.sum([count_sentences(score, each) for each in outputs], axis=0)
+            self.counts[variant] = np.sum([score.count(each) for each in outputs], axis=0)
         self.words = np.array([len(source.split()) for source in sources])  # [N]
         self.groups = np.searchsorted(starts, self.words, side="right") - 1  # [N]
         self.starts = starts

@@ -1,14 +1,8 @@
 """The commands and Python examples of the documentation, executed page by page.
 
-A page is followed from top to bottom in an empty folder, as a user would:
-
-- A ```` ```console ```` block holds commands after `$ `; the other lines are output and are not compared.
-- A ```` ```python ```` block is executed, or saved if its first line is a comment with a file name.
-- `<!-- not run: REASON -->` above a block: the commands need a GPU, a cluster, an account, a download or much
-  time. Their configurations are composed instead.
-- `<!-- fails: REASON -->` above a block: its last command must end with exit code 1 or 2.
-
-Training is shortened by `SHORT`, which is appended to every `attnlab train` and `attnlab tune`.
+A page is followed as `docs/extension/examples.py` describes. Training is shortened by `SHORT`, which is
+appended to every `attnlab train` and `attnlab tune`. The configurations of commands that are not run are
+composed.
 """
 
 from __future__ import annotations
@@ -16,22 +10,19 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
-import subprocess
 import sys
 import warnings
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from markdown_it import MarkdownIt
 
 from attnlab.config.compose import compose_run
 from attnlab.jobs.grid import split_zip
 from attnlab.metrics.registry import METRICS
 from commands import clean_environment
+from examples import blocks, executed, follow
 from forked import serve_program
 
 ROOT = Path(__file__).parents[2]
@@ -67,51 +58,15 @@ def shortened(arguments: list[str]) -> list[str]:
     return arguments + [f"{key}={value}" for key, value in SHORT.items() if key not in given]
 
 
-class Block(NamedTuple):
-    """One fenced block of a page."""
-
-    line: int
-    language: str
-    marker: str  # "not run", "fails" or ""
-    text: str
-
-    @property
-    def file(self) -> str:
-        """The name of the file as which a Python block is saved, or "" if it is executed."""
-        name = re.match(r"# ([\w./-]+\.\w+)\n", self.text)
-        return name[1] if name and self.language == "python" else ""
-
-    @property
-    def commands(self) -> list[str]:
-        """The commands of a console block; a line that ends in a backslash continues."""
-        joined = self.text.replace("\\\n", " ")
-        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
-
-
-def blocks(page: Path) -> list[Block]:
-    """Return the console and Python blocks of a page, each with the marker right above it."""
-    blocks = []
-    marker = ""
-    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
-        if token.type == "fence" and token.info.strip() in ("console", "python"):
-            blocks.append(Block(token.map[0] + 1, token.info.strip(), marker, token.content))
-        comment = re.match(r"<!-- (not run|fails): .+ -->", token.content)
-        marker = comment[1] if token.type == "html_block" and comment else ""
-    return blocks
-
-
-def executed(page: Path) -> list[Block]:
-    """Return the blocks that are not marked as not run."""
-    return [block for block in blocks(page) if block.marker != "not run"]
-
-
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
 @pytest.mark.slow
 @pytest.mark.examples
-@pytest.mark.parametrize("page", [page for page in PAGES if executed(page)], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if executed(page.read_text(encoding="utf-8"))], ids=name
+)
 def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "attnlab"
     program.parent.mkdir()
@@ -120,35 +75,8 @@ def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     with serve_program(program, shortened):
-        follow(page, folder, environment)
-
-
-def follow(page: Path, folder: Path, environment: dict[str, str]) -> None:
-    """Execute the blocks of a page in a folder."""
-    session = ""  # the Python blocks so far: later blocks use their names
-    for block, following in pairwise([*executed(page), None]):
-        if block.file:
-            (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / block.file).write_text(block.text)
-            continue
-        if block.language == "python":
-            session += block.text
-            if following and following.language == "python" and not following.file:
-                continue  # one process executes both
-            command = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", session]
-        else:
-            command = ["bash", "-e", "-o", "pipefail", "-c", "\n".join(block.commands)]
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**environment, "PYTHONPATH": str(folder)} if block.language == "python" else environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        expected = (1, 2) if block.marker == "fails" else (0,)
-        assert done.returncode in expected, f"{name(page)}:{block.line}\n{done.stdout}\n{done.stderr}"
+        for done in follow(page.read_text(encoding="utf-8"), folder, environment):
+            assert done.expected, f"{name(page)}:{done.block.line}\n{done.command}\n{done.output}"
 
 
 def composed() -> list[tuple[str, str]]:
@@ -156,7 +84,7 @@ def composed() -> list[tuple[str, str]]:
     return [
         (f"{name(page)}:{block.line}", command)
         for page in PAGES
-        for block in blocks(page)
+        for block in blocks(page.read_text(encoding="utf-8"))
         if block.language == "console" and block.marker == "not run"
         for command in block.commands
         if re.match(r"attnlab (train|tune) ", command)

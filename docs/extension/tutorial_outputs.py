@@ -1,0 +1,98 @@
+"""Outputs of the commands of the tutorials.
+
+The commands of a tutorial are executed when it is read, and their outputs are written below them in their
+blocks. They are kept in `docs/build/tutorials` and produced again if the commands, the files that a page
+writes, or the settings that the commands use change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+
+from attnlab import __version__
+from configuration_reference import CONF, chosen
+from examples import Block, executed, follow
+
+CACHE = Path(__file__).parents[1] / "build" / "tutorials"
+TUTORIAL = re.compile(r"tutorials/(?!index$)")
+
+logger = logging.getLogger(__name__)
+
+
+def add_outputs(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Add the outputs to the console blocks of a tutorial."""
+    if not TUTORIAL.match(docname) or app.builder.format != "html":
+        return
+    examples = executed(source[0])
+    files = settings_files(examples)
+    for path in files:
+        app.env.note_dependency(str(path))
+    parts = [__version__, *map(repr, examples), *(path.read_text(encoding="utf-8") for path in files)]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    path = CACHE / f"{Path(docname).name}-{digest[:16]}.json"
+    if not path.exists():
+        logger.info("executing the commands of %s", docname)
+        outputs = outputs_of(docname, source[0])
+        CACHE.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(outputs, ensure_ascii=False, indent=1), encoding="utf-8")
+    source[0] = with_outputs(source[0], json.loads(path.read_text(encoding="utf-8")))
+
+
+def settings_files(examples: list[Block]) -> list[Path]:
+    """Return `conf/train.yaml` and the files of the options that it or a command names."""
+    commands = " ".join(command for block in examples for command in block.commands)
+    files = [CONF / "train.yaml"]
+    names = re.findall(r"[\w@/]+=[\w,]+", commands)
+    for name in [*chosen(files[0].read_text(encoding="utf-8")), *names]:
+        group, _, options = name.partition("=")
+        paths = [CONF / group.partition("@")[0] / f"{option}.yaml" for option in options.split(",")]
+        files += [path for path in paths if path.is_file() and path not in files]
+    return files
+
+
+def outputs_of(docname: str, text: str) -> list[str]:
+    """Execute the commands of a page in an empty folder and return the output of each."""
+    program = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "WANDB_MODE": "offline"}
+    outputs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for done in follow(text, Path(folder), environment):
+            if not done.expected:
+                raise ExtensionError(f"{docname}:{done.block.line}: {done.command}\n{done.output}")
+            if done.block.language == "console":
+                outputs.append(done.output.replace(f"{os.path.realpath(folder)}/", ""))
+    return outputs
+
+
+def with_outputs(text: str, outputs: list[str]) -> str:
+    """Return a page whose executed commands are followed by their outputs."""
+    lines = text.splitlines()
+    remaining = iter(outputs)
+    places = {}  # line of the last line of a command: its output
+    for block in executed(text):
+        if block.language == "console":
+            continued = False
+            for number, line in enumerate(block.text.splitlines(), start=block.line):
+                if line.startswith("$ ") or continued:
+                    continued = line.endswith("\\")
+                    if not continued:
+                        places[number] = next(remaining)
+    for number in sorted(places, reverse=True):
+        lines[number + 1 : number + 1] = places[number].rstrip("\n").splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Add the outputs when a page is read."""
+    app.connect("source-read", add_outputs)
+    return {"parallel_read_safe": True}
