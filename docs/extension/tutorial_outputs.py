@@ -88,8 +88,17 @@ def with_outputs(text: str, outputs: list[str]) -> str:
                     if not continued:
                         places[number] = next(remaining)
     for number in sorted(places, reverse=True):
-        lines[number + 1 : number + 1] = places[number].rstrip("\n").splitlines()
+        lines[number + 1 : number + 1] = shortened(places[number].splitlines())
     return "\n".join(lines) + "\n"
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """Return an output without what is about this machine, and with the first and the last epoch only."""
+    lines = [line for line in lines if not line.startswith("other programs use the cores")]
+    epochs = [number for number, line in enumerate(lines) if line.startswith("epoch ")]
+    if len(epochs) < 4:
+        return lines
+    return [*lines[: epochs[0] + 1], "…", *lines[epochs[-1] :]]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -42,15 +42,13 @@ def main(options: argparse.Namespace) -> int:
 def _print(evaluation: Evaluation) -> None:
     result = evaluation.result
     decoded, total = result["sentences"], evaluation.total_sentences
-    sentences = f"{decoded}" if decoded == total else f"{decoded} of {total}"
+    inputs = f"{decoded}" if decoded == total else f"{decoded} of {total}"
     changed = {name: each["metrics"] for name, each in result.get("attention_override", {}).items()}
     if evaluation.by_length:
-        print_table(
-            _metrics_table(result["metrics"], changed, title=f"{evaluation.split} · {sentences} sentences")
-        )
+        print_table(_metrics_table(result["metrics"], changed, title=f"{evaluation.split} · {inputs} inputs"))
         print_table(_lengths_table(evaluation.by_length))
     else:
-        print_line(f"{evaluation.split} has no targets: {sentences} outputs, no scores")
+        print_line(f"{evaluation.split} has no targets: {inputs} outputs, no scores")
     if evaluation.explanations:
         print_table(_explanations_table(evaluation.explanations, evaluation.split))
     for metric, signature in result["signatures"].items():
@@ -91,7 +89,7 @@ def _number(score: float, sign: str = "") -> str:
 def _lengths_table(by_length: Sequence[LengthScores]) -> Table:
     """Build a table with one row per range of lengths; the eight metrics of CoNaLa fit into 80 columns."""
     names = list(by_length[0].scores)
-    heads = ("source length", "sentences", *(name.replace("_", " ") for name in names))
+    heads = ("source length", "inputs", *(name.replace("_", " ") for name in names))
     columns = [Column(head, overflow="fold", justify="right") for head in heads]
     table = Table(*columns, title="by source length, in tokens", pad_edge=False)
     for row in by_length:
@@ -120,7 +118,7 @@ def _short_number(score: float | None) -> str:
 def _explanations_table(scores: dict[str, Score], split: str) -> Table:
     columns = [Column("attention weights as explanations", overflow="fold")]
     columns += [Column(name, justify="right") for name in ("value", "95 % interval", "units")]
-    result = Table(*columns, title=f"{split} · intervals by bootstrap over sentences")
+    result = Table(*columns, title=f"{split} · intervals by bootstrap over inputs")
     for name in registry.names("explanation"):
         score = scores.get(name.removeprefix("explanation/"))
         if score is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pooch
-
 from attnlab.errors import UserError
 
 
@@ -21,6 +19,8 @@ def download(url: str, *, known_hash: str | None, cache: str | Path) -> Path:
             logs.
         cache: folder of downloaded files.
     """
+    import pooch  # warns in notebooks without ipywidgets
+
     try:
         path: str = pooch.retrieve(
             url, known_hash, path=Path(cache).expanduser(), progressbar=sys.stderr.isatty()

@@ -145,7 +145,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
         return
     figure, axes = new_figure()
     _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel(f"source length, in {unit}")
     axes.set_ylabel(axis_label(metric))
     inputs = f"{'Validation' if split == 'val' else 'Test'} {'sentences' if unit == 'words' else 'inputs'}"

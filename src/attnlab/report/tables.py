@@ -233,7 +233,8 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     for each in comparisons:
         pairs.setdefault((each.metric, each.variant, each.reference), []).append(each)
     texts = ("variant", "reference", "metric", "across")
-    numbers = ("seeds", "sentences", "difference", "95 % CI low", "95 % CI high", "effect size d_z")
+    noun = study.noun
+    numbers = ("seeds", noun, "difference", "95 % CI low", "95 % CI high", "effect size d_z")
     tests = ("p", "p (Holm)", "margin", "p of equivalence (Holm)")
     columns = [*(Column(name, numeric=False) for name in texts), *map(Column, (*numbers, *tests))]
     rows = [
@@ -241,7 +242,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
             Cell(comparison.variant, comparison.variant),
             Cell(comparison.reference, comparison.reference),
             Cell(heading(comparison.metric), comparison.metric),
-            Cell(comparison.over, comparison.over),
+            Cell(noun if comparison.over == "sentences" else comparison.over, comparison.over),
             count_cell(comparison.seeds),
             count_cell(comparison.sentences),
             _in_unit(comparison.metric, comparison.difference),
@@ -260,9 +261,9 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     equivalence = any(comparison.margin is not None for comparison in comparisons)
     notes = [
         "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test; "
-        "the conclusion holds for other training runs. Across sentences: paired bootstrap and approximate "
+        f"the conclusion holds for other training runs. Across {noun}: paired bootstrap and approximate "
         "randomisation of the outputs of all seeds together; the conclusion holds for these networks and "
-        "other sentences.",
+        f"other {noun}.",
         *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
         *([EQUIVALENCE] if equivalence else []),
     ]
