@@ -37,7 +37,8 @@ def add_outputs(app: Sphinx, docname: str, source: list[str]) -> None:
     files = settings_files(examples)
     for path in files:
         app.env.note_dependency(str(path))
-    parts = [__version__, *map(repr, examples), *(path.read_text(encoding="utf-8") for path in files)]
+    texts = [part for block in examples for part in (block.marker, block.text)]
+    parts = [__version__, *texts, *(path.read_text(encoding="utf-8") for path in files)]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = CACHE / f"{Path(docname).name}-{digest[:16]}.json"
     if not path.exists():
