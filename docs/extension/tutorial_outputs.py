@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import wrap
 
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
@@ -25,6 +26,8 @@ from examples import Block, executed, follow
 
 CACHE = Path(__file__).parents[1] / "build" / "tutorials"
 TUTORIAL = re.compile(r"tutorials/(?!index$)")
+MACHINE = re.compile("other programs use the cores")
+WIDTH = 100  # columns
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +98,16 @@ def with_outputs(text: str, outputs: list[str]) -> str:
 
 def shortened(lines: list[str]) -> list[str]:
     """Return an output without what is about this machine, and with the first and the last epoch only."""
-    lines = [line for line in lines if not line.startswith("other programs use the cores")]
+    lines = [line for line in lines if not MACHINE.match(line)]
     epochs = [number for number, line in enumerate(lines) if line.startswith("epoch ")]
-    if len(epochs) < 4:
-        return lines
-    return [*lines[: epochs[0] + 1], "…", *lines[epochs[-1] :]]
+    if len(epochs) > 3:
+        lines = [*lines[: epochs[0] + 1], "…", *lines[epochs[-1] :]]
+    return [part for line in lines for part in wrapped(line)]
+
+
+def wrapped(line: str) -> list[str]:
+    """Return the lines that a terminal shows; tables are not wrapped."""
+    return [line] if line.startswith(("┏", "┃", "┡", "│", "└", " ")) else wrap(line, WIDTH) or [line]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

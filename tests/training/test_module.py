@@ -108,7 +108,7 @@ def test_teacher_forcing_decays_with_the_optimizer_steps(composed: Composed) -> 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"precision": "bf16-mixed"},
+        {"precision": "bf16-mixed", "gradient_clip_val": 0.1},
         {"accumulate_grad_batches": 2},
         {"gradient_clip_val": 0.1},
         {"limit_train_batches": 2},

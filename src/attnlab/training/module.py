@@ -277,7 +277,7 @@ class Seq2SeqModule(lightning.LightningModule):
         parameters = list(self.trainer.precision_plugin.main_params(optimizer))
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         self.gradient_norm = get_total_norm(gradients, foreach=True)
-        if gradient_clip_val and gradient_clip_algorithm == "norm" and self.trainer.precision != "16-mixed":
+        if gradient_clip_val and gradient_clip_algorithm != "value" and self.trainer.precision != "16-mixed":
             clip_grads_with_norm_(parameters, gradient_clip_val, self.gradient_norm, foreach=True)
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
