@@ -18,6 +18,7 @@ def products_by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         for name, names in limits.items():
             for limit in names:
                 monkeypatch.setattr(import_module(f"attnlab.fast.{name}"), limit, 1)
+        monkeypatch.setattr("attnlab.fast.linear.trains_by_onednn", lambda: True)
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """Linear layers on the faster CPU backend.
 
-In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster for large weights on the CPUs that were
-measured, and MKL is as fast or faster for small ones. The choice depends on the
-size of the weight alone, so that all CPUs make the same one. In bf16 and fp64, under autocast, and on a GPU,
-`torch.nn.functional.linear` is used.
+In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster for large weights where the CPU has AVX-512.
+Without, MKL is faster in training, and oneDNN in a search, which multiplies by stored weights. MKL is as fast
+or faster for small weights everywhere. So the choice depends on the size of the weight and on the kind of
+CPU: see `trains_by_onednn`. In bf16 and fp64, under autocast, and on a GPU, `torch.nn.functional.linear` is
+used.
 
 oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
 process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
@@ -100,7 +101,7 @@ class Products:
         if product is None:
             if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
                 return F.linear(x, weight, bias)
-            product = prepack(weight.contiguous(), bias, dtype, min_reordered=0)
+            product = prepack(weight.contiguous(), bias, dtype, repeated=True)
             self.uses[key] = weight, product
         return product(x.to(dtype))
 
@@ -128,14 +129,13 @@ def outer(left: Tensor, right: Tensor) -> Tensor:
         return left.T @ right
     if left.dtype == torch.bfloat16:
         return _pad_rows(left).T @ _pad_rows(right)
-    if left.size(1) * right.size(1) < MIN_GRADIENT or not _onednn_supports(left.dtype):
+    large = left.size(1) * right.size(1) >= MIN_GRADIENT
+    if not (large and trains_by_onednn() and _onednn_supports(left.dtype)):
         return left.T @ right
     return _onednn_product(_dense(_pad_rows(left).T), _dense(_pad_rows(right).T), None)
 
 
-def prepack(
-    weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, min_reordered: int | None = None
-) -> Product:
+def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, repeated: bool = False) -> Product:
     """Return the map x [..., K] → x Wᵀ + b [..., N] in `dtype`, with the weight cast and packed once.
 
     On a CPU, large weights are reordered into oneDNN's own layout. With the few rows of one step of a loop,
@@ -145,14 +145,13 @@ def prepack(
         weight: [N, K].
         bias: [N].
         dtype: data type of the product.
-        min_reordered: elements of the smallest weight that is reordered; None: `MIN_WEIGHT_TO_REORDER`.
+        repeated: a search multiplies by the weight, at more steps than a target has.
     """
-    min_reordered = MIN_WEIGHT_TO_REORDER if min_reordered is None else min_reordered
     weight = weight.to(dtype)
     bias = None if bias is None else bias.to(dtype)
-    if not _onednn(weight):
+    if not _onednn(weight, repeated=repeated):
         return lambda x: F.linear(x, weight, bias)
-    reorder = weight.numel() >= min_reordered and weight.is_contiguous()
+    reorder = (repeated or weight.numel() >= MIN_WEIGHT_TO_REORDER) and weight.is_contiguous()
     packed = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder else _dense(weight)
     return lambda x: _operator(x, packed, bias)
 
@@ -248,10 +247,19 @@ def _is_bf16(x: Tensor) -> bool:
     return x.dtype == torch.bfloat16
 
 
-def _onednn(weight: Tensor) -> bool:
+def _onednn(weight: Tensor, *, repeated: bool = False) -> bool:
     """Return whether oneDNN multiplies by this weight, with the operators that torch.compile uses."""
-    large = weight.dtype != torch.float32 or weight.numel() >= MIN_WEIGHT
-    return weight.device.type == "cpu" and weight.numel() > 0 and large and _onednn_supports(weight.dtype)
+    if weight.device.type != "cpu" or weight.numel() == 0 or not _onednn_supports(weight.dtype):
+        return False
+    if weight.dtype != torch.float32:
+        return True
+    return weight.numel() >= MIN_WEIGHT and (repeated or trains_by_onednn())
+
+
+@cache
+def trains_by_onednn() -> bool:
+    """Return whether oneDNN computes the large products of training in fp32: with AVX-512."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 @cache
