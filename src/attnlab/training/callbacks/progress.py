@@ -35,14 +35,24 @@ BUSY = 0.25
 
 
 class EpochLog(Callback):
-    """Logs `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · …` after each epoch."""
+    """Logs `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · …` after each epoch.
+
+    Scores are those of a validation in this epoch, if it had one.
+    """
+
+    def __init__(self) -> None:
+        self.validated = False
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.validated = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         numbers = " · ".join(
             f"{name.removesuffix('_epoch')} {float(value):.4g}"
             for name, value in trainer.callback_metrics.items()
-            if name == "train/loss_epoch" or name.startswith("val/")
+            if name == "train/loss_epoch" or (self.validated and name.startswith("val/"))
         )
+        self.validated = False
         if trainer.is_global_zero:
             log.info("%s · %s", epoch_number(trainer), numbers)
 
