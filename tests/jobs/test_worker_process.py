@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
+from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker, worker_process
 from attnlab.jobs.logs import log_to_files
@@ -94,6 +99,29 @@ def test_reason_of_the_scheduler_is_recorded_unless_the_run_finished(tmp_path: P
     assert run.read_result() == {"status": "failed", "error": "no progress"}
     run.write_result("finished", metrics={"val/loss": 1.0})
     assert worker_process.record_exit(run, -9, stopping=False, reason="no progress") == 0
+
+
+@pytest.mark.parametrize("length", [worker.LONGEST_FOLDER, worker.LONGEST_FOLDER + 1])
+def test_temporary_folder_that_is_too_long_for_sockets_is_refused(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path("/tmp") / f"attnlab-{os.getpid()}".ljust(length - len("/tmp/"), "x")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    path = folder / "pymp-12345678" / "listener-12345678"  # as multiprocessing names its sockets
+    path.parent.mkdir(parents=True)
+    try:
+        worker.check_socket_path(OmegaConf.create({"batching": {"workers": 0}}))
+        with socket.socket(socket.AF_UNIX) as bound:
+            if length == worker.LONGEST_FOLDER:
+                bound.bind(str(path))
+                worker.check_socket_path(OmegaConf.create({"batching": {"workers": 1}}))
+            else:
+                with pytest.raises(OSError, match="AF_UNIX path too long"):
+                    bound.bind(str(path))
+                with pytest.raises(UserError, match=r"^batching.workers=1: .*set TMPDIR to a shorter one"):
+                    worker.check_socket_path(OmegaConf.create({"batching": {"workers": 1}}))
+    finally:
+        shutil.rmtree(folder)
 
 
 HUNG = """
