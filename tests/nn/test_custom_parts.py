@@ -58,7 +58,6 @@ def test_parts_from_a_configuration(tmp_path: Path) -> None:
         path.write_text("\n".join([*lines, "_partial_: true"]) + "\n")
     sizes = [word for word in TINY_REVERSE if not word.startswith(("encoder", "decoder"))]
     overrides = ["--config-dir=custom", "encoder=window", "decoder=elman", "trainer.max_epochs=1"]
-    done = attnlab("train", *overrides, *sizes, "logger=none", folder=tmp_path, PYTHONPATH=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    attnlab("train", *overrides, *sizes, "logger=none", folder=tmp_path, PYTHONPATH=str(tmp_path))
     [result] = tmp_path.glob("outputs/*/*/result.json")
     assert json.loads(result.read_text())["status"] == "finished"

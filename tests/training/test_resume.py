@@ -280,11 +280,10 @@ def test_second_process_is_told_which_process_uses_the_run(tmp_path: Path) -> No
         while not list(tmp_path.glob("outputs/reverse/*/metrics.csv")):
             time.sleep(0.1)
             assert first.poll() is None
-        lines = [attnlab("train", *words, *more, folder=tmp_path) for more in ([], ["force=true"])]
+        lines = [attnlab("train", *words, *more, folder=tmp_path, code=1) for more in ([], ["force=true"])]
         (directory,) = tmp_path.glob("outputs/reverse/*")
         status = Run(directory).read_result()["status"]
         first.send_signal(signal.SIGTERM)
-    assert [second.returncode for second in lines] == [1, 1]
     for second in lines:
         line = second.stderr.splitlines()[-1]
         assert re.search(

@@ -172,9 +172,8 @@ def serving(answers: dict[str, Any], requests: list[str] | None = None) -> Itera
 def train_online(folder: Path, address: str) -> tuple[Run, str]:
     overrides = ["logger.wandb.mode=online", "logger.wandb.timeout=6", "trainer.max_epochs=1"]
     logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
-    done = attnlab("train", *TINY_REVERSE, "logger=wandb", *overrides, folder=folder, **logged_in)
+    attnlab("train", *TINY_REVERSE, "logger=wandb", *overrides, folder=folder, **logged_in)
     ended = time.time()
-    assert done.returncode == 0, done.stderr
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     run = Run(directory)
     assert run.read_result()["status"] == "finished"
@@ -218,8 +217,7 @@ def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) ->
     with serving({"": {}}, requests) as address:
         settings = ("logger=wandb", "callbacks.attention_figures.count=2", "trainer.max_epochs=1")
         environment = {"HOME": str(tmp_path), "WANDB_BASE_URL": address, **variables}
-        done = attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, **environment)
-    assert done.returncode == 0, done.stderr
+        attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, **environment)
     (run,) = (tmp_path / "outputs" / "reverse").iterdir()
     assert requests == []
     if variables.get("WANDB_MODE") == "disabled":
@@ -279,7 +277,6 @@ def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
     with serving(BEST_OF_SWEEP) as address:
         logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
         done = attnlab("best", "e/attnlab/sweep7", folder=tmp_path, **logged_in)
-    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "best  dot-seed0-1a2b3c4d  val/loss 0.25",
         "attnlab train data.task=copy encoder.size=128 attention=dot",
