@@ -264,6 +264,15 @@ def random_batch(source_lengths: list[int], target_lengths: list[int] | None = N
     return make_batch(random_rows(source_lengths, SOURCE_WORDS), targets)
 
 
+def assert_teacher_forcing_equals_steps(network: Seq2Seq, batch: Batch) -> Tensor:
+    """Compare logits and weights of a teacher-forced pass with those of single steps; returns the weights."""
+    decoded = network(batch)
+    logits, weights = stepwise(network, batch)
+    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
+    return decoded.weights
+
+
 def forced_logits(network: Seq2Seq, batch: Batch) -> Tensor:
     """Return the logits of a teacher-forced pass, [B, T, V]."""
     decoded = network(batch)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import encode
+from attnlab.data.examples import Examples, encode
 from attnlab.data.features import with_features
 from attnlab.data.tokenization.train import characters, python, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -26,17 +26,12 @@ VOCABULARIES = Vocabularies(
     whitespace(["a b c a b c"], max_size=None), whitespace(["a b a b"], max_size=None)
 )
 A, B, V = 4, 5, 6
+SIZES = {"state_size": 2, "context_size": 1, "input_size": 1, "vocabulary_size": 3}
 
 
-def encoded(*pairs: Pair):
-    return encode(
-        pairs,
-        VOCABULARIES,
-        source_eos=True,
-        max_source_length=None,
-        max_target_length=None,
-        with_copy_ids=True,
-    )
+def encoded(*pairs: Pair, vocabularies: Vocabularies = VOCABULARIES, **settings: Any) -> Examples:
+    limits = {"source_eos": True, "max_source_length": None, "max_target_length": None}
+    return encode(pairs, vocabularies, **{**limits, **settings}, with_copy_ids=True)
 
 
 def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
@@ -52,14 +47,7 @@ def test_features_are_never_copied() -> None:
     shared = characters([text], max_size=99)
     for target in (characters(["ab"], max_size=9), shared):
         vocabularies = Vocabularies(shared, target)
-        batch = encode(
-            [Pair(text, "ba")],
-            vocabularies,
-            source_eos=True,
-            max_source_length=None,
-            max_target_length=None,
-            with_copy_ids=True,
-        )[[0]]
+        batch = encoded(Pair(text, "ba"), vocabularies=vocabularies)[[0]]
         a, b = target.id_of("a"), target.id_of("b")
         assert batch.copy_ids.tolist() == [[a, b, PAD, PAD, EOS]]
         assert vocabularies.oov_tokens(text) == []
@@ -69,14 +57,7 @@ def test_equal_subwords_are_copied() -> None:
     source = words(["low lows"] * 5, max_size=9, drop=[], split=["signs"], subwords=True)
     target = python(["low.lows()"] * 5, max_size=20, subwords=True)
     vocabularies = Vocabularies(source, target)
-    batch = encode(
-        [Pair("low blows", "lows(low)")],
-        vocabularies,
-        source_eos=False,
-        max_source_length=None,
-        max_target_length=None,
-        with_copy_ids=True,
-    )[[0]]
+    batch = encoded(Pair("low blows", "lows(low)"), vocabularies=vocabularies, source_eos=False)[[0]]
     assert source.spell("low blows") == ["low", "<unk>", "<unk>", "##ow", "##s"]
     assert target.tokens(batch.copy_ids[0].tolist()) == ["low", "<unk>", "<unk>", "##ow", "##s"]
     assert target.tokens(batch.target[0].tolist()) == ["<sos>", "lows", "(", "low", ")", "<eos>"]
@@ -84,14 +65,7 @@ def test_equal_subwords_are_copied() -> None:
 
 def test_truncated_source_tokens_cannot_be_copied() -> None:
     """x remains and y is cut off; a is in the vocabulary."""
-    batch = encode(
-        [Pair("x a y", "y x a")],
-        VOCABULARIES,
-        source_eos=False,
-        max_source_length=2,
-        max_target_length=None,
-        with_copy_ids=True,
-    )[[0]]
+    batch = encoded(Pair("x a y", "y x a"), source_eos=False, max_source_length=2)[[0]]
     assert batch.copy_ids.tolist() == [[V, A]]
     assert batch.target.tolist() == [[SOS, UNK, V, A, EOS]]
 
@@ -104,9 +78,7 @@ def test_copied_words_are_decoded() -> None:
 
 def test_mixture_on_a_small_example() -> None:
     """V = 3, two source positions: an out-of-vocabulary token (id 3) and token 1."""
-    readout = PointerGenerator(
-        state_size=2, context_size=1, input_size=1, vocabulary_size=3, parts=["state"], tied=None
-    )
+    readout = PointerGenerator(**SIZES, parts=["state"], tied=None)
     with torch.no_grad():
         readout.generator.output.weight.zero_()
         readout.generator.output.bias.copy_(torch.tensor([0.5, 0.25, 0.25]).log())
@@ -120,9 +92,7 @@ def test_mixture_on_a_small_example() -> None:
 
 
 def test_pointer_generator_rejects_batches_without_copy_ids() -> None:
-    readout = PointerGenerator(
-        state_size=2, context_size=1, input_size=1, vocabulary_size=3, parts=["state"], tied=None
-    )
+    readout = PointerGenerator(**SIZES, parts=["state"], tied=None)
     with pytest.raises(ValueError, match="needs copy_ids"):
         readout(torch.ones(1, 3), torch.ones(1, 2), None)
 

@@ -10,10 +10,10 @@ from attnlab.nn.seq2seq import Seq2Seq, select
 from networks import (
     ATTENTIONS,
     ORDERS,
+    assert_teacher_forcing_equals_steps,
     forced_logits,
     make_network,
     random_batch,
-    stepwise,
 )
 
 CELLS = [("lstm", 1), ("gru", 2), ("gru", 1), ("lstm", 2)]
@@ -32,11 +32,7 @@ every_decoder = pytest.mark.parametrize(
 @torch.no_grad()
 def test_teacher_forcing_equals_steps(order: str, cell: str, layers: int, attention: str) -> None:
     network = make_network(order=order, cell=cell, layers=layers, attention=attention)
-    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
-    decoded = network(batch)
-    logits, weights = stepwise(network, batch)
-    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
-    torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
+    assert_teacher_forcing_equals_steps(network, random_batch([3, 7, 1, 5], [4, 2, 5, 3]))
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from networks import (
     TARGET_WIDTH,
     TARGET_WORDS,
     assemble,
+    assert_teacher_forcing_equals_steps,
     forced_logits,
     make_attention,
     make_batch,
@@ -75,11 +76,7 @@ def make(
 @torch.no_grad()
 def test_teacher_forcing_equals_steps(attention: str, settings: dict[str, Any]) -> None:
     network = make(attention, **settings)
-    batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
-    decoded = network(batch)
-    logits, weights = stepwise(network, batch)
-    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
-    torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
+    assert_teacher_forcing_equals_steps(network, random_batch([3, 7, 1, 5], [4, 2, 5, 3]))
 
 
 @torch.no_grad()
