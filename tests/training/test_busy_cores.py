@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from attnlab.training.callbacks import BusyCores, progress
+from attnlab.training.callbacks import progress
+from attnlab.training.callbacks.progress import BusyCores
 
 CHILD = """
 import os, subprocess, sys, time
