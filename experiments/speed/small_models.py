@@ -13,8 +13,8 @@ programs    CPU time of whole steps that alternate batch by batch, means over th
             same operators and hardly any arithmetic. "useful products" are the matrix products of the fused
             step at the speed of a product of two 1024 x 1024 matrices.
 translations
-            CPU time per sentence of `Model.translate`, greedy, with outputs of 20 tokens: one sentence at a
-            time, and 640 sentences in one call. Medians; `share` is relative to one at a time.
+            CPU time per sentence of `Model.translate` with the search of the recipe and outputs of 20 tokens:
+            one sentence at a time, and up to 640 sentences in one call. Medians; `share` is relative to one.
 """
 
 from __future__ import annotations

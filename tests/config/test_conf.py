@@ -163,6 +163,10 @@ def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     built = components.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     assert None not in built
     assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
+    without = components.build_callbacks(
+        composed(*TINY, *SYNTHETIC, "callbacks=null"), run, {}, MetricsFile(run.metrics), terminal=True
+    )
+    assert "AttentionWeights" not in {type(part).__name__ for part in without}
 
 
 @pytest.mark.parametrize("option", options("encoder", "decoder", "readout"))

@@ -216,7 +216,7 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
     monitored = {"monitor": config.checkpoint.monitor, "mode": config.checkpoint.mode}
     given = {"attention_figures": {"run": run}, "attention_weights": {"run": run}}
     built = []
-    for key, node in config.callbacks.items():
+    for key, node in (config.callbacks or {}).items():
         if node is not None and f"callbacks.{key}" in SECTIONS:
             settings = section(config, f"callbacks.{key}")
             defaults = monitored if key == "early_stopping" else {}
