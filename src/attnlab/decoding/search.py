@@ -25,10 +25,10 @@ REMOVAL_SHARE = 1 / 8
 """Finished sentences are removed once they make up this share of the batch."""
 
 REMOVAL_SHARE_ON_GPU = 1 / 2
-"""The same on a GPU, which needs a graph of its step for each number of sentences: see `fast.graphs`."""
+"""The same on a GPU, which needs a graph of its step for each number of sentences (see `fast.graphs`)."""
 
 STEPS_TO_CHECK = 8
-"""A GPU looks for finished sentences after this number of steps: the CPU waits for it then."""
+"""A GPU looks for finished sentences after this number of steps, because the CPU waits for it then."""
 
 
 class SearchSettings(TypedDict, total=False):
