@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from wandb_workspaces import expr
 
 from attnlab.metrics.attention import NAMES
@@ -49,3 +53,19 @@ def test_dashboard_filters_the_runs_of_the_study() -> None:
     settings = board.runset_settings
     assert settings.filters == "Metric(\"Group\") == 'bottleneck'"
     assert settings.groupby == [expr.Config("variant")]
+
+
+def test_dashboard_belongs_to_the_entity_that_is_given_or_to_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entities: list[str] = []
+
+    def build(entity: str, *_: object) -> Any:
+        entities.append(entity)
+        return SimpleNamespace(save=lambda: SimpleNamespace(url=f"https://wandb.ai/{entity}"))
+
+    monkeypatch.setattr(workspace, "build_workspace", build)
+    monkeypatch.setattr("wandb.Api", lambda: SimpleNamespace(default_entity="me"))
+    assert workspace.publish_workspace("study", project="p", entity="team").endswith("/team")
+    assert workspace.publish_workspace("study", project="p").endswith("/me")
+    assert entities == ["team", "me"]
