@@ -12,7 +12,7 @@ from attnlab.data.tokenization.bpe_dropout import SampledExamples, Segmenter
 from attnlab.data.tokenization.train import subwords, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
-from attnlab.types import EOS, SOS
+from attnlab.types import EOS, PAD, SOS
 from multi30k import sentences
 
 PAIRS = [Pair(*texts) for texts in sentences()[:80]]
@@ -118,19 +118,20 @@ def test_training_loader_draws_per_epoch_and_resumes_exactly():
     vocabularies = train_vocabularies(PAIRS, source=partial(subwords, max_size=120, dropout=0.3))
     corpus = Corpus(train=PAIRS, val=PAIRS[:8])
 
-    def epochs(workers: int) -> list[list[list[int]]]:
+    def epochs(workers: int) -> list[list[tuple[int, list[int]]]]:
         data = Seq2SeqData(corpus, vocabularies, batch_size=16, workers=workers)
         data.setup("fit")
         loader = data.train_dataloader()
         loaded = []
         for epoch in range(2):
             loader.sampler.set_epoch(epoch)
-            loaded.append([batch.source.flatten().tolist() for batch in loader])
+            rows = [row for batch in loader for row in zip(batch.indices.tolist(), batch.source.tolist())]
+            loaded.append([(index, [id for id in ids if id != PAD]) for index, ids in rows])
         return loaded
 
     alone, in_workers = epochs(0), epochs(1)
     assert alone == in_workers
-    assert alone[0] != alone[1]
+    assert dict(alone[0]) != dict(alone[1])
     sizes = [len(pair.source) for pair in PAIRS]
     lengths = np.array(sizes)
     batches = TrainingBatchSampler(lengths, lengths, size=16, with_epochs=True)
