@@ -125,7 +125,11 @@ def test_training_loader_draws_per_epoch_and_resumes_exactly():
         loaded = []
         for epoch in range(2):
             loader.sampler.set_epoch(epoch)
-            rows = [row for batch in loader for row in zip(batch.indices.tolist(), batch.source.tolist())]
+            rows = [
+                row
+                for batch in loader
+                for row in zip(batch.indices.tolist(), batch.source.tolist(), strict=True)
+            ]
             loaded.append([(index, [id for id in ids if id != PAD]) for index, ids in rows])
         return loaded
 
