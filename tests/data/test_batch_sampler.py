@@ -187,3 +187,13 @@ def test_shards_evaluate_every_pair_once(lengths: list[int], size: int, world: i
 def test_evaluation_needs_a_pair_per_shard() -> None:
     with pytest.raises(UserError, match="1 pairs are too few for 2 processes"):
         EvaluationBatchSampler(np.array([1]), size=4, count=2)
+
+
+@pytest.mark.parametrize(("size", "bucket", "said"), [(1, True, False), (2, True, True), (2, False, False)])
+def test_random_order_of_few_pools_is_logged(
+    size: int, bucket: bool, said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    lengths = np.arange(8)  # eight pools of one batch are of similar length
+    with caplog.at_level("INFO", logger="attnlab"):
+        TrainingBatchSampler(lengths, lengths, size=size, pool=1, bucket_by_length=bucket)
+    assert ("fewer than 8 pools of batching.pool=1" in caplog.text) == said

@@ -39,6 +39,19 @@ def test_text_formats_are_read(tmp_path: Path, content: str | bytes):
 
 
 @pytest.mark.parametrize(
+    ("content", "expected"),
+    [("dog 0.5\n", {3: [0.5]}), ("7 1 2\ndog 0.5 1\n", {3: [0.5, 1], 9: [1, 2]})],
+)
+def test_only_two_whole_numbers_are_a_header(
+    tmp_path: Path, content: str, expected: dict[int, list[float]]
+) -> None:
+    path, size = tmp_path / "vectors.vec", len(expected[3])
+    path.write_text(content)
+    read = read_word_vectors(str(path), {"dog": 3, "7": 9}.get, size=size, setting="embedding.source_vectors")
+    assert {id: vector.tolist() for id, vector in read.items()} == expected
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "the file is empty"),

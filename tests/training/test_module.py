@@ -23,6 +23,7 @@ from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from attnlab.training import components
 from attnlab.training.callbacks import progress
+from attnlab.training.callbacks.checkpoints import Interruption, LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
@@ -228,7 +229,7 @@ def test_gradient_that_is_not_finite_stops_before_the_next_step(
     composed: Composed, factor: float, clip: dict[str, Any]
 ) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC))
-    factors = iter([1.0, factor, factor])  # multiplies the gradient in the backward pass: the loss stays finite
+    factors = iter([1.0, factor, factor])  # of the gradient in the backward pass: the loss stays finite
     bias = next(parameter for name, parameter in module.named_parameters() if "bias" in name)
     bias.register_hook(lambda gradient: gradient * next(factors))
     trainer = Trainer(max_epochs=2, logger=False, callbacks=[Guard()], **QUIET, **clip)
@@ -279,6 +280,24 @@ def test_heat_maps_are_drawn_while_training(composed: Composed, tmp_path: Path) 
     )
     trainer.fit(module, datamodule=data)
     assert (run.figures / "attention-1.png").exists()
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(0, [1, 2, 3]), (60, [3]), (None, [3])])
+def test_checkpoints_within_an_epoch_are_saved_by_the_clock(
+    composed: Composed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    minutes: float | None,
+    steps: list[int],
+) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    run, saved = Run(tmp_path), []
+    metrics = MetricsFile(run.metrics)
+    callback = LastCheckpoint(run, {}, metrics, Interruption(), every_minutes=minutes)
+    trainer = Trainer(max_epochs=1, logger=False, callbacks=[callback], **QUIET)
+    monkeypatch.setattr(trainer, "save_checkpoint", lambda path: saved.append(trainer.global_step))
+    trainer.fit(module, datamodule=data)
+    assert saved == steps  # of three batches
 
 
 def test_evaluation_equals_separate_encoding_for_each_pass(composed: Composed) -> None:

@@ -47,7 +47,7 @@ def test_recall_asks_for_each_key_once_and_answers_with_its_value(seed: int) -> 
     assert corpus != recalled(seed + 1)
 
 
-@pytest.mark.parametrize("size", [(64, 4), (128, 8), (256, 16)])
+@pytest.mark.parametrize("size", [(64, 4), (128, 8), (256, 16), (3, 1)])
 def test_recall_in_the_published_sizes(size: tuple[int, int]) -> None:
     corpus = recalled(vocabulary=8192, train_shape=[*size], test_shapes={"same": [*size]})
     assert {len(pair.source.split()) for pair in corpus.train} == {size[0]}
