@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lightning.fabric.accelerators.mps import MPSAccelerator
@@ -11,7 +13,7 @@ from lightning.fabric.accelerators.mps import MPSAccelerator
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
 from attnlab.files.run_directory import prepare_run
-from attnlab.training import components, recipe
+from attnlab.training import components, precision, recipe
 from attnlab.training.precision import bf16_slowdown, resolve_precision, warn_of_slow_precision
 from tiny_runs import SYNTHETIC, TINY
 
@@ -63,3 +65,11 @@ def test_run_records_its_precision_and_refuses_another(
     run.write_result("interrupted", precision=other)
     with pytest.raises(UserError, match=f"was trained in {first}"):
         recipe.train(config, run)
+
+
+def test_slowdown_is_the_ratio_of_the_shortest_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    durations = [2.0, 9.0, 1.0, 5.0, 3.0, 4.0, 2.0, 7.0]  # of fp32 and bf16 in turn: at least 1 and 4
+    ends = [*accumulate(durations)]
+    clock = iter([time for pair in zip([0.0, *ends[:-1]], ends, strict=True) for time in pair])
+    monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert precision.bf16_slowdown() == 4
