@@ -31,7 +31,7 @@ test: .venv/tests
 	$(PYTEST) $(SHARED) -m "not examples and not site and not clusters and not experiments"
 
 clusters: .venv/tests
-	$(BIN)/pytest -n $$(nproc) --dist loadfile -m clusters --durations=0 tests/jobs tests/training
+	$(BIN)/pytest -m clusters --durations=0 tests/jobs tests/training
 
 quick: .venv/tests
 	$(PYTEST) -n $$(nproc) -m "not slow and not clusters"
