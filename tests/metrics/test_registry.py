@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from math import inf
 
 import pytest
 import torch
@@ -87,3 +88,8 @@ def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> N
 def test_unknown_text_metric_lists_the_known_ones(name: str) -> None:
     with pytest.raises(UserError, match=f"Unknown text metric '{name}'. Choose from: bleu, chrf"):
         score(Texts(predictions_of(("a", "a"))), [name])
+
+
+def test_bounds_of_a_score_are_those_of_its_format() -> None:
+    metrics = ("test/exact_match", "val/bleu", "attention/coverage", "test/loss", "val/wer")
+    assert [registry.bounds(metric) for metric in metrics] == [(0, 1), (0, 100), (0, 1), (0, inf), (0, 100)]
