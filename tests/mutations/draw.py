@@ -1,26 +1,22 @@
-"""Draw mutations of all packages at random: python tests/mutations/draw.py [COUNT] [SEED] > drawn.csv
+"""Draw mutations of all packages at random.
 
-A mutation changes one comparison, sign, constant, condition or connective on one line. Every module gets its
-turn before another one gets its second, so that small packages are drawn as often as large ones. Its tests
-are at most three files: the one named like it in the folder that mirrors it, then the smallest ones of its
-package that import it, mention what it defines, or belong to it, then any that import it.
+A mutation changes one comparison, sign, number, condition, connective or call on one line of code that a
+program runs: no docstrings, comments, annotations, texts, log lines, or options of data classes. Every module
+gets its turn before another one gets its second, so that small packages are drawn as often as large ones.
 """
 
 from __future__ import annotations
 
 import ast
-import csv
 import random
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "attnlab"
 TESTS = ROOT / "tests"
-MOST_TESTS = 3
-"""Largest number of test files of a mutation."""
 SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
     ast.LtE: ("<=", "<"),
@@ -42,60 +38,87 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
 }
 """Source text of each operator, and the text that replaces it."""
 
-DANGEROUS = re.compile(r"kill|rmtree|unlink|rename|replace\(")
-"""A changed call of these could end other processes or delete files of the machine."""
+DANGEROUS = re.compile(r"\b(kill|killpg|terminate|rmtree|unlink|rename)\(")
+"""A function with such a call could end other processes or delete files if it is changed."""
 
-Mutation = tuple[int, str, str]
-"""Number of the line, the line without its indentation, and the same changed."""
+LOG = re.compile(r"\b(log|logger|_log|warnings)\.\w+$|\bprint$|\bsuper\(\)\.__init__$")
+"""Calls that write texts for people, or whose change always breaks the module."""
+
+ALIKE = {"frozen", "slots", "kw_only", "eq", "repr", "strict", "stacklevel"}
+"""Arguments that only guard against wrong use, or change how an object may be built."""
 
 
-def main(count: int = 320, seed: int = 0) -> None:
-    """Print the drawn mutations as a CSV file."""
-    rng = random.Random(seed)
+NEVER = ("TYPE_CHECKING", "__name__ == '__main__'")
+"""Conditions that are false in tests."""
+
+
+class Mutation(NamedTuple):
+    """A changed line of a module.
+
+    Attributes:
+        file: path of the module from the root of the repository.
+        line: number of the line.
+        old: the line without its indentation.
+        new: the changed line without its indentation.
+    """
+
+    file: str
+    line: int
+    old: str
+    new: str
+
+
+def draw(count: int, seed: int = 0) -> list[Mutation]:
+    """Draw mutations. Those of a module depend on its code and the seed only."""
     pools = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        found = sorted({*mutations(path)})
-        rng.shuffle(found)
-        pools[path] = found
-    drawn: list[tuple[Path, Mutation]] = []
+        pool = sorted({*mutations(path)})
+        random.Random(f"{seed} {path.relative_to(ROOT)}").shuffle(pool)
+        pools[path] = pool
+    drawn: list[Mutation] = []
+    rng = random.Random(seed)
     while any(pools.values()) and len(drawn) < count:
-        turn = [path for path, left in pools.items() if left]
+        turn = [path for path, pool in pools.items() if pool]
         rng.shuffle(turn)
-        drawn += [(path, pools[path].pop()) for path in turn[: count - len(drawn)]]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(("file", "line", "old", "new", "tests"))
-    for path, (line, old, new) in drawn:
-        if DANGEROUS.search(old):
-            continue
-        writer.writerow((path.relative_to(ROOT), line, old, new, " ".join(tests_of(path))))
+        drawn += [pools[path].pop() for path in turn[: count - len(drawn)]]
+    return drawn
 
 
 def mutations(path: Path) -> Iterator[Mutation]:
     """Generate all mutations of a module."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()
-    for node in executed(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in executed(tree, source):
         for place, start, end, new in changes(node, lines):
             line = lines[place - 1]
-            if not line.isascii():  # the columns count bytes
-                continue
-            yield place, line.strip(), f"{line[:start]}{new}{line[end:]}".strip()
+            if line.isascii():  # else, the columns count bytes
+                changed = f"{line[:start]}{new}{line[end:]}"
+                yield Mutation(str(path.relative_to(ROOT)), place, line.strip(), changed.strip())
 
 
-def executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Generate the nodes that a program runs: no annotations, f-strings or code for type checkers."""
+def executed(node: ast.AST, source: str) -> Iterator[ast.AST]:
+    """Generate the nodes that a program runs and a test could see."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "type_params"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
+            if not isinstance(child, ast.AST) or isinstance(child, (ast.JoinedStr, ast.Assert)):
                 continue
-            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            if isinstance(child, ast.If) and ast.unparse(child.test) in NEVER:
                 continue
             if isinstance(child, ast.Subscript) and ast.unparse(child.value) in ("Literal", "Annotated"):
                 continue
+            if isinstance(child, ast.keyword) and child.arg in ALIKE:
+                continue
+            if isinstance(child, ast.Call) and LOG.search(ast.unparse(child.func)):
+                continue
+            if isinstance(child, ast.FunctionDef) and DANGEROUS.search(
+                ast.get_source_segment(source, child) or ""
+            ):
+                continue
             yield child
-            yield from executed(child)
+            yield from executed(child, source)
 
 
 def changes(node: ast.AST, lines: list[str]) -> Iterator[tuple[int, int, int, str]]:
@@ -103,20 +126,22 @@ def changes(node: ast.AST, lines: list[str]) -> Iterator[tuple[int, int, int, st
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]):
             yield from between(left, right, operator, lines)
-        case ast.BinOp(left=left, op=operator, right=right):
+        case ast.BinOp(left=left, op=operator, right=right) if not isinstance(left, ast.List):
             yield from between(left, right, operator, lines)
         case ast.BoolOp(op=operator, values=[left, right, *_]):
             yield from between(left, right, operator, lines)
         case ast.UnaryOp(op=ast.Not(), operand=operand) if operand.lineno == node.lineno:
-            yield node.lineno, node.col_offset, operand.col_offset, ""
+            yield node.lineno, node.col_offset, node.col_offset + len("not "), ""
         case ast.If(test=test) | ast.IfExp(test=test) if test.lineno == test.end_lineno:
-            assert test.end_col_offset is not None
             old = lines[test.lineno - 1][test.col_offset : test.end_col_offset]
-            yield test.lineno, test.col_offset, test.end_col_offset, f"not ({old})"
+            yield test.lineno, test.col_offset, test.end_col_offset or 0, f"not ({old})"
         case ast.Constant(value=bool() as value):
             yield node.lineno, node.col_offset, node.end_col_offset or 0, str(not value)
-        case ast.Constant(value=int() as value):
+        case ast.Constant(value=int() | float() as value):
             yield node.lineno, node.col_offset, node.end_col_offset or 0, str(value + 1)
+        case ast.Expr(value=ast.Call(func=called)) if node.lineno == node.end_lineno:
+            if not LOG.search(ast.unparse(called)):
+                yield node.lineno, node.col_offset, node.end_col_offset or 0, "pass"
 
 
 def between(
@@ -132,18 +157,24 @@ def between(
         yield right.lineno, place, place + len(old), new
 
 
-def tests_of(path: Path) -> list[str]:
-    """Return the test files of a module, from the root of the repository."""
+def tests_of(path: Path, count: int) -> list[str]:
+    """Return the test files of a module that may fail soonest, from the root of the repository.
+
+    First the one named like it in the folder that mirrors it, then those of its package that import it,
+    mention what it defines, or are in that folder, then any that import it or mention that, and the others of
+    its package; of these, the ones that mention it most often first.
+    """
     module = path.relative_to(SOURCE).with_suffix("")
     name = (module.parent.name if module.name == "__init__" else module.name).strip("_")
     texts = {test: test.read_text(encoding="utf-8") for test in TESTS.rglob("test_*.py")}
     near = {test: text for test, text in texts.items() if test.is_relative_to(TESTS / module.parts[0])}
-    dotted = ".".join(("attnlab", *module.parts)).removesuffix(".__init__")
-    importing = re.compile(
-        rf"^ *(from {re.escape(dotted)} import|import {re.escape(dotted)}\b)", re.MULTILINE
-    )
-    defined = [node.name for node in ast.parse(path.read_text()).body if hasattr(node, "name")]
-    mentioned = re.compile("|".join(rf"\b{public}\b" for public in defined) or "(?!)")
+    dotted = re.escape(".".join(("attnlab", *module.parts)).removesuffix(".__init__"))
+    importing = re.compile(rf"^ *(from {dotted} import|import {dotted}\b)", re.MULTILINE)
+    defined = {
+        node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if hasattr(node, "name")
+    }
+    names = (defined - {"main", "add_arguments"}) | {name}
+    mentioned = re.compile("|".join(rf"\b{each}\b" for each in names))
     found: list[Path] = []
     for matches in (
         [test for test in near if test.stem == f"test_{name}" and test.parent == TESTS / module.parent],
@@ -151,10 +182,9 @@ def tests_of(path: Path) -> list[str]:
         [test for test, text in near.items() if mentioned.search(text)],
         [test for test in near if test.parent == TESTS / module.parent],
         [test for test, text in texts.items() if importing.search(text)],
+        [test for test, text in texts.items() if mentioned.search(text)],
+        near,
     ):
-        found += sorted((test for test in matches if test not in found), key=lambda test: len(texts[test]))
-    return [str(test.relative_to(ROOT)) for test in found[:MOST_TESTS]]
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+        new = [test for test in matches if test not in found]
+        found += sorted(new, key=lambda test: -len(mentioned.findall(texts[test])))
+    return [str(test.relative_to(ROOT)) for test in found[:count]]

@@ -1,12 +1,10 @@
-"""Mutation testing: apply one change of the list to the code, run narrow tests, and record whether they fail.
+"""Mutation testing: change one line of the code, run tests that call it, record whether one fails.
 
-python tests/mutations/run.py [--list drawn] [--quick] [--only TEXT]: run mutations.csv or drawn.csv, one line
-after the other, and append to results.csv or drawn-results.csv; those that it already contains are left out.
+python tests/mutations/run.py: draw mutations, run those that results.csv lacks, and append a line for each.
 
 Libraries are imported once. Each mutation is a forked process that imports attnlab with the changed line and
-runs its tests, so that no file changes. A mutation is killed if a test fails or the limit of time is reached,
-and survives if all tests pass, slow ones last (with --quick, they are not run, and reaching the limit is no
-result). Tests that do not pass on the unchanged code are reported instead.
+runs the quick tests of a few files until one fails. No file changes. It survives if all pass. The limits are
+of processor time, so that other programs do not change a result.
 """
 
 from __future__ import annotations
@@ -15,134 +13,139 @@ import argparse
 import csv
 import importlib
 import os
+import resource
 import signal
 import sys
+import tempfile
 import time
-from functools import cache
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-LIMIT = 240  # seconds
-QUICK_LIMIT = 600  # for machines with load, since a mutation then is not killed by time
-PASSED = (0, 5)  # exit codes of pytest: all tests passed, no test was selected
+from draw import ROOT, Mutation, draw, tests_of
+
+RESULTS = Path(__file__).with_name("results.csv")
+COLUMNS = ("file", "line", "old", "new", "result", "test", "seconds")
+QUICK, ALL = (f"not clusters and not examples and not experiments{end}" for end in (" and not slow", ""))
+LIMIT = 120
+"""Processor time in seconds after which a mutation has no result; an endless loop reaches it."""
+WAIT = 1200
+"""The same in seconds of the clock, for a process that waits."""
 LIBRARIES = (
     *("torch", "lightning", "hydra", "omegaconf", "torchmetrics", "sacrebleu", "tokenizers", "scipy.stats"),
-    *("matplotlib.figure", "pytest", "rich.progress", "torch.optim", "torch.distributed"),
+    *("matplotlib.figure", "pytest", "hypothesis", "rich.progress", "torch.optim", "torch.distributed"),
+    *("pandas", "torch._dynamo", "wandb.sdk.launch", "jinja2"),
 )
 
 
 def main() -> None:
-    """Run the selected mutations and write one line of results each."""
+    """Run the mutations that have no result."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=330, help="number of mutations")
+    parser.add_argument("--files", type=int, default=3, help="number of test files of a mutation")
     parser.add_argument("--only", metavar="TEXT", default="", help="files whose path contains this text")
+    parser.add_argument("--slow", action="store_true", help="run slow tests too")
     parser.add_argument(
-        "--list", choices=("mutations", "drawn"), default="mutations", help="list of mutations"
+        "--again", action="store_true", help="run those again that were not killed; their last line counts"
     )
-    parser.add_argument("--quick", action="store_true", help="leave out slow tests")
+    parser.add_argument(
+        "--check", action="store_true", help="print the failed tests that fail on the unchanged code too"
+    )
     options = parser.parse_args()
     os.chdir(ROOT)
     for library in LIBRARIES:
         importlib.import_module(library)
-    with (HERE / f"{options.list}.csv").open(newline="") as file:
-        mutations = list(csv.DictReader(file))
-    results = HERE / ("results.csv" if options.list == "mutations" else "drawn-results.csv")
-    if not results.exists():
-        results.write_text("number,file,line,result,seconds\n")
-    done = {row["number"] for row in csv.DictReader(results.read_text().splitlines())}
-    with results.open("a", newline="") as file:
+    if not RESULTS.exists():
+        RESULTS.write_text(",".join(COLUMNS) + "\n")
+    rows = list(csv.DictReader(RESULTS.read_text(encoding="utf-8").splitlines()))
+    if options.check:
+        tests = sorted({row["test"] for row in rows if row["test"]})
+        print("\n".join(run_tests(tests, ALL, stop=False)[1]))
+        return
+    results = {(row["file"], row["old"], row["new"]): row["result"] for row in rows}
+    with RESULTS.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        for number, mutation in enumerate(mutations):
-            if str(number) in done or options.only not in mutation["file"]:
+        for mutation in draw(options.count):
+            result = results.get((mutation.file, mutation.old, mutation.new))
+            again = options.again and result != "killed"
+            if (result and not again) or options.only not in mutation.file:
                 continue
             start = time.monotonic()
-            result = run(mutation, quick=options.quick)
-            row = (number, mutation["file"], mutation["line"], result, f"{time.monotonic() - start:.0f}")
-            writer.writerow(row)
+            tests = tests_of(ROOT / mutation.file, options.files)
+            marker = ALL if options.slow else QUICK
+            result, failed = run_tests(tests, marker, mutation) if tests else ("no test", [])
+            test = failed[0] if failed else ""
+            writer.writerow((*mutation, result, test, f"{time.monotonic() - start:.0f}"))
             file.flush()
-            print(*row, flush=True)
-
-
-def mutate(mutation: dict[str, str]) -> str | None:
-    """Return the changed source; None if the old line no longer exists. The nearest equal line is changed."""
-    lines = (ROOT / mutation["file"]).read_text(encoding="utf-8").splitlines()
-    hits = [number for number, line in enumerate(lines) if line.strip() == mutation["old"]]
-    if not hits:
-        return None
-    place = min(hits, key=lambda number: abs(number + 1 - int(mutation["line"])))
-    lines[place] = lines[place].replace(mutation["old"], mutation["new"])
-    return "\n".join(lines) + "\n"
-
-
-def run(mutation: dict[str, str], *, quick: bool) -> str:
-    """Run the tests on the mutated code; return "killed", "killed by time", "survived" or an obstacle."""
-    source = mutate(mutation)
-    if source is None:
-        return "stale"
-    if not mutation["tests"]:
-        return "no test"
-    for marker in ("not slow",) if quick else ("not slow", "slow"):
-        limit = QUICK_LIMIT if quick else LIMIT
-        status = run_tests(mutation["tests"], marker, str(ROOT / mutation["file"]), source, limit=limit)
-        if status not in PASSED:
-            if not passes_unchanged(mutation["tests"], marker):
-                return "tests fail without it"
-            if status is None:
-                return "no result in time" if quick else "killed by time"
-            return "killed"
-    return "survived"
-
-
-@cache
-def passes_unchanged(tests: str, marker: str) -> bool:
-    """Return whether the tests pass without a mutation."""
-    return run_tests(tests, marker) in PASSED
+            print(mutation.file, mutation.line, result, test, flush=True)
 
 
 def run_tests(
-    tests: str, marker: str, path: str = "", source: str = "", *, limit: float = LIMIT
-) -> int | None:
-    """Run tests in a forked process; return pytest's exit code, None if the limit of time is reached.
+    tests: Sequence[str], marker: str, mutation: Mutation | None = None, *, stop: bool = True
+) -> tuple[str, list[str]]:
+    """Run tests in a forked process; return "killed", "survived" or "no result in time", and what failed.
 
     Args:
-        tests: files and names of tests, separated by spaces.
+        tests: files or names of tests.
         marker: expression that selects some of them.
-        path: a module whose source is replaced; empty for none.
-        source: its new source.
-        limit: limit of time in seconds.
+        mutation: a changed line; None for the unchanged code.
+        stop: stop at the first failure.
     """
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        if path:
-            replace_source(path, source)
-        output = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        pytest = importlib.import_module("pytest")
-        options = ["-x", "-q", "-n", "0", "-m", marker, "-p", "no:cacheprovider"]
-        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
-        os._exit(int(pytest.main([*options, *tests.split()])))
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.1)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+    with tempfile.TemporaryDirectory() as folder:
+        failures = Path(folder) / "failures"
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            if mutation is not None:
+                resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+                replace_source(mutation)
+            output = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os._exit(call_pytest(tests, marker, failures, stop=stop))
+        deadline = time.monotonic() + WAIT
+        status = None
+        while status is None and (mutation is None or time.monotonic() < deadline):
+            done, code = os.waitpid(child, os.WNOHANG)
+            status = code if done else None
+            time.sleep(0.05)
+        if status is None:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        failed = failures.read_text(encoding="utf-8").splitlines() if failures.exists() else []
+    if status is None or os.WIFSIGNALED(status):
+        return "no result in time", failed
+    return "survived" if os.waitstatus_to_exitcode(status) in (0, 5) else "killed", failed
 
 
-def replace_source(path: str, source: str) -> None:
-    """Let the import system compile `source` for the module at `path`."""
+def call_pytest(tests: Sequence[str], marker: str, failures: Path, *, stop: bool) -> int:
+    """Run tests in this process, write the names of those that fail, and return pytest's exit code."""
+    pytest = importlib.import_module("pytest")
+
+    class Failures:
+        def pytest_runtest_logreport(self, report: object) -> None:
+            if getattr(report, "failed", False):
+                with failures.open("a", encoding="utf-8") as file:
+                    file.write(f"{report.nodeid}\n")  # type: ignore[attr-defined]
+
+    options = ["-q", "-n", "0", "-m", marker, "-p", "no:cacheprovider", *(["-x"] if stop else [])]
+    options += [f"--basetemp={failures.parent}/tests"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
+    return int(pytest.main([*options, *tests], plugins=[Failures()]))
+
+
+def replace_source(mutation: Mutation) -> None:
+    """Let the import system compile the changed source of a module."""
+    path = ROOT / mutation.file
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[mutation.line - 1] = lines[mutation.line - 1].replace(mutation.old, mutation.new)
+    source = "\n".join(lines) + "\n"
     original = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
         if os.path.realpath(loader.path) == os.path.realpath(path):
-            return compile(source, path, "exec", dont_inherit=True)
+            return compile(source, str(path), "exec", dont_inherit=True)
         return original(loader, name)
 
     SourceFileLoader.get_code = get_code
