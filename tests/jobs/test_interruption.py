@@ -20,7 +20,8 @@ from commands import ATTNLAB, clean_environment
 
 def command(monkeypatch: pytest.MonkeyPatch, function: object) -> None:
     """Replace the module of `attnlab report` by one whose `main` is this function."""
-    module = ModuleType("attnlab.cli.report")
+    module = ModuleType("attnlab.cli.report", "`attnlab report`: another command")
+    module.add_arguments = lambda parser: parser.add_argument("paths", nargs="*")
     module.main = function
     monkeypatch.setitem(sys.modules, "attnlab.cli.report", module)
 
