@@ -56,7 +56,7 @@ class Done(NamedTuple):
 
     @property
     def expected(self) -> bool:
-        """Whether it ended as the page says."""
+        """True if the command succeeded, or failed where the page says that it fails."""
         fails = self.block.marker == "fails" and self.command == self.block.commands[-1]
         return self.code in ((1, 2) if fails else (0,))
 

@@ -31,7 +31,7 @@ QUICK, ALL = (f"not clusters and not examples and not experiments{end}" for end 
 LIMIT = 120
 """Processor time in seconds after which a mutation has no result; an endless loop reaches it."""
 WAIT = 1200
-"""The same in seconds of the clock, for a process that waits."""
+"""Seconds of the clock after which a mutation has no result; a process that waits reaches them."""
 LIBRARIES = (
     *("torch", "lightning", "hydra", "omegaconf", "torchmetrics", "sacrebleu", "tokenizers", "scipy.stats"),
     *("matplotlib.figure", "pytest", "hypothesis", "rich.progress", "torch.optim", "torch.distributed"),
@@ -61,7 +61,10 @@ def main() -> None:
     rows = list(csv.DictReader(RESULTS.read_text(encoding="utf-8").splitlines()))
     if options.check:
         tests = sorted({row["test"] for row in rows if row["test"]})
-        print("\n".join(run_tests(tests, ALL, stop=False)[1]))
+        result, failed = run_tests(tests, ALL, stop=False)
+        if result == "killed" and not failed:
+            sys.exit("No test was run: pytest does not find one of those in results.csv")
+        print("\n".join(failed))
         return
     results = {(row["file"], row["old"], row["new"]): row["result"] for row in rows}
     with RESULTS.open("a", newline="", encoding="utf-8") as file:

@@ -25,7 +25,7 @@ REMOVAL_SHARE = 1 / 8
 """Finished sentences are removed once they make up this share of the batch."""
 
 REMOVAL_SHARE_ON_GPU = 1 / 2
-"""The same on a GPU, which needs a graph of its step for each number of sentences (see `fast.graphs`)."""
+"""This share on a GPU: `attnlab.fast.graphs` records a step for each number of sentences."""
 
 STEPS_TO_CHECK = 8
 """A GPU looks for finished sentences after this number of steps, because the CPU waits for it then."""
@@ -159,8 +159,6 @@ class _Record:
 
     def add(self, tokens: Tensor, weights: Tensor, log_p: Tensor) -> None:
         """Add a step of the live hypotheses: [live, 1], [live, 1, S] and [live, 1, 1]."""
-        if weights.is_cuda:
-            weights = weights.clone()  # the next step overwrites its results: see `attnlab.fast.graphs`
         self.new.append((tokens, weights, log_p))
 
     def history(self, live: Tensor) -> Tensor:

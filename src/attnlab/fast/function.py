@@ -17,7 +17,7 @@ class Work(Protocol):
 
     @property
     def save(self) -> bool:
-        """Whether there is a backward pass."""
+        """True if a backward pass follows, which needs saved tensors."""
 
     @property
     def key(self) -> Hashable:

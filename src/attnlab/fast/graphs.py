@@ -90,13 +90,16 @@ class Cache:
             self.graphs.move_to_end(key)
             return self.graphs[key]
         self.calls[key] += 1
-        if self.calls[key] <= MIN_CALLS or not _has_free_memory():
+        if self.calls[key] <= MIN_CALLS:
             return None
-        try:
-            recorded = record()
-        except RuntimeError as error:  # an operation that no graph can have
-            log.debug("no CUDA graph: %s", error)
-            recorded = None
+        recorded = None
+        if not _has_free_memory():
+            log.info("no CUDA graph is recorded: less than half of the GPU's memory is free")
+        else:
+            try:
+                recorded = record()
+            except RuntimeError as error:  # an operation that no graph can have
+                log.info("no CUDA graph is recorded: %s", error)
         self.graphs[key] = recorded
         if len(self.graphs) > MAX_GRAPHS:
             self.graphs.popitem(last=False)

@@ -51,7 +51,7 @@ SYSTEMS = {
 """Settings of each system."""
 
 BATCH_SIZES = (128, 512, 2048)
-"""Those of NVIDIA's measurements of GNMT v2 in training and in greedy search, and one that fills the GPU."""
+"""NVIDIA measured training of GNMT v2 with batches of 128 and greedy search with 512; 2,048 fill the GPU."""
 
 BEAM = 5
 
@@ -60,7 +60,7 @@ GROUPS = ("attention", "encoder", "decoder")
 
 
 class Difference(NamedTuple):
-    """How far the results of a GPU in fp32 are from those of the CPU."""
+    """Differences between the results of a GPU and those of the CPU, in fp32."""
 
     loss: float  # relative
     gradient: float | None  # ‖g - g_CPU‖ / ‖g_CPU‖ over all parameters; None where training draws noise
