@@ -22,6 +22,7 @@ from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker, worker_process
 from attnlab.jobs.logs import log_to_files
+from commands import TINY_REVERSE, attnlab
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,16 @@ def test_reason_of_the_scheduler_is_recorded_unless_the_run_finished(tmp_path: P
     assert run.read_result() == {"status": "failed", "error": "no progress"}
     run.write_result("finished", metrics={"val/loss": 1.0})
     assert worker_process.record_exit(run, -9, stopping=False, reason="no progress") == 0
+
+
+@pytest.mark.slow
+def test_training_with_a_temporary_folder_that_is_too_long_ends_with_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 130)
+    folder.mkdir()
+    settings = (*TINY_REVERSE, "batching.workers=1")
+    environment = {"TMPDIR": str(folder), "process": subprocess.Popen}
+    done = attnlab("train", *settings, folder=tmp_path, code=worker_process.REFUSED, **environment)
+    assert "set TMPDIR to a shorter one" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("length", [worker.LONGEST_FOLDER, worker.LONGEST_FOLDER + 1])
