@@ -124,21 +124,20 @@ def test_twenty_steps_have_the_losses_of_torch(tab: Page, attention: bool) -> No
 def test_page_learns_to_reverse_with_attention(tab: Page) -> None:
     tab.run("$('longest').value = 5; $('longest').dispatchEvent(new Event('input'))")
     assert tab.each("#parameters", "e.textContent") == ["67,778"]
+    # 95 % exact match may leave this sentence wrong, which is then learned a little later
+    largest = """(() => {
+        const { tokens, weights } = lesson.decode(state.run.network, [7, 9, 25, 26, 23]);
+        const rows = tokens.slice(0, 5).map((_, i) => [...weights.slice(5 * i, 5 * i + 5)]);
+        return { tokens, columns: rows.map(row => row.indexOf(Math.max(...row))) };
+    })()"""
+    learned = {"tokens": [23, 26, 25, 9, 7, EOS], "columns": [4, 3, 2, 1, 0]}
     before = tab.busy()
     tab.click("#train")
-    while not tab.run("$('status').textContent"):
+    while not tab.run("$('status').textContent") or tab.run(largest) != learned:
         assert tab.busy() - before < 60_000, "95 % exact match takes less than a minute of CPU time"
         time.sleep(0.5)
     tab.click("#train")
     assert tab.each("#train", "e.textContent") == ["Continue"]
-    largest = tab.run(
-        """(() => {
-            const { tokens, weights } = lesson.decode(state.run.network, [7, 9, 25, 26, 23]);
-            const rows = tokens.slice(0, 5).map((_, i) => [...weights.slice(5 * i, 5 * i + 5)]);
-            return { tokens, columns: rows.map(row => row.indexOf(Math.max(...row))) };
-        })()"""
-    )
-    assert largest == {"tokens": [23, 26, 25, 9, 7, EOS], "columns": [4, 3, 2, 1, 0]}
     tab.click("#attention")
     assert tab.each("#no-map", "e.hidden") == [False]
     assert tab.each("#steps", "e.textContent") == ["0"]
