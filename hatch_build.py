@@ -1,7 +1,5 @@
 """The README for package indices, which show it without the files beside it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

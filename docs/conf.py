@@ -1,7 +1,5 @@
 """Sphinx configuration: `make docs` builds the pages into `docs/build/html` without network access."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

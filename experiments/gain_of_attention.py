@@ -1,7 +1,5 @@
 """Comparison of attention mechanisms with the model without attention, shared by summary.py files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 The variants are named MECHANISM-VALUE, such as "additive-length10".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Write small data for `make all QUICK=1`: python quick_data.py FOLDER"""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

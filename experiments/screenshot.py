@@ -3,8 +3,6 @@
 python screenshot.py REPORT.html report.png. Needs ../tests on the Python path for `browser`.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Replace the generated part of a README by standard input: … | python update_readme.py FOLDER/README.md"""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Headless Chromium, controlled over the DevTools protocol."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Running the commands in subprocesses."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """A custom encoder and a custom decoder, written outside the package."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Daemons of clusters and servers that tests start."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A checkpoint with random weights over a hostile vocabulary, and its sentences, for tests of exports."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

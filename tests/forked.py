@@ -5,8 +5,6 @@ its own process id, session, signals, working folder, environment and file descr
 has, and executes the same code from its entry point on.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

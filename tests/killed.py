@@ -11,8 +11,6 @@ Prints a line for each worker: `killed before os.rename .last.ckpt.tmp`, `killed
 `ended with 0 after 99 changes`.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

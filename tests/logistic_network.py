@@ -1,7 +1,5 @@
 """A network whose output is a logistic function of a weighted sum of its embedded source."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small corpus in the layout of Multi30k: three splits and two test sets, each of two aligned files."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from pathlib import Path

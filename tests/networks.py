@@ -1,7 +1,5 @@
 """Tiny networks and batches for the tests. Sizes are distinct primes, so that swapped axes fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

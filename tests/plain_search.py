@@ -1,7 +1,5 @@
 """Searches as plain loops over teacher-forced passes, one sentence at a time."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

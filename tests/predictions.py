@@ -1,7 +1,5 @@
 """Predictions of given texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

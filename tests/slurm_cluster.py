@@ -1,7 +1,5 @@
 """A Slurm cluster of two nodes on this machine, for tests."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

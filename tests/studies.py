@@ -1,7 +1,5 @@
 """Run directories with metrics, predictions and attention weights, for tests of reports."""
 
-from __future__ import annotations
-
 import csv
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Small sweeps for the tests of clusters."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Mapping

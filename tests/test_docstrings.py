@@ -1,7 +1,5 @@
 """Rules for docstrings that no linter has: what they contain, and which methods need one."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

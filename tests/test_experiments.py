@@ -1,7 +1,5 @@
 """The commands of experiments, studies and reports compose, and make generates the reports."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re

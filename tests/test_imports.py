@@ -1,7 +1,5 @@
 """The order of imports between packages, and which modules start without torch."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

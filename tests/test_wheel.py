@@ -1,7 +1,5 @@
 """The wheel and the citation file describe the current version completely."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

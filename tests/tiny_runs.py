@@ -1,7 +1,5 @@
 """Settings, modules and losses of runs that take a fraction of a second."""
 
-from __future__ import annotations
-
 import torch
 from lightning import Trainer
 from omegaconf import DictConfig

@@ -1,7 +1,5 @@
 """Reader of Weights & Biases offline files, and the contents of a dashboard."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Directive `{commands}`: a section for every command, with the text that it prints with `--help`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ setting, its default value there, and the type and docstring entry of the argume
 comment beside a setting describes it if no constructor takes it.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Iterator

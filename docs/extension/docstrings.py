@@ -1,7 +1,5 @@
 """Adapt Google-style docstrings, which contain plain-text equations, to reStructuredText."""
 
-from __future__ import annotations
-
 import re
 
 from sphinx.application import Sphinx

@@ -10,8 +10,6 @@
 tutorials as they are.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The pages are written to `docs/results/` before Sphinx looks for documents, and only if they change.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Typeset formulas as MathML, which browsers draw without scripts, fonts or network."""
 
-from __future__ import annotations
-
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx

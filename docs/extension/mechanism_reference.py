@@ -4,8 +4,6 @@ Equation and use are from `docs/gallery/mechanisms.yaml`; the pictures are drawn
 `docs/gallery/weights.json`, which `docs/gallery/train.py` writes; the costs are in the docstrings.
 """
 
-from __future__ import annotations
-
 import html
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Directive `{metrics}`: the table of all metrics, generated from `attnlab.metrics.registry`."""
 
-from __future__ import annotations
-
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective

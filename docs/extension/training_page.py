@@ -1,7 +1,5 @@
 """Writes the page that trains a network in the browser to `lessons/train.html`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sphinx.application import Sphinx

@@ -5,8 +5,6 @@ blocks. They are kept in `docs/build/tutorials` and produced again if the comman
 writes, or the settings that the commands use change.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

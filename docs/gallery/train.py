@@ -8,8 +8,6 @@ weights and the share of unseen sequences that are exactly right. The networks r
 whose attention only moves forward copy it. Several minutes on one core.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

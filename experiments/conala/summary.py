@@ -3,8 +3,6 @@
 python summary.py [RUNS]: with the folder of the run directories, write results.csv and the figure first.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

@@ -9,8 +9,6 @@ attnlab train data=conala data._target_=generated_intents.load +data.generated=F
 PYTHONPATH, trains on both.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

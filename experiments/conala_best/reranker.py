@@ -10,8 +10,6 @@ all networks on the development split. The hypotheses that are most similar to t
 well: they are about the limit of a reranker.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

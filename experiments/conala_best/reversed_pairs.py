@@ -3,8 +3,6 @@
 attnlab train data=conala data._target_=reversed_pairs.load, with this folder in PYTHONPATH.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ recipe, evaluated in the ways of `WAYS` and `ENSEMBLES`, of the runs with genera
 learned from the ensemble. reranker.py writes reranker.csv.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

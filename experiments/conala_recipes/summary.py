@@ -4,8 +4,6 @@ python summary.py [RUNS]: with the folder of the run directories of study=conala
 and the figure first.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from dataclasses import replace

@@ -4,8 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains eng_deu and eng_deu_b
 search.beam_size=5, write results.csv first.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -4,8 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains the studies of `SYSTE
 search.beam_size=5, write these files and the heat map first.
 """
 
-from __future__ import annotations
-
 import runpy
 import shutil
 import sys

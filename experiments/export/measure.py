@@ -6,8 +6,6 @@ second of processor time on one thread, best of three interleaved rounds; agreem
 that equal those of attnlab. Writes results.csv.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

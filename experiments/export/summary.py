@@ -1,7 +1,5 @@
 """Print the table of this folder's README from results.csv, which measure.py writes: python summary.py"""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python summary.py [OUTPUTS]: with the folder that contains the runs of each task, write results.csv first.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanis
 evaluated with attention_override=all, write results.csv and the figure first.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

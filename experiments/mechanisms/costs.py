@@ -5,8 +5,6 @@ of them equally. Measured with the lengths of the task and with 50 tokens on bot
 milliseconds, and multiples of the additive mechanism's time in the same round.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

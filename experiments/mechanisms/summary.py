@@ -4,8 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanis
 `mechanisms_copy` and `normalisers`, write results.csv and the figures first.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

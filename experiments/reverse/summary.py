@@ -4,8 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains reverse_published and
 results.csv and the figures first.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

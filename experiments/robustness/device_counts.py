@@ -8,8 +8,6 @@ per start is appended to `device_counts.csv`. Started again, the script continue
 with 1 if the three digests of weights, optimizer state, metrics and predictions are not equal.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

@@ -12,8 +12,6 @@ Every finished run appends a row to kills.csv beside this script. The script con
 exist; delete the file to start again. Disk-full and read-only cases need the permission to mount a tmpfs.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

@@ -12,8 +12,6 @@ Writes load_events.csv, a row per disturbance; load_launcher.csv, memory and ope
 ten seconds; and load_runs.csv, a row per disturbed run. Started again, the script continues.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import os

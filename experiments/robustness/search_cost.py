@@ -7,8 +7,6 @@ size it prints the ratio of the times, false to true: the median of the rounds a
 the inputs for which the complete search finds an output with a higher score.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -9,8 +9,6 @@ count. Writes serve_load.csv, a row per 1,000 requests. The exit code is 1 if a 
 signal, or if one that the server accepted was not answered.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import http.client

@@ -8,8 +8,6 @@ settings alternate batch by batch. Prints the median over rounds of the mean sec
 the step without shards with its range over rounds, and the seconds of one digest of an epoch.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import platform

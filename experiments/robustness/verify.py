@@ -10,8 +10,6 @@ keeps its folder.
 All processes are forks of this one, which has imported PyTorch (tests/forked.py), and draw no curves.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import os

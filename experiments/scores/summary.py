@@ -3,8 +3,6 @@
 python summary.py: reads ../mechanisms/results.csv and ../mechanisms/costs.csv.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from dataclasses import replace

@@ -4,8 +4,6 @@ python summary.py [RUNS]: with the folder of the run directories of study=conala
 the figure first.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from itertools import pairwise

@@ -3,8 +3,6 @@
 python summary.py [OUTPUTS]: with the folder that contains the studies of `DATA`, write these files first.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Iterator, Sequence

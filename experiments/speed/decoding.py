@@ -7,8 +7,6 @@ outputs have the average length of the references and end at different steps. Th
 batch.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from dataclasses import replace

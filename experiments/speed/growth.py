@@ -6,8 +6,6 @@ Source length, target length, both lengths, batch and vocabulary grow in trainin
 fused and the plain loop alternate. `--redraw` draws the figures from the CSV file without measuring.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import csv

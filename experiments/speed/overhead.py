@@ -8,8 +8,6 @@ backward, clip, optimizer. A trainer step, with all callbacks and loggers, is ti
 step to the end of its last hook. Validation and checkpoints are excluded.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """attnlab worker of peers.py: reads jobs from standard input and prints their times in seconds."""
 
-from __future__ import annotations
-
 import random
 import sys
 import time

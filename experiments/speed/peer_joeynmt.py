@@ -3,8 +3,6 @@
 Calls JoeyNMT's model, batch, loss, clipping and search in the same way as its training and prediction do.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

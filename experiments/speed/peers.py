@@ -9,8 +9,6 @@ install --no-deps joeynmt==2.3.0, then torch, importlib_metadata, packaging, ten
 sentencepiece, subword-nmt, matplotlib and pyyaml in any versions; it runs with torch 2.13.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -6,8 +6,6 @@
 Alternates between one epoch of the training loader alone and training steps on some of its batches.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from itertools import islice

@@ -8,8 +8,6 @@ ratios, and the share of the peak speed of matrix products. The published loops 
 those of the settings.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections.abc import Callable

@@ -6,8 +6,6 @@ One thread. The variants alternate batch by batch. `ratio` is the median, over b
 divided by that of the same batch with fused loops, without layer normalisation and recurrent dropout.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from itertools import product

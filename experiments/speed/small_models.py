@@ -17,8 +17,6 @@ translations
             one sentence at a time, and up to 640 sentences in one call. Medians; `share` is relative to one.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import time

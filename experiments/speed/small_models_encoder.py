@@ -5,8 +5,6 @@
 The variants alternate. `ratio` is the median of the time divided by that of the fused layers.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

@@ -6,8 +6,6 @@ Watches the files of a run: its directory is created after the configuration is 
 the worker starts, and `metrics.csv` after the first step.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Print the tables of this folder's README from the CSV files of the measurements: python summary.py"""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

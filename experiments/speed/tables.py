@@ -1,7 +1,5 @@
 """Tables of measurements, printed with the machine they are from and written as CSV."""
 
-from __future__ import annotations
-
 import csv
 import time
 from collections.abc import Mapping, Sequence

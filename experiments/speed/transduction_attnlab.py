@@ -1,7 +1,5 @@
 """attnlab worker of transduction_peers.py: trains once with yoyodyne's settings and prints JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

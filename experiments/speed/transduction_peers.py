@@ -10,8 +10,6 @@ pip install --no-deps yoyodyne==0.5.27, then maxwell, 'jsonargparse[signatures]'
 requirements without torchaudio and torchvision.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

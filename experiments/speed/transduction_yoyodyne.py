@@ -5,8 +5,6 @@ direction, embeddings of 64, a decoder of 256, dropout of 0.2, label smoothing o
 gradient norm of 3.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

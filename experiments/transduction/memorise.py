@@ -4,8 +4,6 @@ A word that occurs in the training file gets its most frequent normalisation the
 any other word stays as it is. Prints the word error rate of all words, of known and of unknown words.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path

@@ -12,8 +12,6 @@ The commands from Python::
 Importing attnlab imports no torch: each name is loaded when it is first used.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -5,8 +5,6 @@ The last element of an annotation may be a text that completes "must be …"; wi
 type and its bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

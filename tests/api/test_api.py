@@ -1,7 +1,5 @@
 """The Python interface: training, loading, translating, data frames."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

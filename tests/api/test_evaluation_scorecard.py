@@ -1,7 +1,5 @@
 """Networks that the scorecard of `attnlab evaluate RUN explain=all` refuses, in one line each."""
 
-from __future__ import annotations
-
 import pytest
 from omegaconf import OmegaConf
 

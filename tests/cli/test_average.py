@@ -1,7 +1,5 @@
 """`attnlab average`: the mean of the weights of a run's kept checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The commands, run as a user runs them, and the files that they write."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

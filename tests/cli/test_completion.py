@@ -1,7 +1,5 @@
 """Tab completion: the words that are offered, and an interactive bash."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

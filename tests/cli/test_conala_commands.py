@@ -1,7 +1,5 @@
 """CoNaLa with slots: train, evaluate on a test file and predict."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

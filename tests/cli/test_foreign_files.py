@@ -1,7 +1,5 @@
 """Commands on checkpoints, run directories and folders of other people: nothing in them is executed."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Each row is (arguments, standard input, exit code, pattern of the message). In t
 run and FILES the folder of `files`, of damaged and foreign files.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

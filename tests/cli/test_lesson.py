@@ -1,7 +1,5 @@
 """`attnlab lesson`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

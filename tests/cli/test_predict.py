@@ -1,7 +1,5 @@
 """The command `attnlab predict`."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`attnlab score`: log-probabilities of given pairs."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

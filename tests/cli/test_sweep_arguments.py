@@ -1,7 +1,5 @@
 """Settings that `wandb agent` writes as options, and `zip(…)` on the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

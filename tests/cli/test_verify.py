@@ -1,7 +1,5 @@
 """`attnlab verify`: a run that is trained again, killed and resumed, has the same results."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training, evaluation, prediction and scores of inflected words with features."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """Every shipped option, experiment and study composes, builds and takes a training step."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

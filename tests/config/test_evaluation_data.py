@@ -1,7 +1,5 @@
 """`attnlab evaluate` on data that changed since the run was trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

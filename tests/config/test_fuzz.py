@@ -1,7 +1,5 @@
 """Every setting with values of every kind: refused in one line, or a network is built from it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from typing import Any

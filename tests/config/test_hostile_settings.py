@@ -1,7 +1,5 @@
 """Wrong settings are refused in one line, with exit code 2, before anything is created."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache

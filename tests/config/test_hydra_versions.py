@@ -1,7 +1,5 @@
 """Parts of Hydra 1.3 and 1.4 that attnlab uses and that are private or differ."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Overrides that are added, swept, or read from the environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.config.compose import accept, compose_run

@@ -1,7 +1,5 @@
 """Classes that a configuration read from a file may name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

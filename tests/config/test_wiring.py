@@ -1,7 +1,5 @@
 """Settings reach the objects that use them: each test fails if its setting has no effect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

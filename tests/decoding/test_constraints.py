@@ -1,7 +1,5 @@
 """Restricted, diverse and sampled outputs against plain loops, sentence by sentence."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Outputs restricted to Python: the test of prefixes, and the searches against plain loops."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

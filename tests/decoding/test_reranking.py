@@ -1,7 +1,5 @@
 """Reranking of hypotheses."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Log-probabilities of given targets against stepwise decoding, token by token."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

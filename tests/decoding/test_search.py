@@ -1,7 +1,5 @@
 """Greedy and beam search against plain loops over teacher-forced passes."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from itertools import product

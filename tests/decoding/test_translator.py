@@ -1,7 +1,5 @@
 """From batches of sources to predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The parts of CONTRIBUTING.md are added to a copy of attnlab, which then finds and uses them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

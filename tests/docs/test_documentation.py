@@ -5,8 +5,6 @@ appended to every `attnlab train` and `attnlab tune`. The configurations of comm
 composed.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """The notebooks of the documentation, which `make docs` executes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

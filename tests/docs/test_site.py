@@ -1,7 +1,5 @@
 """The built site, in a browser; `make html` runs these tests after the build."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Adversarial weights: hand values of divergences, networks that do not need their weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Gradients, integrated gradients and erasure: hand values, completeness, batching and padding."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Kendall's tau of rows is that of scipy; agreement of the largest scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The scorecard of a network: distractors, alignments of two directions, intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Alignment error rate, grow-diag, subwords to words, files of sure and possible links."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products by oneDNN in the tests of fused loops, whose weights are small."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

@@ -1,7 +1,5 @@
 """CUDA graphs give the results of the same code without graphs. These tests need a GPU."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Fused and plain PyTorch give the same results, for every combination of parts that is fused."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from itertools import product

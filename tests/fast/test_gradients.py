@@ -1,7 +1,5 @@
 """Hand-written backward passes against numerical gradients."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

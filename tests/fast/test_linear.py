@@ -1,7 +1,5 @@
 """Linear layers on oneDNN, against torch's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 

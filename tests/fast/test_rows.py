@@ -1,7 +1,5 @@
 """Packing of batches whose sentences end at different steps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

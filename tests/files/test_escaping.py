@@ -1,7 +1,5 @@
 """Texts of foreign files."""
 
-from __future__ import annotations
-
 from attnlab.files.terminal import escape_control_characters
 
 

@@ -1,7 +1,5 @@
 """Reading and writing metrics.csv."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions files and packed attention weights."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Locks, identity and files of run directories."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

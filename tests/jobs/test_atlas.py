@@ -1,7 +1,5 @@
 """The atlas: tasks trained through the command, and the summary of its runs."""
 
-from __future__ import annotations
-
 import csv
 import runpy
 import shutil

@@ -1,7 +1,5 @@
 """Sweeps with other launchers, in the forms that need no cluster."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

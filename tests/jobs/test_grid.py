@@ -1,7 +1,5 @@
 """The jobs of a sweep: combinations, and settings that change together."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.errors import UsageError

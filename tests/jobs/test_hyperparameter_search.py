@@ -1,7 +1,5 @@
 """Hyper-parameter search: distributions, pruning and resumption."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re

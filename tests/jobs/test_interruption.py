@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM end a command with one line and exit code 75, at any moment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Checks of runs before a sweep starts."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """A sweep on a Ray cluster of two nodes on this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

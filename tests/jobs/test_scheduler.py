@@ -1,7 +1,5 @@
 """Scheduling of jobs, with small processes in place of workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """One run on several machines: launchers that share it, and processes that must not."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Device slots of a sweep."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

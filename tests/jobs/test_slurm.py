@@ -1,7 +1,5 @@
 """Sweeps on a real Slurm cluster of two nodes, which runs on this machine."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every study, full and quick, is a grid of jobs that compose and build."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Processes end with the process that started them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Sweeps by the command: failing, killed, interrupted, and with several processes per job."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """The table and the exit code of a sweep."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Environment and end of worker processes."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The checks of the exercises: right implementations pass, and wrong ones get their own reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

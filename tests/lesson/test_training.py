@@ -1,7 +1,5 @@
 """Training with the functions of a student."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnlab.lesson.exercises import EXERCISES

@@ -1,7 +1,5 @@
 """The page that trains in a browser: its mathematics is attnlab's, and training in it succeeds."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

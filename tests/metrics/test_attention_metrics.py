@@ -1,7 +1,5 @@
 """Metrics of attention weights."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Official CoNaLa tokens and BLEU, and valid Python."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import Counter

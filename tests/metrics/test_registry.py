@@ -1,7 +1,5 @@
 """The registry of metrics."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from math import inf

@@ -1,7 +1,5 @@
 """Metrics of decoded texts."""
 
-from __future__ import annotations
-
 import logging
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Metrics of the token distribution."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -5,8 +5,6 @@ program runs: no docstrings, comments, annotations, texts, log lines, or options
 gets its turn before another one gets its second, so that small packages are drawn as often as large ones.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 import re

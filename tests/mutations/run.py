@@ -7,8 +7,6 @@ runs the quick tests of a few files until one fails. No file changes. It survive
 of processor time, so that other programs do not change a result.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import importlib

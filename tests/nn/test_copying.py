@@ -1,7 +1,5 @@
 """Copying with the pointer-generator: mixture, batches, search and decoded text."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

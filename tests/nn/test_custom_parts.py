@@ -1,7 +1,5 @@
 """An encoder and a decoder from outside the package, from Python and from a configuration."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of conf/features: features of a source apart from its text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -4,8 +4,6 @@ Each reference is written from its equations alone and reads one unpadded senten
 time; ours is built from the composed `experiment=…` with tiny sizes and reads a padded batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Rendering helpers for the tests of figures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Line plots of series."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Figure files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

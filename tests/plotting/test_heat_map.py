@@ -1,7 +1,5 @@
 """The data of heat maps on pages."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnlab.files.predictions import Prediction, unpack_weights

@@ -1,7 +1,5 @@
 """Attention heat maps as figures."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Styles of variants."""
 
-from __future__ import annotations
-
 from attnlab.plotting.style import variant_styles
 
 

@@ -1,7 +1,5 @@
 """Attention heat maps in a terminal."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len

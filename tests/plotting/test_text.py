@@ -1,7 +1,5 @@
 """Fonts of labels."""
 
-from __future__ import annotations
-
 import pytest
 from figure_checks import pixels
 from hypothesis import example, given, settings

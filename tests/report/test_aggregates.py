@@ -1,7 +1,5 @@
 """Aggregates over runs, by the definitions of rliable, and their table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

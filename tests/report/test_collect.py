@@ -1,7 +1,5 @@
 """Reading of run directories, and the names of variants."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

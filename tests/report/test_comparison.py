@@ -1,7 +1,5 @@
 """Statistical comparison of variants."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from math import sqrt

@@ -1,7 +1,5 @@
 """Data of the attention explorer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

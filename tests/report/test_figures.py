@@ -1,7 +1,5 @@
 """Figures of a study."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

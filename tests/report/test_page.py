@@ -1,7 +1,5 @@
 """The HTML page of a report, as files and in a browser."""
 
-from __future__ import annotations
-
 import random
 import re
 import statistics

@@ -1,7 +1,5 @@
 """The command `attnlab report`."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

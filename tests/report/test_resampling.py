@@ -1,7 +1,5 @@
 """Significance tests over sentences."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The file results.csv."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Scorecards of attention weights in reports."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

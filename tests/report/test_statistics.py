@@ -1,7 +1,5 @@
 """Confidence intervals and the correction of p-values."""
 
-from __future__ import annotations
-
 from math import exp, inf, isnan, log, nan, sqrt
 
 import numpy as np

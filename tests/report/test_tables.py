@@ -1,7 +1,5 @@
 """Tables and their conversion to CSV, Markdown and LaTeX."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Weights & Biases dashboard of a study, built offline."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Warning of cores that other programs use."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace

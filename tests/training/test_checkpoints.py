@@ -1,7 +1,5 @@
 """Intact, truncated and damaged checkpoint files."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Knowledge distillation: the loss by hand, its gradient, its part in training, and whole commands."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Versions, machine and code that a run is recorded with."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

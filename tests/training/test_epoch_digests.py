@@ -1,7 +1,5 @@
 """Digests of weights and optimizer states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions and metrics gathered from several processes."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Guided alignment: the loss by hand, and its part in training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Start from the weights of another run: what is loaded, new, left out and frozen."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """Logged learning rates."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The logger that writes metrics.csv."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from attnlab.config.compose import compose_run

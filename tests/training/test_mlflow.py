@@ -1,7 +1,5 @@
 """The MLflow logger with a SQLite file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The LightningModule: loss, logging, evaluation, and settings of the trainer."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

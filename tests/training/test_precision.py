@@ -1,7 +1,5 @@
 """The choice of the precision, for given features of a CPU."""
 
-from __future__ import annotations
-
 import logging
 from itertools import accumulate
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress of a training run in the terminal and in train.log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

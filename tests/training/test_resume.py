@@ -1,7 +1,5 @@
 """Resumed runs equal uninterrupted ones bit by bit."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

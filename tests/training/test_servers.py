@@ -1,7 +1,5 @@
 """Loggers that send to running servers: MLflow's tracking server and TensorBoard."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Virtual shards: equal bits on any number of processes."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Teacher-forcing schedules."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Training continues if Weights & Biases is missing, refuses, hangs or stops answering."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess

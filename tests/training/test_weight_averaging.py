@@ -1,7 +1,5 @@
 """Averaged weights in validation and in checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Evaluation of trained runs, with their own or with changed data, search or attention weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

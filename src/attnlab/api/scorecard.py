@@ -1,7 +1,5 @@
 """Scorecard of the attention weights of a trained run as explanations: `attnlab evaluate RUN explain=all`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training in a worker process, with its progress on standard output. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

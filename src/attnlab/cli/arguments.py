@@ -1,7 +1,5 @@
 """Arguments that several commands share. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

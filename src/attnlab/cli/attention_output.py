@@ -3,8 +3,6 @@
 Each format imports what it draws with, so that translating a sentence starts without it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path

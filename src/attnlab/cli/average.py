@@ -3,8 +3,6 @@
 They are those that the run kept (checkpoint.keep). The mean is written to RUN/checkpoints/average.ckpt.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

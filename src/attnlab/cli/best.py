@@ -3,8 +3,6 @@
 The best run is that with the best value of the metric in the sweep's configuration.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Mapping

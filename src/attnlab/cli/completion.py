@@ -1,7 +1,5 @@
 """`attnlab completion`: print the script for tab completion in bash."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterable, Sequence

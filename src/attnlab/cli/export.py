@@ -1,7 +1,5 @@
 """`attnlab export`: export a trained network: as ONNX graphs, or as a page that runs in a browser."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The lines of standard input, each of which succeeds or fails alone."""
 
-from __future__ import annotations
-
 import codecs
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`attnlab lesson`: check the exercises of the lesson on attention, and train with them."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 from collections.abc import Callable

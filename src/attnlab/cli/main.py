@@ -9,8 +9,6 @@ top, so that `--help` and usage errors take a fraction of a second: `main` impor
 Exit codes: 0 done, 1 failed, 2 usage error, 75 interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os

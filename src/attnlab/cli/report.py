@@ -1,7 +1,5 @@
 """`attnlab report`: compare runs: a page with statistics, tables and figures."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """`attnlab serve`: translate in a browser, and by a JSON interface."""
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 import secrets

@@ -3,8 +3,6 @@
 Hydra composes the configurations, and a worker process trains each run.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -3,8 +3,6 @@
 Prints PASS and the digests of the results, or FAIL and the first difference; then the exit code is 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -1,7 +1,5 @@
 """Building the parts of a run from its configuration. Sizes that follow from other sizes are derived here."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace

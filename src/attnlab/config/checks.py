@@ -3,8 +3,6 @@
 The value of a setting is checked against the annotation of the argument that receives it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import types

@@ -1,7 +1,5 @@
 """Composing configurations from `conf/` and command-line overrides. Imports no torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Instantiating sections of a configuration, with the errors of their classes as `UserError`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Validation and test files that `attnlab evaluate` is given in place of the data of the run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

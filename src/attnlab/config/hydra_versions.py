@@ -3,8 +3,6 @@
 This is the only module that imports a private name of Hydra: the parser of its command line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """The option files of `conf/`, their names and keys, and checks of overrides. Imports no torch."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections import Counter

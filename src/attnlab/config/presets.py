@@ -1,7 +1,5 @@
 """Presets, whose options set keys of other groups, combined with the options of those. Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The names in an annotation are looked up in the syntax tree of its module. So th
 without torch. An annotation that cannot be evaluated, such as a class of torch, allows every value.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

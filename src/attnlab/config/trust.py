@@ -11,8 +11,6 @@ of `os`. Those of `COMPONENTS` are found in their source files: importing the lo
 and Weights & Biases, which predicting does not need.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import shlex

@@ -3,8 +3,6 @@
 B, T, S as in `attnlab.types`
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 N pairs of a split · B pairs of a batch
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Text pairs, and the corpus that every dataset returns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

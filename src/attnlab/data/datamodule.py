@@ -1,7 +1,5 @@
 """LightningDataModule of a corpus and its vocabularies."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import inf
 from typing import Any

@@ -1,7 +1,5 @@
 """Digests of the data that a run was trained on: of its files, its splits and its vocabularies."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Download of files into a local cache."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random splits of a corpus, and filters of its training pairs."""
 
-from __future__ import annotations
-
 import logging
 import random
 import unicodedata

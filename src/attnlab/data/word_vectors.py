@@ -1,7 +1,5 @@
 """Pretrained word vectors in the text formats of word2vec, GloVe and fastText (`.vec`), plain or gzipped."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable, Iterator

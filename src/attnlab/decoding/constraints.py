@@ -3,8 +3,6 @@
 B, V, Q as in `attnlab.types` · live: sentences still in the batch · P: positions with a forced token
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

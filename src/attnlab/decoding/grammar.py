@@ -3,8 +3,6 @@
 B, V, Q as in `attnlab.types` · live: sentences still in the batch
 """
 
-from __future__ import annotations
-
 import ast
 import codeop
 import warnings

@@ -4,8 +4,6 @@ A reranker maps the predictions of one sentence, best first, to the same predict
 other scores where the order follows from new scores. The option group `reranking` chooses them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean

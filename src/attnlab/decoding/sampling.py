@@ -3,8 +3,6 @@
 N hypotheses of a step · K samples per sentence · B, T, V as in `attnlab.types`
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ because each removal copies the memories of all remaining sentences.
 B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentences still in the batch
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Required, TypedDict, Unpack

@@ -3,8 +3,6 @@
 B, T, S as in `attnlab.types`
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

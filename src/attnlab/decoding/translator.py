@@ -1,7 +1,5 @@
 """Translation of source batches to predictions: search, reranking, conversion of token ids to text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice

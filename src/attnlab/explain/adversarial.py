@@ -4,8 +4,6 @@ B, S as in `attnlab.types` · Q candidates · N target positions of the sentence
 `Batch.target_text`
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, NamedTuple

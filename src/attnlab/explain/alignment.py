@@ -3,8 +3,6 @@
 T, S as in `attnlab.types` · I source words · J target words
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

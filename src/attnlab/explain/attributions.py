@@ -3,8 +3,6 @@
 N units · S, E as in `attnlab.types` · f and p = exp f: the explained value, see `attnlab.explain.units`
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, get_args

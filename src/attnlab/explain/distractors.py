@@ -3,8 +3,6 @@
 B, S as in `attnlab.types` · N units
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 N units · S as in `attnlab.types` · F fractions
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 N rows · S as in `attnlab.types`
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

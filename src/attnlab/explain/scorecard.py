@@ -1,7 +1,5 @@
 """Faithfulness scorecard of a network: every measure over the sentences of a split, with intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

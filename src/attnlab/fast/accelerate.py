@@ -1,7 +1,5 @@
 """Replacement of the parts of a network by fast ones, and back."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from torch import nn

@@ -20,8 +20,6 @@ with B (S + T) A instead of B S T A. The sums over steps that no step needs, dh_
 products, are one product over all steps.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

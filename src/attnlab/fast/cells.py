@@ -1,7 +1,5 @@
 """Single steps of LSTM and GRU, forward and backward, in place, and the elementwise functions they share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

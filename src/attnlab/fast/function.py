@@ -1,7 +1,5 @@
 """The autograd function of the fast loops: a forward and a backward pass without a graph of their steps."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 

@@ -5,8 +5,6 @@ starts all kernels of a loop, or of one step of a search, at once. It reads and 
 every replay: arguments are copied in, and results are copied out where they are kept for longer.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence

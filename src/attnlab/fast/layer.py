@@ -4,8 +4,6 @@ The rows of all steps are packed in one buffer [N, …], step after step, and a 
 that end earlier come last in the batch, so that a step updates the first n rows of the running state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial

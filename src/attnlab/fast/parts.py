@@ -1,7 +1,5 @@
 """Fast subclasses of the parts of a network, with the same parameters and the same results to 1e-5."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

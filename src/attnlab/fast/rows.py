@@ -1,7 +1,5 @@
 """Packing of a batch whose sentences end at different steps."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The layers of a decoder inside its loop, with their backward pass, and the arguments of the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

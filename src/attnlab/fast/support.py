@@ -3,8 +3,6 @@
 A subclass is supported if it inherits every method that the loop replaces.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

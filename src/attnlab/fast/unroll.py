@@ -1,7 +1,5 @@
 """Unroll of a recurrent decoder by the fused loop."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

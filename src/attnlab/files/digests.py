@@ -1,7 +1,5 @@
 """Digests of data files, and which files changed since a run recorded them. Imports no torch."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Locks between processes, also of several machines: of a run directory, and of single files."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -3,8 +3,6 @@
 One number per line: epoch (empty for numbers of no epoch), step, metric, value. Lines are only appended.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Mapping

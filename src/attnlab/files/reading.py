@@ -1,7 +1,5 @@
 """Reading of text files, plain or compressed by gzip, with errors that name the file and the line."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -10,8 +10,6 @@ A hash stays the same from one version of attnlab to the next if the results do:
 When the rules themselves change, `run_directory.run_of` still finds the directories of earlier versions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

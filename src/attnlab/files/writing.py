@@ -1,7 +1,5 @@
 """Writing files so that readers never see a part of them."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

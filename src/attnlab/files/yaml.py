@@ -1,7 +1,5 @@
 """Reading of YAML files as plain values. Imports no torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 All machines see the run directories. The state of a run is read from there, whatever machine trained it.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import dataclass, field

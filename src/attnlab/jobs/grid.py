@@ -4,8 +4,6 @@
 the second ones.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping, Sequence

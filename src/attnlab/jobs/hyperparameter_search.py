@@ -5,8 +5,6 @@ overrides. The search is stored in `tune.db` in the folder of the runs. If it is
 resumes the trial that was running, and then runs the trials that remain.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

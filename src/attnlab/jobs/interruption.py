@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: commands and workers end with exit code 75, at any moment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Logging and warnings of the commands."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

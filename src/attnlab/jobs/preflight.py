@@ -4,8 +4,6 @@ Prints a JSON object: run directory → error, for every run that cannot be buil
 nothing is trained: the network is built on torch's meta device, for a vocabulary of a few tokens.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import sys

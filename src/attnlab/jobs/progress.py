@@ -1,7 +1,5 @@
 """Progress of the jobs of a sweep, read from their run directories. Imports no torch."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

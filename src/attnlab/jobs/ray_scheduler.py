@@ -1,7 +1,5 @@
 """Training the runs of a sweep in Ray tasks. Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

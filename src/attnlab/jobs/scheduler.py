@@ -1,7 +1,5 @@
 """Training the runs of a sweep, on this machine or on a cluster. Imports no torch."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

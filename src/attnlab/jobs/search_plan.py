@@ -1,7 +1,5 @@
 """Search space and settings of a hyper-parameter search. Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

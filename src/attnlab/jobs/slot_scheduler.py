@@ -1,7 +1,5 @@
 """Scheduling the jobs of a sweep on the devices of this machine, each in its own worker. Imports no torch."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A *device* is a GPU or a share of the cores. It runs a number of jobs at a time,
 `trainer.devices` of them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

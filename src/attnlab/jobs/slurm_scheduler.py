@@ -1,7 +1,5 @@
 """Training the runs of a sweep in Slurm jobs, submitted by submitit. Imports no torch."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """State and result of runs, in lines and in the table that ends a sweep. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping, Sequence

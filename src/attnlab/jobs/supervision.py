@@ -5,8 +5,6 @@ in native code. A small process therefore waits for the end of the parent, and k
 includes ranks and data loaders.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Hydra's task function of `attnlab train`, for single runs and for sweeps. Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

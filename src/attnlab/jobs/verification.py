@@ -1,7 +1,5 @@
 """Training a finished run again, killed and resumed, and comparing all outputs bit by bit."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

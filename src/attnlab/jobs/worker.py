@@ -6,8 +6,6 @@ command for every rank. Exit codes: 0 finished, 1 failed, 2 refused before train
 or its data, 69 in use by another process, 75 interrupted.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Starting the worker process of a run and recording how it ended. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

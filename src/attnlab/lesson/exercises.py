@@ -4,8 +4,6 @@ An exercise is compared with its solution on small random inputs. If it differs,
 wrong implementations: the one that gives the same result is the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Solutions of the exercises of the lesson."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

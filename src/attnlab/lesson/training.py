@@ -1,7 +1,5 @@
 """Training with the functions of a student in place of attnlab's own parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Its network is in network.js, written with plain arrays: forward pass, backward pass and Adam.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from attnlab.files.writing import write_atomically

@@ -4,8 +4,6 @@ B, T, S as in `attnlab.types`. Every metric is a mean over its own units, of all
 positions, pairs of consecutive target positions, or source positions.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

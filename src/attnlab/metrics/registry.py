@@ -10,8 +10,6 @@ Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/en
 "test/mscoco/bleu". The functions below accept a name with or without the prefix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf

@@ -1,7 +1,5 @@
 """Scores of decoded texts by the names of their metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import ceil

@@ -1,7 +1,5 @@
 """Decoded texts and their references, as text metrics read them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 N: real target tokens of a batch, padding excluded · V: vocabulary
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

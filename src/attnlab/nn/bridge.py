@@ -4,8 +4,6 @@ A bridge is constructed for a decoder of L layers of size H with `states_per_lay
 c; GRU: h). It maps a memory to L states of tensors [B, 1, H].
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypedDict, Unpack
 
 import torch

@@ -5,8 +5,6 @@ state) depends on the step before; the rest is known for all steps, and is compu
 Parameters, their layout and the results are those of torch's own cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack

@@ -1,7 +1,5 @@
 """Dropout with a faster random draw on the CPU."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Token embeddings with their two kinds of dropout."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from attnlab.nn.dropout import Dropout

@@ -1,7 +1,5 @@
 """Ensembles: several models that predict with the mean of their probabilities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ Features follow the text of their source as tokens of their own: `d e v e ‚ü®N‚ü
 have none. Positions stay those of the whole source, so that weights [B, T, S] show text and features.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypedDict, Unpack

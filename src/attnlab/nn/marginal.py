@@ -11,8 +11,6 @@ depends on that of the position before (1st order); the state of `attnlab.nn.att
 distribution. In both, α_i depends on y_<i alone, so that every search, ensemble and score applies.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 B, S, T, H as in `attnlab.types` · N heads · d width of a head
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

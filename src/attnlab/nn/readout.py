@@ -1,7 +1,5 @@
 """Readouts: map decoder outputs to logits over the vocabulary."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict, Unpack
 

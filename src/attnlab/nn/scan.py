@@ -1,7 +1,5 @@
 """Solution of linear recurrences for all positions in parallel."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

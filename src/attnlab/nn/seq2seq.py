@@ -1,7 +1,5 @@
 """Sequence-to-sequence models: encoder, bridge, attentional decoder and readout."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 R sequences · T positions · P earlier positions · H width · N heads · d = H / N
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Line plots of named series, such as metrics over training steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 

@@ -1,7 +1,5 @@
 """Writing figures to PNG and SVG files, and showing them in notebooks."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -6,8 +6,6 @@ the pages of `attnlab report`, `attnlab serve` and `attnlab predict --attention 
 column for each source token.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 from typing import Any

@@ -3,8 +3,6 @@
 Figures are built without pyplot and its global state; `attnlab.plotting.files.save` writes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil
 from textwrap import wrap

@@ -4,8 +4,6 @@ A page makes no network requests. Texts are escaped: by jinja2 in the markup, an
 the scripts only set as text. The content security policy of a page allows no other scripts than its own.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence

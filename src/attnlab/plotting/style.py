@@ -1,7 +1,5 @@
 """Colours, dash patterns and markers that all figures share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

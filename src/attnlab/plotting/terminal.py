@@ -1,7 +1,5 @@
 """Attention heat maps as text for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 

@@ -4,8 +4,6 @@ A space is shown as `␣`, a line break as `↵` and a tab as `⇥`. Invisible c
 installed font contains, are shown as their code point (`U+200B`).
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Mapping
 

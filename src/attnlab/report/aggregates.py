@@ -5,8 +5,6 @@ Statistics take matrices [..., R, M], such as all resamples of a bootstrap. Scor
 comparisons with NaN would count as lower scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ report. Configurations may come from other people: their interpolations, such as
 resolved.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -17,8 +17,6 @@ method: the probability of at least one false claim is at most 5 %. Intervals ar
 seeds are limited to the possible differences of the metric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Parts shared by all figures of a study: texts, axes, marks, the legend, and SVG for the page."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Data of the attention explorer: outputs of several variants for the same sentences, and their weights."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Error bars and bands are stated in each caption: the range over seeds, or the 95 % interval of the mean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial

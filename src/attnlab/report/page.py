@@ -1,7 +1,5 @@
 """The HTML page of a report: tables, figures and the attention explorer in one file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ counts that are summed over sentences: [N, C] holds C counts of N sentences.
 - `scipy.stats.bootstrap` resamples rows instead of their counts, which does not fit into memory here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple

@@ -4,8 +4,6 @@ It has no outputs. The ends of the bootstrap interval over sentences of each mai
 own, with the same values in all lines of a variant.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Scorecards of attention weights that `attnlab evaluate RUN explain=all` wrote, as tables and figures."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter

@@ -3,8 +3,6 @@
 Values that are not finite give NaN: they are never left out, and never give an interval without width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, log, nan, sqrt

@@ -1,7 +1,5 @@
 """Records of runs, and the study that groups them into variants."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

@@ -8,8 +8,6 @@ Files::
     tables/comparisons.csv|md|tex    statistical comparison of variants
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -3,8 +3,6 @@
 For users who log online; `attnlab report` shows the same and more offline. Imports no torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -8,8 +8,6 @@ The file is a zip archive whose comment is the SHA-256 of everything before it. 
 nor the CRC-32 of the entries; `read_checkpoint` does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

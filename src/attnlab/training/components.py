@@ -1,7 +1,5 @@
 """Building the LightningModule, the loggers, the callbacks and the Trainer from a configuration."""
 
-from __future__ import annotations
-
 import logging
 from itertools import chain
 from pathlib import Path

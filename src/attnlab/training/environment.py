@@ -1,7 +1,5 @@
 """Versions, machine and code that a run is recorded with."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -4,8 +4,6 @@ Only the weights and the vocabularies of a checkpoint are used. No object is bui
 so that a checkpoint of another person cannot run code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Learning-rate schedules that torch does not have, or not for every number of steps."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, TypedDict, Unpack
 

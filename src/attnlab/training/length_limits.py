@@ -1,7 +1,5 @@
 """Limits of the lengths of texts: checks, warnings, and the default limit of the search."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from math import ceil, inf

@@ -1,7 +1,5 @@
 """Loggers: metrics.csv, which every run writes, and Weights & Biases, TensorBoard and MLflow."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

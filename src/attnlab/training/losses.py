@@ -1,7 +1,5 @@
 """Training losses beyond the cross-entropy: knowledge distillation and guided alignment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Restoring trained models from their checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten

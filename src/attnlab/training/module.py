@@ -1,7 +1,5 @@
 """The LightningModule: a model with its loss, its metrics and its optimizer."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The precision that `trainer.precision=auto` stands for."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Set

@@ -1,7 +1,5 @@
 """The recipe of one run: data, model, training, evaluation."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Seeds of all random generators."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -11,8 +11,6 @@ which shards: one process computes them in turn, which needs the memory of one s
 compute K / W each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

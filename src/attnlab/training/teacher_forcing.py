@@ -1,7 +1,5 @@
 """Teacher forcing and scheduled sampling: the probability ε that the decoder reads the reference token."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

@@ -6,8 +6,6 @@ an optimizer step and the logged loss of an epoch are sums over tokens, divided 
     ∇L = Σ_b n_b ∇L_b / Σ_b n_b        n_b: target tokens of batch b, L_b: its mean loss
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -1,7 +1,5 @@
 """The tasks of Delétang et al. against examples of the paper and independent solutions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from itertools import pairwise

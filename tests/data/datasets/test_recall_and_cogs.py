@@ -1,7 +1,5 @@
 """Associative recall and logical forms, checked by evaluators without code of the generators."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -1,7 +1,5 @@
 """SCAN against the published counts and examples, and an interpreter of its commands."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """`attnlab export`: the files, translate.py and the page, compared with `attnlab predict`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The ONNX graphs of networks; `export` itself compares each graph with its network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

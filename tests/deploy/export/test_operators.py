@@ -1,7 +1,5 @@
 """Every operator of operators.js computes what ONNX Runtime computes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """tokenizer.js splits, encodes and decodes as the Python tokenizers do."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata

@@ -1,7 +1,5 @@
 """The server: its JSON interface, limits, access control and page."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -1,7 +1,5 @@
 """Requests of concurrent callers are computed in common batches, and answered separately."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine, Sequence

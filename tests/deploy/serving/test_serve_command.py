@@ -1,7 +1,5 @@
 """`attnlab serve` as a user starts and stops it."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

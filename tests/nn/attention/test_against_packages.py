@@ -3,8 +3,6 @@
 Install the packages with `pip install --no-deps -r tests/peers.txt`; missing ones are skipped.
 """
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Custom mechanisms outside the package: a score is enough, and wrong arguments are errors."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Unpack
 

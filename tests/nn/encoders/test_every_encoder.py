@@ -1,7 +1,5 @@
 """Properties of all encoders, and all mechanisms over every one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

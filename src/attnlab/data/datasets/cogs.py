@@ -5,8 +5,6 @@ The grammar is smaller than that of COGS. The logical forms have no variables (Q
 `see ( agent = * dog , theme = cat ( on = * mat ) )`.
 """
 
-from __future__ import annotations
-
 import random
 from typing import NamedTuple
 

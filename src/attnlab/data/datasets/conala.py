@@ -4,8 +4,6 @@ The annotated corpus was collected from Stack Overflow (CC BY-SA 4.0): 2,379 tra
 The archive also contains automatically mined pairs, which are not used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

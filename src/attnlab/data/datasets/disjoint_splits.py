@@ -1,7 +1,5 @@
 """Random examples in splits that have no source in common."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import TypeVar

@@ -6,8 +6,6 @@ of a termination token and padding; lengths for which the code defines arbitrary
 `odds_first` follows the paper, whose code outputs the even positions first.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from math import isqrt

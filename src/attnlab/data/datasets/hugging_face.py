@@ -3,8 +3,6 @@
 They need `pip install 'attnlab[huggingface]'`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """Grouping of near-duplicate examples, so that no test example is almost equal to a training example."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from math import ceil

@@ -3,8 +3,6 @@
 Files that cannot be read or parsed, or have no pairs, raise `UserError`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Sentence pairs with files for training, validation and test, or split at random."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

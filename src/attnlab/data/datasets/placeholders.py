@@ -10,8 +10,6 @@ occurrence of the text as a sequence of tokens is replaced (names, numbers, whol
 string whose content is the text, which keeps its quotation marks.
 """
 
-from __future__ import annotations
-
 import keyword
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The source lists pairs of a key and its value, and then asks for each key once, 
 fillers: `k5 v9 k2 v7 _ k2 _ _ k5 _`. The target has the values in the order of the questions: `v7 v9`.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Annotated

@@ -7,8 +7,6 @@ The grammar has 20,910 commands, each with one sequence of actions:
 - V → D opposite D | D around D | D | U, where D is a turn or a primitive with a direction
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import product

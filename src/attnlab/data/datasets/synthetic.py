@@ -5,8 +5,6 @@ decimal numbers from 3 on, so that each symbol is its own id in a vocabulary tha
 tokens PAD, SOS and EOS.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple

@@ -5,8 +5,6 @@ given probability. The draws depend only on the seed, the epoch, the side and th
 the training split, so that a resumed training sees the same segmentations.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

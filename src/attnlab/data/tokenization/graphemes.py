@@ -5,8 +5,6 @@ browser's `Intl.Segmenter` joins the consonants of Indic conjuncts. The expressi
 UAX 29 (table 1c) with the character classes of the library that trained, which are found by splitting probes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 

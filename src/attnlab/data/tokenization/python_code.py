@@ -11,8 +11,6 @@ shell, incomplete snippets) is restored exactly: where its white space differs f
 space is a piece, and where `join` would insert a space that the text lacks there is a `GLUE` piece.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import keyword

@@ -1,7 +1,5 @@
 """Training of subword models: byte-pair encoding and unigram language models."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ The settings are keyword-only, so that a configuration can bind them with `_part
 available. Every function raises `UserError` if there are no texts.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

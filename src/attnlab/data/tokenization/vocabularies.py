@@ -1,7 +1,5 @@
 """The source and target tokenizers of a model, and decoding of ids that were copied from the source."""
 
-from __future__ import annotations
-
 import logging
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence

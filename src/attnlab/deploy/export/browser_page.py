@@ -8,8 +8,6 @@ allow. The interpreter takes a few dozen kilobytes, and a network of a few milli
 milliseconds per token.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -11,8 +11,6 @@
         python_code.py                                      only for a tokenizer of Python code
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

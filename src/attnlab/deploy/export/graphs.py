@@ -11,8 +11,6 @@ source [B, S] holds int64 ids, PAD (0) after the end of a sentence; mask [B, S] 
 S may differ from call to call.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

@@ -1,7 +1,5 @@
 """Description of a tokenizer for `tokenizer.js`."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

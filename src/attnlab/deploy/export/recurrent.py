@@ -1,7 +1,5 @@
 """Recurrent encoders with ONNX's own operators, which can be traced for any length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ over the graphs is `Translator.decode`. B, S, T and V as in attnlab: sentences, 
 and target vocabulary.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

@@ -1,7 +1,5 @@
 """ASGI application: the page, the JSON interface and its OpenAPI description, limits and access control."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence

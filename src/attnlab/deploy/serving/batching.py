@@ -1,7 +1,5 @@
 """Batching of concurrent requests: sentences that wait for the same model are decoded together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence

@@ -1,7 +1,5 @@
 """Limits of the server: sizes of requests, and the time that a client may take to send one."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Trained models as the server offers them: a name, a description, and translation with interventions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace

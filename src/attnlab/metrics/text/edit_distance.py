@@ -1,7 +1,5 @@
 """Edit distance over target tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from attnlab.metrics.registry import text_metric

@@ -1,7 +1,5 @@
 """Share of decoded texts that equal their reference."""
 
-from __future__ import annotations
-
 from attnlab.metrics.registry import text_metric
 from attnlab.metrics.sentence_counts import ratio_counts, share_counts
 from attnlab.metrics.texts import Texts

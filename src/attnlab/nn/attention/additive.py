@@ -1,7 +1,5 @@
 """Additive attention in its two published parametrisations."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 import torch

@@ -1,7 +1,5 @@
 """Base class of all attention mechanisms: interface, masking, normalisation and weighted sum."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NotRequired, TypedDict, Unpack
 

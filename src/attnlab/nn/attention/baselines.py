@@ -1,7 +1,5 @@
 """Baselines without content-based attention: no context, the mean state, the final state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

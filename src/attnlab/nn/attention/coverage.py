@@ -1,7 +1,5 @@
 """Coverage attention: the score depends on the attention that each position received so far."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch

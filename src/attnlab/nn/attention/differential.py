@@ -1,7 +1,5 @@
 """Differential attention: the difference of two attention distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Forgetting attention: a forget gate at each source position lowers the scores of those before it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Unpack
 

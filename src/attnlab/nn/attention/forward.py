@@ -1,7 +1,5 @@
 """Forward attention: monotonic alignment paths weighted by the scores of another mechanism."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Hard attention: all weight on a single position."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Interventions on attention weights at decoding, to measure how much a trained model depends on them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args

@@ -1,7 +1,5 @@
 """Local attention: weights within a window around one position."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Unpack
 

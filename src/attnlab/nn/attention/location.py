@@ -1,7 +1,5 @@
 """Location-based attention: scores from the query alone, or from the weights of the previous step."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """First-order alignment: a Markov chain over the source positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """Mixture attention: Gaussian components over positions that only move forward."""
 
-from __future__ import annotations
-
 from typing import Annotated, Unpack
 
 import torch

@@ -10,8 +10,6 @@ past the end it stays there: the weights of this and of all later steps are 0, a
 training the weights sum to 1 minus the probability that the head has run past the end.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Unpack
 

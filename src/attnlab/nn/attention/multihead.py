@@ -1,7 +1,5 @@
 """Multi-head attention with any mechanism as its heads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 

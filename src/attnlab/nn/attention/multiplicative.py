@@ -1,7 +1,5 @@
 """Multiplicative attention: scores are inner products of query and memory states."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Unpack
 

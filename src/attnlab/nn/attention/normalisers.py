@@ -1,7 +1,5 @@
 """Normalisers: map scores to weights that are exactly 0 at padding."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Protocol
 
 import torch

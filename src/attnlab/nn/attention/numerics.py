@@ -1,7 +1,5 @@
 """Numerical functions and limits that several mechanisms share."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

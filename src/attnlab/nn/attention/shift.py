@@ -1,7 +1,5 @@
 """Neural Turing Machine addressing: attention by content, or by moving the previous weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Unpack
 

@@ -1,7 +1,5 @@
 """Sigmoid attention: each position is weighted independently of the others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

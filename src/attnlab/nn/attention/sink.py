@@ -1,7 +1,5 @@
 """Attention sink: a position without content, which takes the weight that no source position needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Unpack
 

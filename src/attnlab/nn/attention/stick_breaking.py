@@ -1,7 +1,5 @@
 """Stick-breaking attention: each position takes a share of what the positions after it have left."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Decoder in Bahdanau's order: attend with the previous state, then update the state."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Abstract base class of decoders, and the types that they share."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 

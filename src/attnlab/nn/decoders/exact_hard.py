@@ -1,7 +1,5 @@
 """Decoder whose state does not depend on the attention, for exact hard attention."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Decoder in GNMT's order: attend with the first layer's new state; all layers above read the context."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Unpack
 
 import torch

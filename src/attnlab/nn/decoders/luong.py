@@ -1,7 +1,5 @@
 """Decoder in Luong's order: update the state, then attend with the new state."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch

@@ -1,7 +1,5 @@
 """Base class of decoders whose state is that of a stack of cells."""
 
-from __future__ import annotations
-
 from typing import Required, Unpack
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Transformer decoder: layers of self-attention and attention to the memory, normalised before each part."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

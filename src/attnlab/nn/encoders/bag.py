@@ -1,7 +1,5 @@
 """Bag of embeddings: a memory without any context."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from attnlab.nn.encoders.base import Encoder, mean_state

@@ -1,7 +1,5 @@
 """Abstract base class of encoders."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Convolutional encoder: gated convolutions with residual connections."""
 
-from __future__ import annotations
-
 import math
 
 import torch.nn.functional as F

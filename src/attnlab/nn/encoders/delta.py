@@ -3,8 +3,6 @@
 B, S, E, D as in `attnlab.types` · U units of one direction · N heads · d = U / N
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

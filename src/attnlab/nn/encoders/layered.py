@@ -1,7 +1,5 @@
 """Layers of any recurrence over the source, in one or both directions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@
 B, S, E, D as in `attnlab.types` · U units of one direction
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

@@ -1,7 +1,5 @@
 """Recurrent encoder: an LSTM or GRU in one or both directions."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

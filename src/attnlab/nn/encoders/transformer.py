@@ -1,7 +1,5 @@
 """Transformer encoder: layers of self-attention, normalised before each part."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """FLOP counts of a network's useful operations, from which hardware utilisation follows."""
 
-from __future__ import annotations
-
 import copy
 from typing import NamedTuple
 

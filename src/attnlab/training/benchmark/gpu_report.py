@@ -5,8 +5,6 @@ LSTM without attention, whose kernels on a GPU are cuDNN's: an upper bound of wh
 reach. All alternate batch by batch with a matrix product that measures the peak.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Step-by-step decoding, the reference for every faster way to process a whole target."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

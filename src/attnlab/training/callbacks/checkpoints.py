@@ -4,8 +4,6 @@ Everything that Lightning does not save, or saves otherwise than at the place wh
 see `LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` and `_turn_back`.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

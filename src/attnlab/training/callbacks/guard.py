@@ -1,7 +1,5 @@
 """Check that the loss and the gradients are finite."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

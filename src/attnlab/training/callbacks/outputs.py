@@ -1,7 +1,5 @@
 """Files of decoded sentences and of their attention weights."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path

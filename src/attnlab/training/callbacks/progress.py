@@ -1,7 +1,5 @@
 """Progress of a training, on the terminal, in the log and in the loggers."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Random seeds of each training step, and digests that show whether two trainings are equal."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Exponential moving average of the weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import lightning.pytorch.callbacks
