@@ -174,9 +174,7 @@ def assemble(
         source_embedding=TokenEmbedding(vocabulary_size=source_vocabulary_size, size=source_width),
         encoder=encoder,
         bridge=bridge(
-            memory_size=encoder.memory_size,
-            encoder_layers=encoder.layers,
-            **decoder.state_shape._asdict(),
+            memory_size=encoder.memory_size, encoder_layers=encoder.layers, **decoder.state_shape._asdict()
         ),
         target_embedding=TokenEmbedding(vocabulary_size=vocabulary_size, size=width),
         decoder=decoder,

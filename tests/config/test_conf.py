@@ -24,14 +24,7 @@ from attnlab.training import components
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
-NETWORK_GROUPS = (
-    "tokenizer",
-    "encoder",
-    "bridge",
-    "attention",
-    "decoder",
-    "readout",
-)
+NETWORK_GROUPS = ("tokenizer", "encoder", "bridge", "attention", "decoder", "readout")
 VARIANTS = (
     "encoder.cell=gru",
     "decoder.cell=gru",

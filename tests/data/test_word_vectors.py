@@ -39,8 +39,7 @@ def test_text_formats_are_read(tmp_path: Path, content: str | bytes):
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
-    [("dog 0.5\n", {3: [0.5]}), ("7 1 2\ndog 0.5 1\n", {3: [0.5, 1], 9: [1, 2]})],
+    ("content", "expected"), [("dog 0.5\n", {3: [0.5]}), ("7 1 2\ndog 0.5 1\n", {3: [0.5, 1], 9: [1, 2]})]
 )
 def test_only_two_whole_numbers_are_a_header(
     tmp_path: Path, content: str, expected: dict[int, list[float]]

@@ -124,12 +124,7 @@ def test_search_does_not_end_while_a_live_hypothesis_can_win() -> None:
     assert early.scores[0] == pytest.approx([math.log(0.09) / 2, math.log(0.1)])
 
 
-RULES: list[dict[str, Any]] = [
-    {},
-    {"min_length": 2},
-    {"no_repeat_ngram_size": 1},
-    {"forced": [PAD, 4]},
-]
+RULES: list[dict[str, Any]] = [{}, {"min_length": 2}, {"no_repeat_ngram_size": 1}, {"forced": [PAD, 4]}]
 
 
 @given(
@@ -159,15 +154,7 @@ def test_best_score_is_that_of_a_search_that_never_ends_early(
     found = beam(network, sentence, size=size, groups=groups, diversity_penalty=0.5, **options)
     restrict = restriction(rules.get("min_length", 0), rules.get("no_repeat_ngram_size", 0), forced)
     longest = plain_beam(
-        network,
-        sentence,
-        size,
-        4,
-        length_penalty,
-        restrict,
-        groups=groups,
-        penalty=0.5,
-        ends_early=False,
+        network, sentence, size, 4, length_penalty, restrict, groups=groups, penalty=0.5, ends_early=False
     )
     assert found.scores[0][0] == pytest.approx(longest[0][0], abs=1e-4)
     assert found.scores[0][0] >= greedy(network, sentence, **options).scores[0][0] - 1e-4

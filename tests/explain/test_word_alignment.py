@@ -7,14 +7,7 @@ import pytest
 
 from attnlab.data.tokenization.train import python, subwords, whitespace, words
 from attnlab.errors import UserError
-from attnlab.explain.alignment import (
-    Gold,
-    alternatives,
-    best_links,
-    error_counts,
-    grow_diag,
-    read_gold,
-)
+from attnlab.explain.alignment import Gold, alternatives, best_links, error_counts, grow_diag, read_gold
 
 
 def test_alignment_error_rate_by_hand() -> None:

@@ -63,12 +63,7 @@ def test_sweep_that_cannot_be_searched_is_named(override: str) -> None:
 
 @pytest.mark.slow
 def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
-    overrides = [
-        "tune.trials=7",
-        "attention=none,dot",
-        "embedding.dropout=0.0,0.5",
-        "seed=3",
-    ]
+    overrides = ["tune.trials=7", "attention=none,dot", "embedding.dropout=0.0,0.5", "seed=3"]
     plan = search_plan.make_plan([*overrides, f"paths.output={tmp_path}"])
     assert plan.overrides == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
     assert list(plan.space) == ["attention", "embedding.dropout"]

@@ -96,11 +96,7 @@ WRONG: list[tuple[str, Callable[..., Any], str]] = [
     ("masked_softmax", lambda e, mask: e.masked_fill(mask, -1e9).softmax(1), "inverted"),
     ("masked_softmax", lambda e, mask: torch.where(mask, e.softmax(1), 0.0), "no longer sum to 1"),
     ("masked_softmax", lambda e, mask: torch.where(mask, e, 0.0).softmax(1), r"exp\(0\) = 1"),
-    (
-        "masked_softmax",
-        lambda e, mask: (e.exp() * mask) / (e.exp() * mask).sum(1, keepdim=True),
-        "overflows",
-    ),
+    ("masked_softmax", lambda e, mask: (e.exp() * mask) / (e.exp() * mask).sum(1, keepdim=True), "overflows"),
     ("masked_softmax", masks_in_place, "in place"),
     ("context", lambda w, h: torch.einsum("bs,bsd->bs", w, h), "sum is over D"),
     ("context", lambda w, h: torch.einsum("bs,bsd->bd", w, h) / w.size(1), "already sum to 1"),
@@ -114,11 +110,7 @@ WRONG: list[tuple[str, Callable[..., Any], str]] = [
     ("greedy", endless, "it returns one token too many|does not stop|instead of"),
     ("greedy", lambda step, state, n: [int(step(SOS, state)[0].argmax()) for _ in range(n)], "instead of"),
     ("hard_weights", lambda e, mask: (e == e.amax(1, keepdim=True)).float(), "mask is not used"),
-    (
-        "copy_probabilities",
-        lambda p, g, w, x: torch.scatter(p * g, 1, x, (1 - g) * w),
-        r"\[B, V\] is",
-    ),
+    ("copy_probabilities", lambda p, g, w, x: torch.scatter(p * g, 1, x, (1 - g) * w), r"\[B, V\] is"),
     (
         "copy_probabilities",
         lambda p, g, w, x: (1 - g) * p + torch.zeros_like(p).scatter_add(1, x, g * w),

@@ -140,10 +140,7 @@ def test_batch_equals_its_sentences_one_by_one(generator: torch.Generator) -> No
     for row in range(3):
         T, S = int(target_mask[row].sum()), int(source_mask[row].sum())
         one_by_one.update(
-            weights[row : row + 1, :T, :S],
-            everywhere(1, T),
-            everywhere(1, S),
-            gold[row : row + 1, :T, :S],
+            weights[row : row + 1, :T, :S], everywhere(1, T), everywhere(1, S), gold[row : row + 1, :T, :S]
         )
     expected = {name: pytest.approx(value) for name, value in one_by_one.compute().items()}
     assert together.compute() == expected

@@ -176,10 +176,7 @@ def test_scores_by_length_match_a_manual_calculation() -> None:
     ]
     assert [
         row[:3] for row in score_by_length(Texts(predictions), [1, 5, 6, 9], ["exact_match"], bins=2)
-    ] == [
-        (1, 5, 2),
-        (6, 9, 2),
-    ]
+    ] == [(1, 5, 2), (6, 9, 2)]
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(1, 12))

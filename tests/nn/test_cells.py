@@ -151,15 +151,7 @@ def test_layer_norm_has_the_gains_and_biases_of_its_equations(cell: str) -> None
 @torch.no_grad()
 def test_layer_norm_is_invariant_to_the_scale_of_the_weights(cell: str) -> None:
     """Both terms are normalised before they are added, so that ten times the weights change nothing."""
-    stack = CellStack(
-        cell=cell,
-        input_size=E,
-        feed_size=U,
-        size=H,
-        layers=2,
-        dropout=0.0,
-        layer_norm=True,
-    )
+    stack = CellStack(cell=cell, input_size=E, feed_size=U, size=H, layers=2, dropout=0.0, layer_norm=True)
     randomise(stack)
     x, u = torch.randn(B, 1, E), torch.randn(B, 1, U)
     state = tuple(random_state(cell, B, 1, H) for _ in range(2))

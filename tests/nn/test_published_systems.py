@@ -256,8 +256,7 @@ SYSTEMS: dict[str, Callable[[], System]] = {
     "eng_deu": lambda: System(German(True), GERMAN),
     "eng_deu_baseline": lambda: System(German(False), (*GERMAN, "attention=none")),
     "rnnsearch": lambda: System(
-        RNNsearch(),
-        ("experiment=rnnsearch", *SMALL, f"decoder.size={SIZE}", f"readout.maxout={WIDTH}"),
+        RNNsearch(), ("experiment=rnnsearch", *SMALL, f"decoder.size={SIZE}", f"readout.maxout={WIDTH}")
     ),
 }
 RECIPES: dict[str, dict[str, Any]] = {

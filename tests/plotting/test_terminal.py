@@ -32,12 +32,7 @@ def test_probabilities_are_the_last_column() -> None:
     prediction = attention_of([[1, 0], [0, 1]], ["a", "b"], ["x", "yy"], probabilities=[0.996, 0.25])
     axes, *drawn = heatmap_lines(prediction, 80)
     assert axes.plain == "rows: output tokens, columns: source tokens, p: probability"
-    assert [line.plain for line in drawn] == [
-        "    a  b  p   ",
-        " x  ██    1.00",
-        "yy     ██ 0.25",
-        "",
-    ]
+    assert [line.plain for line in drawn] == ["    a  b  p   ", " x  ██    1.00", "yy     ██ 0.25", ""]
 
 
 def test_columns_wrap_in_a_narrow_terminal() -> None:

@@ -182,10 +182,7 @@ def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) ->
         write_run(tmp_path, "dot", seed, scores={"test/exact_match": right / 40}, sentences=sentences)
     write_run(tmp_path, "none", scores={"test/exact_match": 0.0})  # its outputs were not stored
     table = tables.scores_table(collect([tmp_path]))
-    assert [column.name for column in table.columns][2:] == [
-        "exact match [%]",
-        "exact match [%] over inputs",
-    ]
+    assert [column.name for column in table.columns][2:] == ["exact match [%]", "exact match [%] over inputs"]
     dot, none = (row[3] for row in table.rows)
     assert (none.text, none.interval) == ("", None)
     assert dot.value == pytest.approx(80)  # 64 of 80

@@ -75,10 +75,7 @@ def test_compressed_entries_are_refused_without_being_read(tmp_path: Path) -> No
     """torch would load the file: 256 MiB of zeros in 256 KiB."""
     path, bomb = tmp_path / "stored.ckpt", tmp_path / "bomb.ckpt"
     torch.save({"weights": torch.zeros(2**26)}, path)
-    with (
-        zipfile.ZipFile(path) as stored,
-        zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as compressed,
-    ):
+    with zipfile.ZipFile(path) as stored, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as compressed:
         for name in stored.namelist():
             compressed.writestr(name, stored.read(name))
     assert bomb.stat().st_size < 2**19

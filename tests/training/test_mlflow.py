@@ -11,10 +11,7 @@ from attnlab.files.run_directory import prepare_run
 from attnlab.training import components
 from attnlab.training.loggers import TolerantMLFlowLogger, log_image
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning:mlflow"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning:mlflow")]
 
 
 def test_mlflow_run_has_the_curves_the_settings_and_the_pictures_of_all_attempts(

@@ -203,12 +203,7 @@ def test_server_that_stops_answering(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "variables",
-    [
-        {},
-        {"WANDB_MODE": "disabled", "WANDB_API_KEY": "0123456789" * 4},
-    ],
-    ids=str,
+    "variables", [{}, {"WANDB_MODE": "disabled", "WANDB_API_KEY": "0123456789" * 4}], ids=str
 )
 def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) -> None:
     requests: list[str] = []

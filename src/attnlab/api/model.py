@@ -48,10 +48,7 @@ RunPath = str | Path | Run
 
 
 def load(
-    runs: RunPath | Sequence[RunPath],
-    *,
-    trust: str | Sequence[str] = (),
-    device: torch.device | str = "cpu",
+    runs: RunPath | Sequence[RunPath], *, trust: str | Sequence[str] = (), device: torch.device | str = "cpu"
 ) -> Model:
     """Load a trained model, in evaluation mode.
 

@@ -105,7 +105,7 @@ _SEARCH: Types = {
         Size | None,
         "maximum number of output tokens, EOS excluded; null for 1.5 times the longest training "
         "or validation target, at least 100.",
-    ),
+    )
 }
 """Search for the outputs."""
 
@@ -114,7 +114,7 @@ _BLEU: Types = {
         Literal["13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"] | None,
         "sacreBLEU's tokenizer; null for one that fits the script of the references: 13a, zh, or "
         "char for other scripts without spaces between words.",
-    ),
+    )
 }
 """BLEU of the outputs."""
 
@@ -149,16 +149,9 @@ _SCHEDULER: Types = {
     "schedule": Component,
 }
 
-_SCHEDULE: Types = {
-    "factor": Positive,
-    "patience": Count,
-}
+_SCHEDULE: Types = {"factor": Positive, "patience": Count}
 
-_EARLY_STOPPING: Types = {
-    "monitor": str | None,
-    "mode": Directions,
-    "patience": Count,
-}
+_EARLY_STOPPING: Types = {"monitor": str | None, "mode": Directions, "patience": Count}
 
 _EXPLAIN: Types = {
     "measures": Annotated[
@@ -179,10 +172,7 @@ _TUNE: Types = {
     "pruner": Component | None,
 }
 
-_PRUNER: Types = {
-    "n_startup_trials": Count,
-    "n_warmup_steps": Count,
-}
+_PRUNER: Types = {"n_startup_trials": Count, "n_warmup_steps": Count}
 
 
 def _is_devices(value: Any) -> bool:

@@ -83,14 +83,7 @@ class StackForward:
         self.dropout = inputs.dropout
         self.products = [prepack(layer.input, layer.input_bias, dtype) for layer in inputs.layers]
         self.layers = [
-            LayerForward(
-                options.kind,
-                layer.state,
-                state,
-                options.rows.total,
-                dtype,
-                save=options.save,
-            )
+            LayerForward(options.kind, layer.state, state, options.rows.total, dtype, save=options.save)
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
         ]
         rows = options.rows.total if options.save else 0

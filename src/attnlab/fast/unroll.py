@@ -22,12 +22,7 @@ class FusedUnroll(Unroll):
     """
 
     def __init__(
-        self,
-        decoder: Decoder,
-        state: DecoderState,
-        memory: Memory,
-        keys: Tensor,
-        labels: Tensor,
+        self, decoder: Decoder, state: DecoderState, memory: Memory, keys: Tensor, labels: Tensor
     ) -> None:
         assert isinstance(decoder, BahdanauDecoder | LuongDecoder)
         cells = decoder.cells

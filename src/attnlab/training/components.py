@@ -56,10 +56,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         save_checkpoint(checkpoint, Path(path))
 
     def load_checkpoint(
-        self,
-        path: str | Path,
-        map_location: Any | None = None,
-        weights_only: bool | None = None,
+        self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         return read_checkpoint(Path(path), map_location=map_location)
 

@@ -87,12 +87,7 @@ class Shards:
         return local[place]
 
     def differentiate(
-        self,
-        losses: Callable[[Batch], Losses],
-        batch: Batch,
-        parameters: Sequence[Tensor],
-        *,
-        number: int,
+        self, losses: Callable[[Batch], Losses], batch: Batch, parameters: Sequence[Tensor], *, number: int
     ) -> Losses:
         """Compute the losses of a batch, and keep the gradients of its summed loss, on every process.
 

@@ -173,10 +173,7 @@ def test_splits_depend_only_on_the_seed(write):
         ({"path": "a", "target_path": "b"}, "Set data.path=FILE"),
         ({"path": "none.tsv"}, "data.path: none.tsv does not exist"),
         ({"path": "a", "source_column": -1}, "data.source_column=-1"),
-        (
-            {"path": "a", "source_column": 1},
-            "data.target_column=1 must be different",
-        ),
+        ({"path": "a", "source_column": 1}, "data.target_column=1 must be different"),
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict, message: str):

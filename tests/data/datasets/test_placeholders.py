@@ -74,11 +74,7 @@ def test_placeholder_names_in_the_intent_are_skipped():
 
 @pytest.mark.parametrize(
     ("text", "literal"),
-    [
-        ("it's", '"it\'s"'),
-        ('say "hi"', "'say \"hi\"'"),
-        ("both ' and \"", "'both \\' and \"'"),
-    ],
+    [("it's", '"it\'s"'), ('say "hi"', "'say \"hi\"'"), ("both ' and \"", "'both \\' and \"'")],
 )
 def test_restored_text_does_not_terminate_its_string(text: str, literal: str):
     assert restore("f('str_0')", (("str_0", text),)) == f"f({literal})"

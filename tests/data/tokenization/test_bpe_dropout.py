@@ -51,11 +51,7 @@ def sampled(seed: int = 0, **limits: int | None) -> SampledExamples:
     vocabularies = train_vocabularies(PAIRS, source=partial(subwords, max_size=120, dropout=0.3))
     settings = {"source_eos": True, "max_source_length": None, "max_target_length": None, **limits}
     return SampledExamples(
-        encode(PAIRS, vocabularies, **settings),
-        PAIRS,
-        vocabularies,
-        **settings,
-        seed=seed,
+        encode(PAIRS, vocabularies, **settings), PAIRS, vocabularies, **settings, seed=seed
     )
 
 

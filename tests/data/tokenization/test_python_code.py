@@ -187,7 +187,7 @@ def test_join_accepts_any_sequence_of_pieces(pieces: list[str]) -> None:
 
 def test_units_of_strings_and_comments() -> None:
     assert units("f(r'a b', \"\")  # c") == [
-        *(("f",), ("(",), ("r'", "a b", "'"), (",",), ('"', "", '"'), (")",), ("#", " c")),
+        *(("f",), ("(",), ("r'", "a b", "'"), (",",), ('"', "", '"'), (")",), ("#", " c"))
     ]
     assert units("'not closed") == [("'", "not closed")]
 

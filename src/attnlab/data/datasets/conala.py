@@ -81,10 +81,7 @@ class Preparation:
         """Return the pair, whose reference is the raw snippet."""
         source = normalise(intent) if self.normalise else intent
         pair = Pair(
-            source,
-            snippet,
-            reference=snippet,
-            annotations={"quoted": placeholders.quoted_texts(source)},
+            source, snippet, reference=snippet, annotations={"quoted": placeholders.quoted_texts(source)}
         )
         if not self.slots:
             return pair

@@ -79,11 +79,7 @@ def load_pairs(
         )
     evaluation = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
     corpus = split_off(
-        read.pairs,
-        evaluation.val,
-        evaluation.test,
-        files=(*read.files, *evaluation.files),
-        **settings,
+        read.pairs, evaluation.val, evaluation.test, files=(*read.files, *evaluation.files), **settings
     )
     return replace(corpus, metrics=tuple(metrics))
 

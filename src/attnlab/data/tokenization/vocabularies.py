@@ -99,8 +99,7 @@ def train_vocabularies(
         both = source(chain((pair.source for pair in train), (pair.target for pair in train)))
         return Vocabularies(both, both)
     return Vocabularies(
-        source=source(pair.source for pair in train),
-        target=(target or source)(pair.target for pair in train),
+        source=source(pair.source for pair in train), target=(target or source)(pair.target for pair in train)
     )
 
 

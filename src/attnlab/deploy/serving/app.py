@@ -67,8 +67,7 @@ class Translation(BaseModel):
     text: str
     score: Annotated[float, Field(description="length-normalised log-probability")]
     tokens: Annotated[
-        list[str],
-        Field(description="target tokens; the last one is <eos>, also at the maximum length"),
+        list[str], Field(description="target tokens; the last one is <eos>, also at the maximum length")
     ]
     probabilities: Annotated[
         list[float] | None, Field(description="of the target tokens, each given the ones before")

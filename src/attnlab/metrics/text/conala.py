@@ -37,12 +37,7 @@ def signature(_: str) -> str:
 
 
 @text_metric(
-    label="CoNaLa BLEU",
-    format="points",
-    direction="higher",
-    signature=signature,
-    counts=bleu_counts,
-    rank=1,
+    label="CoNaLa BLEU", format="points", direction="higher", signature=signature, counts=bleu_counts, rank=1
 )
 def conala_bleu(texts: Texts) -> float:
     """Return BLEU-4 (0 to 100) of CoNaLa's official script; 0 if there is no match of some n-gram order."""

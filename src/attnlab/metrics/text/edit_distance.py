@@ -20,10 +20,7 @@ def counts(tokenizer: str) -> SentenceCounts | None:
     if split is None:
         return None
     return ratio_counts(
-        lambda each: (
-            levenshtein(split(each.hypothesis), split(each.reference)),
-            len(split(each.reference)),
-        )
+        lambda each: (levenshtein(split(each.hypothesis), split(each.reference)), len(split(each.reference)))
     )
 
 
@@ -78,8 +75,5 @@ def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
     for i, token in enumerate(one, start=1):
         diagonal, row[0] = row[0], i
         for j, reference in enumerate(other, start=1):
-            diagonal, row[j] = (
-                row[j],
-                min(diagonal + (token != reference), row[j] + 1, row[j - 1] + 1),
-            )
+            diagonal, row[j] = (row[j], min(diagonal + (token != reference), row[j] + 1, row[j - 1] + 1))
     return row[-1]

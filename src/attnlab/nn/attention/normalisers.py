@@ -11,9 +11,7 @@ from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.settings import Positive
 
 Alpha = Annotated[
-    float,
-    Predicate(lambda value: value in (1, 1.5, 2)),
-    "1 (softmax), 1.5 (1.5-entmax) or 2 (sparsemax)",
+    float, Predicate(lambda value: value in (1, 1.5, 2)), "1 (softmax), 1.5 (1.5-entmax) or 2 (sparsemax)"
 ]
 
 

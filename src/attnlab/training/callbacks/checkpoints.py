@@ -222,11 +222,7 @@ class BestCheckpoint(ModelCheckpoint):
 
     def __init__(self, path: Path, *, monitor: str, mode: str) -> None:
         super().__init__(
-            dirpath=path.parent,
-            filename=path.stem,
-            monitor=monitor,
-            mode=mode,
-            enable_version_counter=False,
+            dirpath=path.parent, filename=path.stem, monitor=monitor, mode=mode, enable_version_counter=False
         )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -21,12 +21,7 @@ class Guard(Callback):
         self.pending: tuple[int, dict[str, Tensor]] | None = None
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Check this step on a CPU, and the previous one on a GPU."""
         assert isinstance(pl_module, Seq2SeqModule)

@@ -143,12 +143,7 @@ class Throughput(Callback):
         self.since: float | None = None
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Count the batch, and log after every `log_every_n_steps` timed steps."""
         now = time.perf_counter()

@@ -22,11 +22,7 @@ class Reproducible(Callback):
         self.seed = seed
 
     def on_train_batch_start(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         self._seed(trainer, trainer.fit_loop.epoch_loop.total_batch_idx)
 

@@ -34,12 +34,7 @@ class WeightAveraging(lightning.pytorch.callbacks.WeightAveraging):
         return updated
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self.started = trainer.current_epoch >= self.first_epoch
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
