@@ -1,8 +1,8 @@
 """Outputs of the commands of the tutorials.
 
-The commands of a tutorial are executed when it is read, and their outputs are written below them in their
-blocks. They are kept in `docs/build/tutorials` and produced again if the commands, the files that a page
-writes, or the settings that the commands use change.
+The commands of the tutorials are executed while Sphinx reads the other pages, and their outputs are written
+below them in their blocks. They are kept in `docs/build/tutorials` and produced again if the commands, the
+files that a page writes, or the settings that the commands use change.
 """
 
 import hashlib
@@ -11,10 +11,13 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from textwrap import wrap
 
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
@@ -30,24 +33,48 @@ WIDTH = 100  # columns
 logger = logging.getLogger(__name__)
 
 
+pool = ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)) - 1))
+running: dict[Path, Future[None]] = {}
+"""Executions by the files that they write."""
+
+
+def start(app: Sphinx, env: BuildEnvironment, docnames: Iterable[str]) -> None:
+    """Start to execute the tutorials that Sphinx will read, if their outputs are not kept."""
+    if app.builder.format == "html":
+        for docname in sorted(filter(TUTORIAL.match, docnames)):
+            text = env.doc2path(docname).read_text(encoding="utf-8")
+            path = cache_file(docname, executed(text))
+            if not path.exists():
+                running[path] = pool.submit(execute, docname, text, path)
+
+
 def add_outputs(app: Sphinx, docname: str, source: list[str]) -> None:
     """Add the outputs to the console blocks of a tutorial."""
     if not TUTORIAL.match(docname) or app.builder.format != "html":
         return
     examples = executed(source[0])
-    files = settings_files(examples)
-    for path in files:
+    for path in settings_files(examples):
         app.env.note_dependency(str(path))
-    texts = [part for block in examples for part in (block.marker, block.text)]
-    parts = [__version__, *texts, *(path.read_text(encoding="utf-8") for path in files)]
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    path = CACHE / f"{Path(docname).name}-{digest[:16]}.json"
-    if not path.exists():
-        logger.info("executing the commands of %s", docname)
-        outputs = outputs_of(docname, source[0])
-        CACHE.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(outputs, ensure_ascii=False, indent=1), encoding="utf-8")
+    path = cache_file(docname, examples)
+    if path in running:
+        logger.info("waiting for the commands of %s", docname)
+        running[path].result()
     source[0] = with_outputs(source[0], json.loads(path.read_text(encoding="utf-8")))
+
+
+def cache_file(docname: str, examples: list[Block]) -> Path:
+    """Return the file that keeps the outputs of these examples."""
+    texts = [part for block in examples for part in (block.marker, block.text)]
+    settings = [path.read_text(encoding="utf-8") for path in settings_files(examples)]
+    digest = hashlib.sha256("\0".join([__version__, *texts, *settings]).encode()).hexdigest()
+    return CACHE / f"{Path(docname).name}-{digest[:16]}.json"
+
+
+def execute(docname: str, text: str, path: Path) -> None:
+    """Execute the commands of a page and keep their outputs."""
+    outputs = outputs_of(docname, text)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(outputs, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def settings_files(examples: list[Block]) -> list[Path]:
@@ -97,9 +124,10 @@ def with_outputs(text: str, outputs: list[str]) -> str:
 def shortened(lines: list[str]) -> list[str]:
     """Return an output without what is about this machine, and with the first and the last epoch only."""
     lines = [line for line in lines if not MACHINE.match(line)]
-    epochs = [number for number, line in enumerate(lines) if line.startswith("epoch ")]
-    if len(epochs) > 3:
-        lines = [*lines[: epochs[0] + 1], "…", *lines[epochs[-1] :]]
+    if len(epochs := [number for number, line in enumerate(lines) if line.startswith("epoch ")]) > 3:
+        omitted = {number: "…" if number == epochs[1] else None for number in epochs[1:-1]}
+        kept = [omitted.get(number, line) for number, line in enumerate(lines)]
+        lines = [line for line in kept if line is not None]
     return [part for line in lines for part in wrapped(line)]
 
 
@@ -109,6 +137,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Add the outputs when a page is read."""
+    """Start the commands before the pages are read, and add the outputs when a page is."""
+    app.connect("env-before-read-docs", start)
     app.connect("source-read", add_outputs)
     return {"parallel_read_safe": True}
