@@ -70,10 +70,10 @@ def entry(name: str, text: dict[str, Any], found: dict[str, Any] | None) -> list
         "".join([*description(title), *(f", {link}" for link in dict.fromkeys(papers))]),
         "",
     ]
-    for equation in text["equation"]:
-        lines += ["```{math}", equation, "```", ""]
     if found is not None:
         lines += ["```{raw} html", picture(found), "```", ""]
+    for equation in text["equation"]:
+        lines += ["```{math}", equation, "```", ""]
     lines += [f"**When it pays.** {text['pays']}", ""]
     if cost := COST.search(documentation):
         lines += [*description(f"Cost: {' '.join(cost[1].split())}"), ""]
