@@ -24,9 +24,8 @@ from plain_search import make, plain_beam, plain_greedy, restriction, single
 
 WORDS = 6  # PAD, SOS, EOS, UNK and two more: an untrained network may produce the last four
 MAX_LENGTH = 3
-ALL_SEQUENCES = [
-    tokens for n in range(MAX_LENGTH + 1) for tokens in product([3, 4, 5], repeat=n)
-]  # 1 + 3 + 9 + 27
+# 1 + 3 + 9 + 27
+ALL_SEQUENCES = [tokens for n in range(MAX_LENGTH + 1) for tokens in product([3, 4, 5], repeat=n)]
 SEEDS = st.integers(0, 10_000)
 PENALTIES = st.sampled_from([0.0, 0.6, 1.0, 2.0])
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)

@@ -191,9 +191,8 @@ def test_sweep_mixes_jobs_of_one_and_two_processes(tmp_path: Path) -> None:
         together = {k: v for k, v in run.read_result()["metrics"].items() if k.startswith(names)}
         assert output == pytest.approx(together, abs=1e-5)
 
-    completed = attnlab(
-        "train", "-m", *overrides, "hydra/launcher=basic", folder=tmp_path
-    )  # all runs are finished
+    # All runs are finished
+    completed = attnlab("train", "-m", *overrides, "hydra/launcher=basic", folder=tmp_path)
     assert completed.stdout.count("already finished") == 2
     assert f"{run.directory.name} │ finished" in completed.stdout
 

@@ -27,9 +27,8 @@ def test_paired_t_test_of_three_seeds() -> None:
     assert result.effect_size == pytest.approx(2)
     assert result.low == pytest.approx(2 - T_2 / sqrt(3))
     assert result.high == pytest.approx(2 + T_2 / sqrt(3))
-    assert result.p == pytest.approx(
-        1 - 2 * sqrt(3) / sqrt(14)
-    )  # P(|t| > x) = 1 - x / √(2 + x²) for 2 degrees
+    # P(|t| > x) = 1 - x / √(2 + x²) for 2 degrees
+    assert result.p == pytest.approx(1 - 2 * sqrt(3) / sqrt(14))
     assert result.p_corrected == result.p
     assert result.summary == (
         "No significant difference between additive and none: 2.0 BLEU [-0.5, 4.5], p = 0.074, 3 seeds."

@@ -93,9 +93,8 @@ def test_data_is_escaped_in_the_file(tmp_path: Path) -> None:
     html = explorer_alone(tmp_path / "page.html", [HOSTILE]).read_text()
     for text in HOSTILE[:4]:
         assert text not in html
-    assert (
-        html.count("<script") == html.count("</script>") == 4
-    )  # data, tables.js, heat_map.js and explorer.js
+    # Data, tables.js, heat_map.js and explorer.js
+    assert html.count("<script") == html.count("</script>") == 4
     assert "default-src 'none'" in html
     assert "unsafe-inline'; script-src 'sha256-" in html
 

@@ -159,9 +159,8 @@ def test_unfinished_runs_are_counted_in_the_files_and_listed_in_the_results(tmp_
     for name in ("scores", "costs", "comparisons"):
         note = "Not included: 3 unfinished runs (1 failed, 2 not started)."
         assert note in (tmp_path / "tables" / f"{name}.tex").read_text()
-    assert not any(
-        "unfinished" in note for table in built for note in table.notes
-    )  # the page lists them once
+    # The page lists them once
+    assert not any("unfinished" in note for table in built for note in table.notes)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text())))
     assert [
         (row["seed"], row["status"], row["test/bleu"], row["error"])

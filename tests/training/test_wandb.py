@@ -175,9 +175,8 @@ def train_online(folder: Path, address: str) -> tuple[Run, str]:
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     run = Run(directory)
     assert run.read_result()["status"] == "finished"
-    assert (
-        ended - run.result.stat().st_mtime < 60
-    )  # finishing takes the timeout of 6 seconds and a little more
+    # Finishing takes the timeout of 6 seconds and a little more
+    assert ended - run.result.stat().st_mtime < 60
     assert len(read_metrics(run.metrics)["val/loss"]) == 1
     return run, run.log.read_text()
 

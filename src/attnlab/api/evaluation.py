@@ -225,7 +225,6 @@ def _splits(corpus: Corpus, split: str | None) -> tuple[str, ...]:
 
 
 def _refuse_fixed(overrides: Sequence[str]) -> None:
-    """Raise `UsageError` at a setting that cannot change after training."""
     for override in overrides:
         key = override.partition("=")[0]
         if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
@@ -250,14 +249,14 @@ def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool]) -> dict[str, Met
     if len({*seen}) < 2:
         return {}
     texts = module.texts
-    parts = {
-        name: [output for output, is_known in zip(texts.predictions, seen, strict=True) if is_known == known]
-        for name, known in (("known", True), ("unknown", False))
-    }
-    return {
-        name: score(replace(texts, predictions=outputs), module.text_metrics).values
-        for name, outputs in parts.items()
-    }
+
+    def scores_of(known: bool) -> Metrics:
+        outputs = [
+            output for output, is_known in zip(texts.predictions, seen, strict=True) if is_known == known
+        ]
+        return score(replace(texts, predictions=outputs), module.text_metrics).values
+
+    return {"known": scores_of(True), "unknown": scores_of(False)}
 
 
 def _score_by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:

@@ -25,6 +25,7 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.explain.attributions import METHODS, Method, relevance_map
 from attnlab.files.predictions import Prediction
+from attnlab.files.reading import SURROGATE
 from attnlab.files.run_directory import Run, locate_run
 from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.nn.attention.base import Attention
@@ -210,7 +211,7 @@ class Model:
         if not isinstance(source, str) or not source.strip():
             raise UserError(f"{name} is {source!r}: give a string with at least one token")
         for text in (source, target):
-            if any("\ud800" <= character <= "\udfff" for character in text):
+            if SURROGATE.search(text):
                 raise UserError(
                     f"{name}: {text!r} contains half of a surrogate pair, which is not a character"
                 )

@@ -42,7 +42,6 @@ def check(config: DictConfig, network: TranslationModel) -> None:
 
 
 def _check_network(network: TranslationModel) -> None:
-    """Raise an error at an ensemble, and at a network without attention weights."""
     if not isinstance(network, Seq2Seq):
         raise UsageError("explain needs a single network: give one run")
     if not has_weights(network.decoder.attention):

@@ -12,12 +12,10 @@ from attnlab.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument("sweep", metavar="ENTITY/PROJECT/SWEEP", help="path of the sweep, as for wandb agent")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     import wandb
 
     try:

@@ -17,14 +17,12 @@ ACTIONS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     help_text = "; ".join(f"{name} {text}" for name, text in ACTIONS.items())
     parser.add_argument("action", choices=ACTIONS, help=help_text)
     parser.add_argument("arguments", metavar="CHAPTER | FILE", nargs="+", help="chapter 1 to 7, and a file")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
     match options.action, options.arguments:
         case "page", [file] if file.endswith(".html"):
             from attnlab.lesson import training_page

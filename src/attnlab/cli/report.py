@@ -106,13 +106,9 @@ def main(options: argparse.Namespace) -> int:
         write_page(study, comparisons, tables, figures, output)
         write_figures(figures, styles, folder / "figures")
     _print(study, tables, comparisons)
-    for name, path in (
-        ("page", output),
-        ("figures", folder / "figures"),
-        ("tables", folder / "tables"),
-        ("runs", folder / "results.csv"),
-    ):
-        print_line(f"{name:<8} {path}")
+    print_line(f"page     {output}")
+    for name, path in (("figures", "figures"), ("tables", "tables"), ("runs", "results.csv")):
+        print_line(f"{name:<8} {folder / path}")
     return 0
 
 
@@ -131,7 +127,6 @@ def _publish(study: Study) -> int:
 
 
 def _require_finished(study: Study) -> None:
-    """Raise `UserError` if no run is finished: there is nothing to compare."""
     if not study.finished:
         counts = Counter(run.status for run in study.unfinished)
         first = min(study.unfinished, key=lambda run: run.status not in ("failed", "broken"))

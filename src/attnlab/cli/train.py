@@ -94,7 +94,6 @@ def _settings_without_dashes(arguments: list[str]) -> list[str]:
 
 
 def _check_options(arguments: list[str]) -> argparse.Namespace:
-    """Parse Hydra's options."""
     parser = _options_parser()
     options = parser.parse_intermixed_args(arguments)
     if options.resolve and not options.cfg and not options.help:

@@ -20,7 +20,6 @@ IMPORTS = ("attnlab.jobs.verification", "attnlab.config.trust")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
     parser.add_argument(
         "run", metavar="RUN", help="directory of a finished run, trained on a machine like this one"
     )

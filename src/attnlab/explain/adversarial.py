@@ -103,9 +103,8 @@ def _attack_position(
     # candidate 0 is no move; the last S + 1 move all weight
     targets = torch.cat([uniform, targets.repeat(1, len(SHARES), 1)], dim=1)  # [B, Q, S]
     real = torch.cat([mask.new_ones(B, 1), real.repeat(1, len(SHARES))], dim=1)  # [B, Q]
-    shares = torch.tensor(
-        [0.0, *(share for share in SHARES for _ in range(S + 1))], device=mask.device
-    )  # [Q]
+    moved = [0.0, *(share for share in SHARES for _ in range(S + 1))]
+    shares = torch.tensor(moved, device=mask.device)  # [Q]
     rows = torch.arange(B, device=mask.device)[:, None].expand(-1, len(shares))  # [B, Q]
     state, tokens = select(state, rows, torch.zeros_like(rows)), tokens.expand_as(rows)
     kept, added = uniform.new_ones(B, 1), torch.zeros_like(uniform)  # [B, 1], [B, 1, S]

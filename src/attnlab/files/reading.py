@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from pathlib import Path
@@ -11,6 +12,9 @@ from attnlab.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
 """First bytes of a gzip file."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 
 SIZE_LIMIT = "ATTNLAB_MAX_DECOMPRESSED_BYTES"
 """Environment variable: maximum size of a file after decompression, in bytes."""

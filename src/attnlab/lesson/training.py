@@ -159,9 +159,8 @@ class StudentAdditive(Additive):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         if "score" not in self.functions:
             return super().score(query, keys, state)
-        scores: Tensor = self.functions["score"](
-            self.query(query)[:, 0], keys, self.energy.weight[0]
-        )  # [B, S]
+        projected = self.query(query)[:, 0]  # [B, A]
+        scores: Tensor = self.functions["score"](projected, keys, self.energy.weight[0])  # [B, S]
         return scores[:, None]
 
     def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -64,9 +64,8 @@ def measure(
     entropy = torch.special.entr(shares).sum(dim=-1)  # [B, T]
     expected = (shares * torch.arange(shares.size(-1), device=shares.device)).sum(dim=-1)  # [B, T]
     ahead = expected.diff(dim=1) > -1e-6  # [B, T - 1]; tolerates rounding errors
-    sources = source_mask & target_mask.any(
-        dim=1, keepdim=True
-    )  # [B, S]; without targets nothing can be covered
+    has_target = target_mask.any(dim=1, keepdim=True)  # [B, 1]; without targets nothing can be covered
+    sources = source_mask & has_target  # [B, S]
     metrics = {
         "entropy": UnitValues(entropy, attending),
         "effective_positions": UnitValues(entropy.exp(), attending),

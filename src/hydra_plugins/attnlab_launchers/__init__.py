@@ -47,7 +47,6 @@ class SlotsLauncher(RunLauncher):
         self.policy = policy
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Any:
-        """Return the scheduler of this machine's devices."""
         from attnlab.jobs.slot_scheduler import SlotScheduler
         from attnlab.jobs.slots import find_slots
 
@@ -65,7 +64,6 @@ class SlurmLauncher(RunLauncher):
         self.parameters = parameters
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Any:
-        """Return the scheduler that submits array jobs to Slurm."""
         from attnlab.errors import needs
 
         with needs("slurm", "This launcher is not installed"):
@@ -82,7 +80,6 @@ class RayLauncher(RunLauncher):
         self.ray = ray
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Any:
-        """Return the scheduler that submits Ray tasks."""
         from attnlab.errors import needs
 
         with needs("ray", "This launcher is not installed"):

@@ -156,9 +156,8 @@ def test_equals_eole(name: str) -> None:
         ours = Additive(**sizes, size=D, bias=True)
     queries, memory = prepare(ours)
     if isinstance(ours, General):
-        weights |= {
-            "linear_in.weight": ours.key.weight.T.contiguous()
-        }  # projects the query instead of the memory
+        # Projects the query instead of the memory
+        weights |= {"linear_in.weight": ours.key.weight.T.contiguous()}
     elif isinstance(ours, Additive):
         weights |= {
             "linear_query.weight": ours.query.weight,

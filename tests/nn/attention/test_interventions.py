@@ -207,9 +207,8 @@ def test_interventions_apply_to_each_head(intervention: Intervention) -> None:
         heads.append(weights @ memory.states @ attention.value.weight[rows].T)
     expected = torch.cat(heads, dim=-1) @ attention.output.weight.T
     torch.testing.assert_close(contexts, expected, rtol=0, atol=1e-5)
-    assert not any(
-        isinstance(head, InterventionWrapper) for head in attention.heads
-    )  # the original is not modified
+    # The original is not modified
+    assert not any(isinstance(head, InterventionWrapper) for head in attention.heads)
     assert {*map(id, changed.parameters())} == {*map(id, attention.parameters())}
 
 

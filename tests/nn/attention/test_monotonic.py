@@ -255,9 +255,8 @@ def chunk_weights(heads: list[float], scores: list[float], chunk: int) -> list[f
 def test_chunk_known_values() -> None:
     """Head at the third position, windows of two: weights 1/4 and 3/4 for the second and third."""
     assert chunk_weights([0, 0, 1, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([0, 1 / 4, 3 / 4, 0])
-    assert chunk_weights([1, 0, 0, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx(
-        [1, 0, 0, 0]
-    )  # truncated at the start
+    # Truncated at the start
+    assert chunk_weights([1, 0, 0, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([1, 0, 0, 0])
     # half of the head at the second position (1/4 · ½ + 3/4 · ½), half at the third
     assert chunk_weights([0, 0.5, 0.5], [0.0, LN3, 2 * LN3], 2) == pytest.approx(
         [1 / 8, 3 / 8 + 1 / 8, 3 / 8]

@@ -22,7 +22,7 @@ from attnlab.data.download import download
 from attnlab.data.splitting import split
 from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
-from attnlab.files.reading import decode, read_text
+from attnlab.files.reading import SURROGATE, decode, read_text
 from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
@@ -33,8 +33,6 @@ TRAIN_MD5 = "3c339ac6a45566f70a2a74db1ef3cc3a"
 FIELDS = ("intent", "rewritten_intent", "snippet", "question_id")
 METRICS = ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
 """Metrics computed for prepared pairs, in addition to the default metrics."""
-SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 
 
 DEFAULT_SEED, DEFAULT_VAL_FRACTION = 0, 0.1

@@ -5,7 +5,6 @@ Files that cannot be read or parsed, or have no pairs, raise `UserError`.
 
 import json
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +14,11 @@ from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import with_features
 from attnlab.errors import UserError
-from attnlab.files.reading import count_lines, exists, read_text, split_lines
+from attnlab.files.reading import SURROGATE, count_lines, exists, read_text, split_lines
 
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 COLUMN_NAMES = {"source", "target", "lemma", "form", "features", "word", "pronunciation", "token", "norm"}
 """Names that a column of sentence pairs often has."""
 

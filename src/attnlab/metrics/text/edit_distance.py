@@ -69,9 +69,8 @@ def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
     """Return the smallest number of insertions, deletions and substitutions that turn one into the other."""
     while one and other and one[-1] == other[-1]:
         one, other = one[:-1], other[:-1]
-    row: list[int] = [
-        *range(len(other) + 1)
-    ]  # distances of the first i tokens of `one` to every beginning of `other`
+    # Distances of the first i tokens of `one` to every beginning of `other`
+    row: list[int] = [*range(len(other) + 1)]
     for i, token in enumerate(one, start=1):
         diagonal, row[0] = row[0], i
         for j, reference in enumerate(other, start=1):
