@@ -1,20 +1,24 @@
 """Copying with the pointer-generator: mixture, batches, search and decoded text."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import with_features
-from attnlab.data.tokenization.train import characters, python, whitespace, words
+from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.tokenization.train import characters, python, symbols, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
+from attnlab.decoding.translator import Translator
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.types import EOS, PAD, SOS, UNK
@@ -95,9 +99,9 @@ def test_pointer_generator_rejects_batches_without_copy_ids() -> None:
         readout(torch.ones(1, 3), torch.ones(1, 2), None)
 
 
-def pointing_network():
+def pointing_network(**settings: Any):
     """Return a network that always copies, so that its output consists of source words."""
-    network = make_network()
+    network = make_network(**settings)
     sizes = network.decoder.output_size, network.decoder.attention.context_size, network.target_embedding.size
     network.readout = PointerGenerator(
         state_size=sizes[0],
@@ -140,6 +144,29 @@ def test_outputs_contain_only_copied_words_of_their_sentence(search: Any) -> Non
     outputs = search(network, batch, max_length=20, constraints=distinct)
     for row, hypotheses in enumerate(outputs.tokens):
         assert {id for ids in hypotheses for id in ids if id >= vocabulary} == words[row]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("target", [VOCABULARIES.target, symbols(["3"], count=3)], ids=["words", "closed"])
+def test_network_that_copies_outputs_unk_only_where_it_is_forced(target: Tokenizer) -> None:
+    vocabularies = Vocabularies(VOCABULARIES.source, target)
+    network = pointing_network(vocabulary_size=VOCABULARIES.source.size)
+    network.readout.generator.output = nn.Linear(network.readout.generator.output.in_features, target.size)
+    network.readout.switch.bias.fill_(50.0)  # always generates
+    network.readout.generator.output.bias[UNK] = 50.0
+    pairs = [Pair("a x c x", "3"), Pair("b", "3 4 3")]
+    batch = encoded(*pairs, vocabularies=vocabularies)[[0, 1]]
+    translator = Translator(vocabularies=vocabularies, beam_size=2, max_length=4)
+    label = target.tokens([UNK])[0]
+    for predictions in translator(network, batch, pairs, nbest=2):
+        assert all((label in prediction.tokens) == (label == "3") for prediction in predictions)
+    forced = replace(translator, forced_tokens=[label, None])(network, batch, pairs)
+    assert [prediction.tokens.count(label) >= 1 for (prediction,) in forced] == [True, True]
+    without_copying = batch._replace(copy_ids=None)
+    network.readout = network.readout.generator
+    assert [row[0].tokens for row in translator(network, without_copying, pairs)] == [
+        [label] * 4 + ["<eos>"]
+    ] * 2
 
 
 @torch.no_grad()

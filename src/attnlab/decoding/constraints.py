@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.grammar import PythonGrammar
-from attnlab.types import EOS, PAD
+from attnlab.types import EOS, PAD, UNK
 
 FORBIDDEN = float("-inf")
 
@@ -40,19 +40,21 @@ def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Minimum length, blocked n-grams, forced tokens and a grammar; the defaults restrict nothing.
+    """Minimum length, blocked tokens, forced tokens and a grammar; the defaults restrict nothing.
 
     A forced token is allowed whatever the other restrictions are. Where they allow no token at all, EOS is
     allowed.
 
     Args:
         no_repeat_ngram_size: n; no n tokens in sequence occur twice in an output. 0 for no restriction.
+        no_unknown: no output contains UNK.
         forced: [B, P] int64, the token of each of the first P positions; PAD where any token is allowed.
         grammar: applied to the tokens that the other restrictions allow, if no token is forced.
     """
 
     min_length: int = 0
     no_repeat_ngram_size: int = 0
+    no_unknown: bool = False
     forced: Tensor | None = None
     grammar: PythonGrammar | None = None
 
@@ -72,6 +74,8 @@ class Constraints:
         if 0 < self.no_repeat_ngram_size <= step:
             repeats = _repeats(history(), self.no_repeat_ngram_size, log_p.size(-1))
             allowed = allowed.masked_fill(repeats, FORBIDDEN)
+        if self.no_unknown:
+            allowed = allowed.index_fill(-1, torch.tensor(UNK, device=log_p.device), FORBIDDEN)
         if step < self.min_length:
             allowed = allowed.index_fill(-1, torch.tensor(EOS, device=log_p.device), FORBIDDEN)
         if self.grammar is not None:

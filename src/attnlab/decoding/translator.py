@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnlab.data.alignment import output_links
 from attnlab.data.corpus import Pair
+from attnlab.data.tokenization.tokenizer import UNKNOWN
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
@@ -34,6 +35,8 @@ ForcedTokens = Annotated[
 @dataclass(frozen=True, kw_only=True)
 class Translator:
     """Decodes batches of sources, for evaluation and for `attnlab predict`.
+
+    A model that copies never outputs UNK: it can copy the unknown words of the source instead.
 
     Args:
         vocabularies: tokenizers of both sides.
@@ -181,6 +184,7 @@ class Translator:
         return Constraints(
             min_length=self.min_length,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
+            no_unknown=batch.copy_ids is not None and self.vocabularies.target.id_of(UNKNOWN) is not None,
             forced=forced.expand(len(batch.source), -1) if forced.size(1) > 0 else None,
             grammar=None if self.grammar is None else self._grammar(pairs),
         )

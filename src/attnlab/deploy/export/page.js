@@ -52,12 +52,14 @@ function* decode({ ids, copyIds, copied }) {
   const [memory, mask, keys, ...first] = onnx.runGraph(encoder, [row(ids)]);
   const fixed = { memory, mask, keys, copy_ids: row(copyIds) };
   const names = step.inputs.filter(name => name !== "token" && !(name in fixed));
+  const unknown = targetTokenizer.idOf(UNKNOWN);
   let state = first, id = SOS;
   for (let n = 0; id !== EOS; n++) {
     const inputs = { ...fixed, token: row([id]) };
     names.forEach((name, k) => { inputs[name] = state[k]; });
     const [logs, attention, ...next] = onnx.runGraph(step, step.inputs.map(name => inputs[name]));
     state = next;
+    if (settings.copies_source && unknown !== undefined) logs.data[unknown] = -Infinity;  // it copies unknown words instead
     const best = largest(logs.data.subarray(EOS), CANDIDATES).map(place => EOS + place);  // neither PAD nor SOS
     id = n === settings.max_length ? EOS : best[0];
     yield {

@@ -105,11 +105,14 @@ class Translator:
         if copied is not None:
             fixed["copy_ids"] = _pad(copied)
         names = [value.name for value in self.step.get_inputs() if value.name not in {"token", *fixed}]
+        unknown = self.target.id_of("<unk>")
         token = np.full((len(sources), 1), SOS)  # [B, 1]
         tokens = np.empty((len(sources), 0), dtype=np.int64)  # [B, T]
         while tokens.shape[1] < self.config["max_length"] and not (tokens == EOS).any(axis=1).all():
             inputs = {"token": token, **fixed, **dict(zip(names, state, strict=True))}
             log_probabilities, _weights, *state = self.step.run(None, inputs)  # [B, 1, V], [B, 1, S]
+            if copied is not None and unknown is not None:  # a model that copies never outputs UNK
+                log_probabilities[..., unknown] = -np.inf
             token = EOS + log_probabilities[..., EOS:].argmax(axis=-1)  # [B, 1]: neither PAD nor SOS
             tokens = np.concatenate([tokens, token], axis=1)
         return [[*row, EOS][: [*row, EOS].index(EOS)] for row in tokens.tolist()]
