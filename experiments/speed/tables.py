@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlab.training.environment import cpu_name
-from attnlab.training.precision import cpu_flags, multiplies_bf16
+from attnlab.training.precision import multiplies_bf16
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -48,7 +48,7 @@ def describe_machine() -> str:
 
 def precisions() -> dict[str, str]:
     """Return the precisions to measure by name: fp32, and bf16 on a CPU that has units for it."""
-    if multiplies_bf16("cpu", cpu_flags()):
+    if multiplies_bf16("cpu"):
         return {"fp32": "32-true", "bf16": "bf16-mixed"}
     print("bf16 is left out: this CPU has no units for it")
     return {"fp32": "32-true"}

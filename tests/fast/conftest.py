@@ -4,6 +4,8 @@ from importlib import import_module
 
 import pytest
 
+from attnlab.fast.machine import LIBRARY
+
 
 @pytest.fixture(autouse=True)
 def products_by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +18,7 @@ def products_by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         for name, names in limits.items():
             for limit in names:
                 monkeypatch.setattr(import_module(f"attnlab.fast.{name}"), limit, 1)
-        monkeypatch.setattr("attnlab.fast.linear.trains_by_onednn", lambda: True)
+        monkeypatch.setenv(LIBRARY, "onednn")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.fast import accelerate, describe_speed, make_plain
-from attnlab.fast.linear import MIN_ROWS, is_few, trains_by_onednn
+from attnlab.fast.linear import MIN_ROWS, is_few
 from attnlab.fast.support import unsupported
 from attnlab.fast.unroll import FusedUnroll
 from attnlab.nn.attention import Additive, Dot
@@ -266,15 +266,14 @@ def test_subclass_is_fused_unless_it_changes_what_the_loop_replaces() -> None:
 
 def test_description_names_what_is_plain_and_why() -> None:
     network = make("bahdanau")
-    library = "oneDNN" if trains_by_onednn() else "MKL"
     assert describe_speed(network) == (
-        f"fast: encoder, decoder loop, 5 linear layers, large ones by {library}; plain: nothing else"
+        "fast: encoder, decoder loop, 5 linear layers, large products by oneDNN; plain: nothing else"
     )
     network.decoder.attention = DoubledScores(query_size=7, memory_size=4, size=13)
     network.bridge = OtherLinear(2, 2)
     accelerate(network)
     assert describe_speed(network) == (
-        f"fast: encoder, 3 linear layers, large ones by {library}; "
+        "fast: encoder, 3 linear layers, large products by oneDNN; "
         "plain: decoder loop (DoubledScores overrides Additive.score), OtherLinear (a subclass of Linear)"
     )
     make_plain(network)

@@ -1,44 +1,49 @@
-"""The choice of the precision, for given features of a CPU."""
+"""The choice of the precision."""
 
 import logging
-from itertools import accumulate
+import os
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from lightning.fabric.accelerators.mps import MPSAccelerator
 
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
+from attnlab.fast.machine import LIBRARY
 from attnlab.files.run_directory import prepare_run
 from attnlab.training import components, precision, recipe
-from attnlab.training.precision import bf16_slowdown, resolve_precision, warn_of_slow_precision
+from attnlab.training.environment import cpu_info
+from attnlab.training.precision import resolve_precision, warn_of_slow_precision
 from tiny_runs import SYNTHETIC, TINY
 
-XEON, EPYC = {"avx512f", "avx512_vnni"}, {"avx512f", "avx512_bf16"}
+BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
+"""Features of CPUs, as Linux names them, that multiply in bf16."""
 
 
-def test_auto_is_bfloat16_on_cpus_with_its_units_only() -> None:
-    assert resolve_precision("auto", "cpu", EPYC) == "bf16-mixed"
-    assert resolve_precision("auto", "cpu", {"amx_bf16"}) == "bf16-mixed"
-    assert resolve_precision("auto", "cpu", XEON) == "32-true"
-    assert resolve_precision("16-mixed", "cpu", EPYC) == "16-mixed"
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/cpuinfo")
+def test_auto_is_bf16_where_the_cpu_has_units_for_it() -> None:
+    (flags, *_) = cpu_info("flags", "Features")
+    expected = "bf16-mixed" if BF16_FLAGS & {*flags.split()} else "32-true"
+    assert resolve_precision("auto", "cpu") == expected
 
 
 def test_first_choice_is_kept() -> None:
-    assert resolve_precision("auto", "cpu", EPYC, recorded="32-true") == "32-true"
-    assert resolve_precision("32-true", "cpu", EPYC, recorded="bf16-mixed") == "32-true"
-    assert resolve_precision("auto", "cpu", XEON, recorded="bf16-mixed") == "bf16-mixed"
+    for first in ("32-true", "bf16-mixed"):
+        assert resolve_precision("auto", "cpu", recorded=first) == first
+        assert resolve_precision("16-mixed", "cpu", recorded=first) == "16-mixed"
 
 
-def test_one_warning_with_the_factor_on_a_cpu_without_units(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("share", "slow"), [(0.5, False), (4.52, True)])
+def test_slow_precision_is_a_warning_with_the_factor(
+    share: float, slow: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "bf16_share", lambda: share)
     with caplog.at_level(logging.WARNING):
-        warn_of_slow_precision("bf16-mixed", "cpu", XEON)
-        warn_of_slow_precision("32-true", "cpu", XEON)
-        warn_of_slow_precision("bf16-mixed", "cpu", EPYC)
-    (record,) = caplog.records
-    assert "this CPU has no bf16 units" in record.getMessage()
-    assert bf16_slowdown() > 0
+        warn_of_slow_precision("bf16-mixed", "cpu")
+        warn_of_slow_precision("32-true", "cpu")
+    assert ("takes 4.5 times as long" in caplog.text) == slow
+    assert len(caplog.records) == slow
 
 
 @pytest.mark.filterwarnings("ignore:GPU available but not used")
@@ -49,25 +54,24 @@ def test_automatic_accelerator_is_not_one_without_float64(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_run_records_its_precision_and_refuses_another(
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_run_records_its_choices_keeps_the_library_and_refuses_another_precision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = compose_run([*TINY, *SYNTHETIC, "logger=none", "trainer.max_epochs=1", "trainer.precision=auto"])
+    config.decoder.size = 256  # its weights are large enough for oneDNN
+    monkeypatch.setenv(LIBRARY, "mkl")
     run = prepare_run(config)
     first = components.choose_precision(config)
     recipe.train(config, run)
     assert run.read_result()["precision"] == first
     assert run.read_config().trainer.precision == "auto"
+    assert [run.read_result()[name] for name in ("products", "threads")] == ["mkl", 1]
+    run.write_result("interrupted", products="onednn")
+    recipe.train(config, run)
+    assert (run.read_result()["products"], os.environ[LIBRARY]) == ("onednn", "onednn")
     other = ({"bf16-mixed", "32-true"} - {first}).pop()
     run.write_result("interrupted", precision=other)
     with pytest.raises(UserError, match=f"was trained in {first}"):
         recipe.train(config, run)
-
-
-def test_slowdown_is_the_ratio_of_the_shortest_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    durations = [2.0, 9.0, 1.0, 5.0, 3.0, 4.0, 2.0, 7.0]  # of fp32 and bf16 in turn: at least 1 and 4
-    ends = [*accumulate(durations)]
-    clock = iter([time for pair in zip([0.0, *ends[:-1]], ends, strict=True) for time in pair])
-    monkeypatch.setattr(precision, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    assert precision.bf16_slowdown() == 4

@@ -6,7 +6,8 @@ from torch import nn
 
 from attnlab.fast.attend import Energy
 from attnlab.fast.cells import Tanh
-from attnlab.fast.linear import Linear, Products, trains_by_onednn
+from attnlab.fast.linear import Linear, Products, has_large_weights
+from attnlab.fast.machine import trains_by_onednn
 from attnlab.fast.parts import Cells, Concat, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
 from attnlab.fast.support import unsupported
 from attnlab.nn import cells, encoders, marginal, seq2seq
@@ -60,8 +61,9 @@ def describe_speed(network: seq2seq.Seq2Seq) -> str:
         fast.append("decoder loop") if reason is None else plain.append(f"decoder loop ({reason})")
     counts = Counter(type(part) for part in network.modules())
     if counts[Linear]:
-        library = "oneDNN" if trains_by_onednn() else "MKL"
-        fast.append(f"{counts[Linear]} linear layers, large ones by {library}")
+        fast.append(f"{counts[Linear]} linear layers")
+    if fast and has_large_weights(network):
+        fast.append(f"large products by {'oneDNN' if trains_by_onednn() else 'MKL'}")
     for kind in counts:
         base = next((base for base in kind.__mro__[1:] if base in FAST), None)
         if base is not None and kind not in PLAIN:

@@ -1,10 +1,8 @@
 """Linear layers on the faster CPU backend.
 
-In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster for large weights where the CPU has AVX-512.
-Without, MKL is faster in training, and oneDNN in a search, which multiplies by stored weights. MKL is as fast
-or faster for small weights everywhere. So the choice depends on the size of the weight and on the kind of
-CPU: see `trains_by_onednn`. In bf16 and fp64, under autocast, and on a GPU, `torch.nn.functional.linear` is
-used.
+In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster in a search, which multiplies by stored
+weights, and on some CPUs in training: see `attnlab.fast.machine`. MKL is as fast or faster for small weights
+everywhere. In bf16 and fp64, under autocast, and on a GPU, `torch.nn.functional.linear` is used.
 
 oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
 process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
@@ -23,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from attnlab.fast.graphs import StepGraphs
+from attnlab.fast.machine import trains_by_onednn
 
 MIN_WEIGHT = 2**18
 """Products with fewer elements of the weight use MKL in fp32."""
@@ -104,6 +103,11 @@ class Products:
             product = prepack(weight.contiguous(), bias, dtype, repeated=True)
             self.uses[key] = weight, product
         return product(x.to(dtype))
+
+
+def has_large_weights(network: nn.Module) -> bool:
+    """Return whether a network on a CPU has weights that are large enough for oneDNN."""
+    return any(part.numel() >= MIN_WEIGHT and not part.is_cuda for part in network.parameters())
 
 
 class Linear(nn.Linear):
@@ -254,12 +258,6 @@ def _onednn(weight: Tensor, *, repeated: bool = False) -> bool:
     if weight.dtype != torch.float32:
         return True
     return weight.numel() >= MIN_WEIGHT and (repeated or trains_by_onednn())
-
-
-@cache
-def trains_by_onednn() -> bool:
-    """Return whether oneDNN computes the large products of training in fp32: with AVX-512."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 @cache

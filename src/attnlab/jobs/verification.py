@@ -13,6 +13,7 @@ import torch
 from omegaconf import DictConfig
 
 from attnlab.errors import UserError
+from attnlab.fast.machine import LIBRARY
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.jobs.supervision import kill
 from attnlab.jobs.worker_process import start_worker
@@ -108,10 +109,11 @@ def train_again(
     seconds = float(run.read_result().get("seconds", 0.0))
     window = max(SHORTEST_WINDOW, 2 * seconds / max(kills, 1))
     again = prepare_run(_config(run, folder, checkpoint_interval=window / 8))
+    machine = _machine(run)
     done = 0
     while True:
         moment = draw.uniform(0, window) if done < kills else None
-        code = _train_until(again, moment)
+        code = _train_until(again, moment, machine)
         if code is None:
             done += 1
             report(f"kill {done} after {moment:.2f} s")
@@ -131,14 +133,21 @@ def _config(run: Run, folder: Path, checkpoint_interval: float) -> DictConfig:
     return config
 
 
-def _train_until(run: Run, moment: float | None) -> int | None:
+def _machine(run: Run) -> dict[str, str]:
+    """Return the environment variables with which a worker makes the choices of a run, without timings."""
+    variables = {"threads": "OMP_NUM_THREADS", "products": LIBRARY}
+    result = run.read_result()
+    return {variable: str(result[name]) for name, variable in variables.items() if name in result}
+
+
+def _train_until(run: Run, moment: float | None, environment: Mapping[str, str]) -> int | None:
     """Start the worker of a run, wait until it ends, and return its exit code.
 
     Or kill it this many seconds after it has imported PyTorch; the result is then None.
     """
     first_line = len(_read_lines(run.log)) if run.log.exists() else 0
     deadline = None
-    with start_worker(run, to_log=True) as worker:
+    with start_worker(run, environment, to_log=True) as worker:
         try:
             if moment is None:
                 return worker.wait()

@@ -35,7 +35,7 @@ from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.precision import cpu_flags, resolve_precision
+from attnlab.training.precision import resolve_precision
 from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ def quiet_trainer(config: DictConfig, **arguments: Any) -> Trainer:
 def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
     """Return the precision that `trainer.precision` stands for on this machine: see `resolve_precision`."""
     trainer = config.trainer
-    return resolve_precision(str(trainer.precision), str(trainer.accelerator), cpu_flags(), recorded=recorded)
+    return resolve_precision(str(trainer.precision), str(trainer.accelerator), recorded=recorded)
 
 
 def configured_trainer(config: DictConfig, **arguments: Any) -> Trainer:

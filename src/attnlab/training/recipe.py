@@ -1,11 +1,13 @@
 """The recipe of one run: data, model, training, evaluation."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
@@ -15,7 +17,8 @@ from attnlab.data import digests
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UserError
-from attnlab.fast import describe_speed
+from attnlab.fast import describe_speed, machine
+from attnlab.fast.linear import has_large_weights
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import signatures
@@ -30,7 +33,7 @@ from attnlab.training.initialisation import find_source, freeze, initialise, loa
 from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.models import load_teacher
-from attnlab.training.precision import cpu_flags, warn_of_slow_precision
+from attnlab.training.precision import warn_of_slow_precision
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     initial = {} if source is None else {"init": initialise(network, source)}
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
+    choices = _choose_for_machine(config, network, run)
     config = choose_max_length(config, network, data)
     module = components.build_module(
         config, network, vocabularies, corpus, teacher=load_teacher(config, vocabularies)
@@ -84,7 +88,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     def record_start(trainer: Trainer, _: LightningModule) -> None:
         if trainer.is_global_zero:
             log.info("%s", describe_speed(network))
-            run.write_result("running", precision=config.trainer.precision, data=contents["data"], **initial)
+            choices["precision"] = config.trainer.precision
+            run.write_result("running", **choices, data=contents["data"], **initial)
 
     trainer = components.build_trainer(
         config, run, loggers, [*callbacks, LambdaCallback(on_train_start=record_start)]
@@ -136,8 +141,32 @@ def _choose_precision(config: DictConfig, run: Run) -> DictConfig:
         log.info("trainer.precision=auto: %s", precision)
         config = config.copy()
         config.trainer.precision = precision
-    warn_of_slow_precision(str(config.trainer.precision), str(config.trainer.accelerator), cpu_flags())
+    warn_of_slow_precision(str(config.trainer.precision), str(config.trainer.accelerator))
     return config
+
+
+def _choose_for_machine(config: DictConfig, network: Seq2Seq, run: Run) -> dict[str, Any]:
+    """Choose the number of threads and the library of large products of a training on a CPU; set both.
+
+    They are those that the run was started with, or else the faster ones, by timings. `OMP_NUM_THREADS`
+    takes precedence. Returns the choices for result.json.
+    """
+    if config.trainer.accelerator != "cpu" and torch.cuda.is_available():
+        return {}
+    recorded = run.read_result()
+    most = torch.get_num_threads()
+    if most > 1 and config.trainer.devices == 1 and "OMP_NUM_THREADS" not in os.environ:
+        threads = recorded.get("threads")
+        if threads is None or threads > most:
+            threads = machine.choose_threads(network.decoder.output_size, most)
+        torch.set_num_threads(threads)
+    choices: dict[str, Any] = {"threads": torch.get_num_threads()}
+    if has_large_weights(network):
+        if "products" in recorded:
+            os.environ[machine.LIBRARY] = recorded["products"]
+        choices["products"] = "onednn" if machine.trains_by_onednn() else "mkl"
+    log.info("for this machine: %s", ", ".join(f"{name} {value}" for name, value in choices.items()))
+    return choices
 
 
 def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> None:

@@ -1,0 +1,60 @@
+"""Choices by timings: the library of products and the number of threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from attnlab.errors import UserError
+from attnlab.fast import machine
+from attnlab.fast.linear import Products, outer
+from attnlab.fast.machine import LIBRARY, trains_by_onednn
+
+
+def test_library_is_timed_once_and_inherited(monkeypatch: pytest.MonkeyPatch, default_limits: None) -> None:
+    monkeypatch.setenv(LIBRARY, "mkl")
+    assert not trains_by_onednn()
+    monkeypatch.delenv(LIBRARY)
+    share = machine.onednn_share()
+    assert 0.1 < share < 10
+    monkeypatch.setattr(machine, "ONEDNN_SHARE", 10)
+    assert trains_by_onednn()
+    monkeypatch.setattr(machine, "ONEDNN_SHARE", 0.1)
+    assert trains_by_onednn()  # not timed again
+    assert os.environ[LIBRARY] == "onednn"  # for child processes
+    monkeypatch.setenv(LIBRARY, "cublas")
+    with pytest.raises(UserError, match=f"{LIBRARY}=cublas: set it to onednn or mkl"):
+        trains_by_onednn()
+
+
+@pytest.mark.parametrize("library", ["mkl", "onednn"])
+def test_results_do_not_depend_on_the_library(
+    library: str, monkeypatch: pytest.MonkeyPatch, default_limits: None
+) -> None:
+    monkeypatch.setenv(LIBRARY, library)
+    torch.manual_seed(0)
+    x, weight = torch.randn(70, 600), torch.randn(900, 600, requires_grad=True)
+    output = Products().linear(x, weight)
+    torch.testing.assert_close(output, F.linear(x, weight), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(outer(output, x), output.T @ x, rtol=1e-5, atol=1e-2)
+
+
+TWO_THREADS_ON_ONE_CORE = """
+import os, torch
+from attnlab.fast.machine import choose_threads
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+print(choose_threads(128, 2), torch.get_num_threads())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs os.sched_setaffinity")
+def test_one_thread_is_chosen_where_two_share_a_core() -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", TWO_THREADS_ON_ONE_CORE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "2"]
