@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.jobs.slots import Slots, find_gpus, find_slots, parse_gpus
+from attnlab.jobs import slots as slots_module
+from attnlab.jobs.slots import Slots, divide, find_gpus, find_slots, parse_gpus
 
 LISTED = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa)
@@ -144,6 +146,28 @@ def test_invalid_launcher_settings_are_named(setting: str, value: object) -> Non
     settings = {"slots": None, "jobs_per_gpu": 1, "threads": None, setting: value}
     with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: must be a whole number"):
         find_slots([], **settings)
+
+
+def test_cores_are_divided_into_neighbours() -> None:
+    assert divide([2, 3, 5, 7, 11], shares=2, threads=2) == [[2, 3], [5, 7, 11]]
+    assert divide([2, 3, 5, 7, 11], shares=2, threads=3) == []  # two threads would share a core
+    assert divide([2, 3], shares=3, threads=1) == []
+    assert divide([], shares=1, threads=1) == []  # the system does not tell
+
+
+def test_number_of_cores_respects_the_limit_of_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "cpu.max"
+    monkeypatch.setattr(slots_module, "CPU_LIMIT", limit)
+    monkeypatch.setattr(slots_module, "_affinity", lambda: [*range(8)])
+    counts = []
+    for content in ("max 100000\n", "300000 100000\n", "50000 100000\n", "1600000 100000\n"):
+        limit.write_text(content)
+        counts.append(
+            find_slots([trainer(accelerator="cpu")], slots=None, jobs_per_gpu=1, threads=None).count
+        )
+    assert counts == [8, 3, 1, 8]
 
 
 @pytest.mark.slow

@@ -231,3 +231,28 @@ def test_study_killed_twice_gives_the_same_results(tmp_path: Path) -> None:
         assert steps == [4, 9, 14, 19]
     assert resumed(killed)
     assert all(path.stat().st_mtime_ns == written for path, written in finished.items())
+
+
+RECORDS_CORES = """
+import os
+from pathlib import Path
+from attnlab.nn.attention import Additive
+
+class RecordsCores(Additive):
+    def score(self, query, keys, state):
+        Path(f"cores-{os.getpid()}").write_text(str(sorted(os.sched_getaffinity(0))))
+        return super().score(query, keys, state)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_each_job_of_a_sweep_stays_on_its_own_cores(tmp_path: Path) -> None:
+    (tmp_path / "records.py").write_text(RECORDS_CORES)
+    cores = sorted(os.sched_getaffinity(0))
+    halves = {str(cores[: len(cores) // 2]), str(cores[len(cores) // 2 :])}
+    attnlab(
+        *("train", "-m", *TINY_REVERSE, "logger=none", "trainer.max_steps=2", "seed=0,1"),
+        *("attention._target_=records.RecordsCores", "hydra.launcher.slots=2", "hydra.launcher.threads=1"),
+        folder=tmp_path,
+    )
+    assert {path.read_text() for path in tmp_path.glob("cores-*")} == halves

@@ -142,6 +142,7 @@ class SlotScheduler(Scheduler):
                     worker = worker_process.start_worker(
                         job.run, self.slots.environment(devices), to_log=True
                     )
+                    self.slots.pin(worker.pid, devices)
                     job.devices, self.workers[worker] = devices, job
             except (UserError, OSError) as error:
                 self.ended[job.run] = str(error)

@@ -4,16 +4,22 @@ A *device* is a GPU or a share of the cores. It runs a number of jobs at a time,
 `trainer.devices` of them.
 """
 
+import math
 import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from contextlib import suppress
+from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from attnlab.errors import UsageError, UserError
+
+CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+"""File with the CPU time that a container may use, as microseconds per period."""
 
 
 class Slots:
@@ -24,13 +30,21 @@ class Slots:
         gpus: whether the devices are GPUs.
         jobs_per_device: number of jobs that a device runs at a time.
         threads: number of threads of each process.
+        cores: CPU cores of each device, to which its processes are pinned; empty to leave them to the system.
     """
 
     def __init__(
-        self, devices: Sequence[str], *, gpus: bool, jobs_per_device: int = 1, threads: int = 1
+        self,
+        devices: Sequence[str],
+        *,
+        gpus: bool,
+        jobs_per_device: int = 1,
+        threads: int = 1,
+        cores: Sequence[Sequence[int]] = (),
     ) -> None:
         self.gpus = gpus
         self.threads = threads
+        self.cores = dict(zip(devices, cores, strict=False))
         self.count = len(devices)
         self._free = dict.fromkeys(devices, jobs_per_device)
 
@@ -64,6 +78,13 @@ class Slots:
             raise UserError(f"trainer.devices={devices}: this sweep has {self.count} devices{fix}")
         return count
 
+    def pin(self, process: int, devices: Iterable[str]) -> None:
+        """Restrict a process that has just started, and those that it will start, to the cores of devices."""
+        cores = {core for device in devices for core in self.cores.get(device, ())}
+        if cores:
+            with suppress(OSError):  # it has ended, or the cores were taken away
+                os.sched_setaffinity(process, cores)
+
     def environment(self, devices: Sequence[str]) -> dict[str, str]:
         """Return the environment variables that restrict a process to these devices and its threads.
 
@@ -79,7 +100,12 @@ class Slots:
 
 
 def find_slots(
-    trainers: Sequence[DictConfig], *, slots: int | None, jobs_per_gpu: int, threads: int | None
+    trainers: Sequence[DictConfig],
+    *,
+    slots: int | None,
+    jobs_per_gpu: int,
+    threads: int | None,
+    pin: bool = True,
 ) -> Slots:
     """Return the slots of this machine: its GPUs if it has any and a job may use them, else its cores.
 
@@ -89,6 +115,7 @@ def find_slots(
         jobs_per_gpu: number of jobs that a GPU runs at a time.
         threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`
             if that is less.
+        pin: restrict the jobs of each share of the cores to these cores: see `divide`.
     """
     for name, value in (("slots", slots), ("jobs_per_gpu", jobs_per_gpu), ("threads", threads)):
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -97,12 +124,17 @@ def find_slots(
     gpus = find_gpus(os.environ) if any(t.accelerator in ("auto", "gpu", "cuda") for t in trainers) else []
     devices = gpus or [str(number) for number in range(slots or cores)]
     jobs_per_device = jobs_per_gpu if gpus else 1
-    return Slots(
-        devices,
-        gpus=bool(gpus),
-        jobs_per_device=jobs_per_device,
-        threads=threads or max(1, min(cores // (len(devices) * jobs_per_device), _thread_limit(cores))),
-    )
+    threads = threads or max(1, min(cores // (len(devices) * jobs_per_device), _thread_limit(cores)))
+    shares = divide(_affinity(), len(devices), threads) if pin and not gpus else []
+    return Slots(devices, gpus=bool(gpus), jobs_per_device=jobs_per_device, threads=threads, cores=shares)
+
+
+def divide(cores: Sequence[int], shares: int, threads: int) -> list[Sequence[int]]:
+    """Divide cores into equal shares of neighbours; none if a share has fewer cores than threads."""
+    if len(cores) // shares < threads:
+        return []
+    bounds = [number * len(cores) // shares for number in range(shares + 1)]
+    return [cores[start:end] for start, end in pairwise(bounds)]
 
 
 def find_gpus(environment: Mapping[str, str]) -> list[str]:
@@ -142,8 +174,23 @@ def parse_gpus(listed: str) -> list[str]:
     return [uuid for uuids in identities for uuid in (uuids[1:] or uuids)]
 
 
+def _affinity() -> list[int]:
+    """Return the cores that this process may use; empty where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
 def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use, also by the limit of a container."""
+    return int(min(len(_affinity()) or os.cpu_count() or 1, _quota()))
+
+
+def _quota() -> float:
+    """Return the number of cores of which the control group has the time; infinite without a limit."""
+    try:
+        quota, period = CPU_LIMIT.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return math.inf
+    return math.inf if quota == "max" else max(1, int(quota) // int(period))
 
 
 def _thread_limit(cores: int) -> int:

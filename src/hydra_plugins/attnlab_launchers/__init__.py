@@ -41,9 +41,16 @@ class RunLauncher(Launcher):
 class SlotsLauncher(RunLauncher):
     """Trains each run in a process on a GPU or a share of the cores; see conf/hydra/launcher/slots.yaml."""
 
-    def __init__(self, *, slots: int | None, jobs_per_gpu: int, threads: int | None, **policy: Any) -> None:
+    def __init__(
+        self, *, slots: int | None, jobs_per_gpu: int, threads: int | None, pin: bool, **policy: Any
+    ) -> None:
         super().__init__()
-        self.resources: dict[str, Any] = {"slots": slots, "jobs_per_gpu": jobs_per_gpu, "threads": threads}
+        self.resources: dict[str, Any] = {
+            "slots": slots,
+            "jobs_per_gpu": jobs_per_gpu,
+            "threads": threads,
+            "pin": pin,
+        }
         self.policy = policy
 
     def scheduler(self, configs: Sequence[DictConfig]) -> Any:
