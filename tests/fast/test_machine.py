@@ -1,7 +1,5 @@
 """Choices by timings: the library of products and the number of threads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

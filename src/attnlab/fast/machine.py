@@ -5,8 +5,6 @@ first two are judged by the CPU time of one thread, which other programs hardly 
 some rounds; threads by the median of the time that passes, which other programs do change.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence
