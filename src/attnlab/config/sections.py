@@ -70,7 +70,12 @@ _MATCHED: Types = {"match": Component | None}
 
 _TIED: Types = {"tied": bool}
 
-_LOSS: Types = {"label_smoothing": Probability, "coverage": NotNegative, "alignment": NotNegative}
+_LOSS: Types = {
+    "label_smoothing": Probability,
+    "coverage": NotNegative,
+    "entropy": NotNegative,
+    "alignment": NotNegative,
+}
 
 _DISTILLATION: Types = {
     "teachers": (

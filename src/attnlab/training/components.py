@@ -90,6 +90,7 @@ def build_module(
         teacher_forcing=construct(section(config, "teacher_forcing")),
         label_smoothing=config.loss.label_smoothing,
         coverage_weight=config.loss.coverage,
+        entropy_weight=config.loss.entropy,
         alignment_weight=config.loss.alignment,
         distillation=None if teacher is None else Distillation(teacher, weight),
         text_metrics=text_metrics,

@@ -1,4 +1,4 @@
-"""Training losses beyond the cross-entropy: knowledge distillation and guided alignment."""
+"""Training losses beyond the cross-entropy: knowledge distillation, guided alignment and entropy."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,3 +68,23 @@ def guided_alignment_loss(weights: Tensor, alignment: Tensor, real: Tensor) -> T
     shares = alignment / links.clamp(min=1)[..., None]  # [B, T, S]
     entropies = -(shares * weights.float().clamp(min=FLOOR).log()).sum(dim=-1)  # [B, T]
     return entropies.sum() / real.sum().clamp(min=1)
+
+
+def entropy_loss(weights: Tensor, real: Tensor) -> Tensor:
+    """Compute the mean entropy of attention weights, -1/N Σ_i Σ_j α_ij log α_ij, in nats.
+
+    Its weight grows during training, since an attention that is sharp too early does not find its alignment.
+    A network with small cross-entropy can still spread its weights over several positions, which a mechanism
+    with state repeats at every step. With several heads the weights are their mean, whose entropy is smallest
+    where each head reads one position.
+
+    Args:
+        weights: α [B, T, S].
+        real: True at target tokens, False at padding, [B, T] bool.
+
+    Returns:
+        The loss [].
+    """
+    weights = weights.float()
+    entropies = -(weights * weights.clamp(min=FLOOR).log()).sum(dim=-1)  # [B, T]
+    return (entropies * real).sum() / real.sum().clamp(min=1)

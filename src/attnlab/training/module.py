@@ -28,7 +28,7 @@ from attnlab.metrics.tokens import TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
-from attnlab.training.losses import Distillation, Losses, guided_alignment_loss
+from attnlab.training.losses import Distillation, Losses, entropy_loss, guided_alignment_loss
 from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
@@ -51,6 +51,8 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: probability of reading the reference during training.
         label_smoothing: share of the target distribution spread over the vocabulary (in training only).
         coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
+        entropy_weight: λ of the entropy λ (n/N)² Σ_j -α_tj log α_tj of the weights in step n of N (in
+            training only).
         alignment_weight: weight of the guided alignment loss (in training only).
         distillation: trains on the predictions of a teacher as well; None for the references only.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
@@ -76,6 +78,7 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: TeacherForcing,
         label_smoothing: float = 0.0,
         coverage_weight: float = 0.0,
+        entropy_weight: float = 0.0,
         alignment_weight: float = 0.0,
         distillation: Distillation | None = None,
         text_metrics: Sequence[str] = (),
@@ -93,6 +96,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.teacher_forcing = teacher_forcing
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_weight
+        self.entropy_weight = entropy_weight
         self.alignment_weight = alignment_weight
         self.distillation = distillation
         self.text_metrics = tuple(text_metrics)
@@ -159,6 +163,11 @@ class Seq2SeqModule(lightning.LightningModule):
             coverage = coverage_loss(decoded.weights, batch.labels != PAD)
             logged["train/coverage_loss"] = coverage
             loss = loss + self.coverage_weight * coverage
+        if self.entropy_weight > 0:
+            entropy = entropy_loss(decoded.weights, batch.labels != PAD)
+            logged["train/entropy_loss"] = entropy
+            progress = self.global_step / self.trainer.estimated_stepping_batches
+            loss = loss + self.entropy_weight * progress**2 * entropy
         if self.alignment_weight > 0:
             if not decoded.weights.requires_grad:
                 raise UserError("loss.alignment: this attention has no weights to train: choose another one")

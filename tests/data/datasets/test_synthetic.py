@@ -121,6 +121,7 @@ def test_test_split_may_be_empty():
         ("ngram_copy", "5 3 4 7 3 4 6 ? 3 4", "7 3 4 6", [3, 4, 5, 6]),  # the first occurrence of 3 4
         ("selective_copy", "_ 5 _ _ 3 _", "5 3", [1, 4]),
         ("addition", "9 7 0 + 3 5", "1 0 0 5", None),
+        ("reversed_addition", "0 7 9 + 5 3", "5 0 0 1", None),
         ("dyck", "(1 (2 )2 (3 (1", ")1 )3 )1", [4, 3, 0]),
         ("modular", "2 + 3 * 4 - 1", "3", None),  # 13 mod 5
         ("modular", "0 - 1", "4", None),
@@ -152,6 +153,8 @@ def solve(task: str, source: str, symbols: int) -> str:
             return " ".join(source.replace("_", " ").split())
         case "addition":
             return " ".join(str(eval(source.replace(" ", ""))))
+        case "reversed_addition":
+            return str(eval("".join(reversed(source.replace(" ", "")))))[::-1].replace("", " ").strip()
         case "dyck":
             rest = source
             while re.search(r"\((\d+) \)\1", rest):
@@ -191,7 +194,7 @@ def test_targets_links_and_disjoint_splits(seed: int, task: str, symbols: int) -
 
 def check_links(task: str, pair: Pair) -> None:
     """Check that each target token is linked to a source token that determines it."""
-    if task in ("addition", "modular"):
+    if task in ("addition", "reversed_addition", "modular"):
         assert pair.alignment is None
         return
     source, target = pair.source.split(), pair.target.split()

@@ -110,6 +110,17 @@ def _add(source: Tokens, symbols: int) -> Answer:
     return Answer([*str(int(first) + int(second))], None)
 
 
+def _draw_reversed_sum(rng: random.Random, length: int, symbols: int) -> list[str]:
+    """Draw a sum whose numbers start with the least significant digit."""
+    first, second = "".join(_draw_sum(rng, length, symbols)).split("+")
+    return [*first[::-1], "+", *second[::-1]]
+
+
+def _add_reversed(source: Tokens, symbols: int) -> Answer:
+    first, second = "".join(source).split("+")
+    return Answer([*str(int(first[::-1]) + int(second[::-1]))[::-1]], None)
+
+
 def _draw_brackets(rng: random.Random, length: int, symbols: int) -> list[str]:
     """Draw a prefix of a word of the Dyck language in which at least one bracket is open."""
     while True:
@@ -190,6 +201,7 @@ TaskName = Literal[
     "ngram_copy",
     "selective_copy",
     "addition",
+    "reversed_addition",
     "dyck",
     "modular",
     "stack",
@@ -204,6 +216,7 @@ TASKS: dict[TaskName, Task] = {
     "ngram_copy": Task(_draw_with_key, _copy_after_key, shortest=3),
     "selective_copy": Task(_draw_with_blanks, _copy_without_blanks),
     "addition": Task(_draw_sum, _add),
+    "reversed_addition": Task(_draw_reversed_sum, _add_reversed),
     "dyck": Task(_draw_brackets, _close_brackets),
     "modular": Task(_draw_formula, _evaluate_modulo),
     "stack": Task(_draw_stack, _run_stack),

@@ -4,6 +4,7 @@ from attnlab.nn.cells import StateShape
 from attnlab.nn.decoders.bahdanau import BahdanauDecoder
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, Unroll
 from attnlab.nn.decoders.exact_hard import ExactHardDecoder
+from attnlab.nn.decoders.finite_state import FiniteStateDecoder
 from attnlab.nn.decoders.gnmt import GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder
 from attnlab.nn.decoders.transformer import TransformerDecoder
@@ -14,6 +15,7 @@ __all__ = [
     "DecoderOutput",
     "DecoderState",
     "ExactHardDecoder",
+    "FiniteStateDecoder",
     "GNMTDecoder",
     "LuongDecoder",
     "StateShape",

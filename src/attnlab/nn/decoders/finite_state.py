@@ -1,0 +1,58 @@
+"""Decoder with finitely many states: binary state vectors, updated before attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.nn.attention import Attention
+from attnlab.nn.cells import CellState, StateShape
+from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
+from attnlab.settings import Size
+from attnlab.types import Memory
+
+
+class FiniteStateDecoder(Decoder):
+    """Finite-state control of the attention.
+
+    ::
+
+        u_i = tanh(W [y_{i-1}; c_{i-1}; s_{i-1}] + b)
+        s_i = sign(V u_i + d)                        ±1; the gradient is that of tanh (straight-through)
+        c_i = attend(s_i)
+
+    The state is one of 2^H, so that it has no numbers that could drift or count over more steps than in
+    training: with an attention that moves, such as `shift`, the network is a differentiable two-way finite
+    transducer, whose only unbounded memory is the source and the positions of the attention. The gradient
+    estimator is that of Bengio, Léonard & Courville 2013 (arXiv 1308.3432), section 3.
+
+    Args:
+        attention: a mechanism with queries of size H.
+        input_size: E.
+        size: H, the number of bits.
+    """
+
+    def __init__(self, *, attention: Attention, input_size: int, size: Size) -> None:
+        super().__init__(attention=attention, output_size=size, state_shape=StateShape(size, 1, 1))
+        self.hidden = nn.Linear(input_size + attention.context_size + size, size)
+        self.update = nn.Linear(size, size)
+
+    def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
+        feed = memory.states.new_zeros(len(memory.states), 1, self.attention.context_size)  # [B, 1, D]
+        return DecoderState(layers, self.attention.begin(memory), feed=feed)
+
+    def step(
+        self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor
+    ) -> tuple[DecoderOutput, DecoderState]:
+        assert state.feed is not None
+        joined = torch.cat([inputs, state.feed, state.layers[0][0]], dim=-1)
+        bits = _sign(self.update(torch.tanh(self.hidden(joined))))  # [B, Q, H]
+        context, weights, attention = self.attention(bits, memory, keys, state.attention)
+        new = state._replace(layers=((bits,),), attention=attention, feed=context)
+        return DecoderOutput(bits, context, weights), new
+
+
+def _sign(x: Tensor) -> Tensor:
+    """Return -1 or 1 with the gradient of tanh."""
+    soft = torch.tanh(x)
+    return soft + (torch.where(x < 0, -1.0, 1.0) - soft).detach()
