@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import ModelSummary
 from omegaconf import DictConfig
 
 from attnlab.config import build
+from attnlab.config.construct import construct
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
+from attnlab.files.run_directory import prepare_run
+from attnlab.training import components
 from attnlab.training.callbacks.reproducibility import Reproducible
 from attnlab.training.checkpoints import read_checkpoint
 from attnlab.training.components import AtomicCheckpointIO
@@ -34,6 +38,33 @@ def test_every_batch_rank_and_run_seed_has_its_own_random_numbers() -> None:
     assert torch.equal(draws(), draws())
     for other in (draws(batch=1), draws(rank=1), draws(seed=1)):
         assert not torch.equal(draws(), other)
+
+
+def test_evaluation_has_the_same_random_numbers_at_every_step() -> None:
+    callback, trainer, network = Reproducible(3), SimpleNamespace(global_rank=0), None
+    numbers = []
+    for start in (callback.on_validation_start, callback.on_test_start) * 2:
+        start(trainer, network)
+        numbers.append(torch.rand(4))
+    assert all(torch.equal(each, numbers[0]) for each in numbers[1:])
+    assert torch.equal(numbers[0], draws(seed=3))
+
+
+@pytest.mark.parametrize("profiler", [None, "simple"])
+def test_trainer_profiles_into_the_run_directory_and_prints_no_summary(
+    profiler: str | None, composed: Composed
+) -> None:
+    config = composed(*TINY, *SYNTHETIC, *([] if profiler is None else [f"+trainer.profiler={profiler}"]))
+    run = prepare_run(config)
+    trainer = components.build_trainer(config, run, [], [])
+    assert not any(isinstance(callback, ModelSummary) for callback in trainer.callbacks)
+    folder = trainer.profiler.dirpath
+    assert folder == (None if profiler is None else run.directory)
+
+
+def test_error_of_a_constructor_names_its_class() -> None:
+    with pytest.raises(UserError, match=r"^datetime.date: year 0 is out of range$"):
+        construct({"_target_": "datetime.date", "year": 0, "month": 1, "day": 1})
 
 
 def test_vocabularies_contain_words_of_the_training_split_only(tmp_path: Path, composed: Composed) -> None:

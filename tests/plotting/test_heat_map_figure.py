@@ -157,6 +157,8 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
     assert [text.xy[1] for text in axes.texts[start + 1 : start + 4]] == [0, 1, 2]
     lowest = axes.get_window_extent().y0
     assert all(text.get_window_extent().y1 < lowest for text in axes.texts[start + 4 :])
+    first, second = (text.get_position()[1] for text in axes.texts[start + 4 : start + 6])
+    assert first == second - first  # the first line is one line below the cells
     below = printed[start + 4 :]
     assert below[0] == "source: ä $b"
     assert below[-1] == "reference: x"

@@ -141,6 +141,7 @@ def test_costs_are_converted_and_missing_values_are_dashes() -> None:
     ]
     result = tables.costs_table(replace(study({}), runs=runs))
     assert [cell.text for cell in result.rows[0]] == ["dot", "1,234,567", "1.5", "25.0", "3", "–"]
+    assert [column.numeric for column in result.columns] == [False] + 5 * [True]
 
 
 def test_missing_scores_are_counted() -> None:

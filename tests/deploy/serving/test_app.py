@@ -1,5 +1,6 @@
 """The server: its JSON interface, limits, access control and page."""
 
+import asyncio
 import json
 import random
 import socket
@@ -18,7 +19,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 import attnlab
-from attnlab.deploy.serving import limits
+from attnlab.deploy.serving import app, limits
 from attnlab.deploy.serving.app import create_app
 from attnlab.deploy.serving.limits import Limits
 from attnlab.deploy.serving.models import Options, ServedModel, Source, load_models, unique_names
@@ -55,6 +56,23 @@ def translate(client: TestClient | httpx.Client, *sentences: str, **options: Any
     response = client.post("/api/translate", json={"sentences": sentences, **options})
     assert response.status_code == 200, response.text
     return response.json()["results"]
+
+
+def test_finished_work_leaves_no_task_that_waits_for_a_disconnection() -> None:
+    class Connection:
+        async def receive(self) -> dict[str, str]:
+            return await asyncio.Future()  # type: ignore[no-any-return]
+
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def tasks_left() -> int:
+        results = await app._run_until_disconnect(Connection(), [double(1), double(2)])
+        assert results == [2, 4]
+        await asyncio.sleep(0)
+        return len(asyncio.all_tasks()) - 1  # without this one
+
+    assert asyncio.run(tasks_left()) == 0
 
 
 @pytest.mark.slow
