@@ -360,7 +360,3 @@ def test_refused_in_one_line(
     assert len(line) < 1000
     assert not {character for character in line if ord(character) < 32}
     assert state(tmp_path, files, trained.directory) == before
-
-
-def test_rows_are_many_and_distinct() -> None:
-    assert len({row[:2] for row in ROWS}) == len(ROWS) >= 100

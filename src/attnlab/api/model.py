@@ -266,7 +266,6 @@ class Model:
 
         Args:
             pairs: N sources, with the prefixes of their outputs as targets.
-            translator: the search.
             nbest: number of hypotheses per pair, at most the beam size.
             indices: `Prediction.index` of each pair, which also seeds its samples; its position by default.
             batch_size: maximum number of pairs in a batch.
@@ -303,10 +302,6 @@ class Model:
     def attention(self, source: str, target: str) -> Prediction:
         """Compute the attention weights of a given translation (teacher forcing).
 
-        Args:
-            source: source sentence.
-            target: its translation.
-
         Returns:
             A prediction whose hypothesis is the target. Its score is length-normalised as in `translate`,
             without the reranking of the run.
@@ -328,8 +323,6 @@ class Model:
         """Attribute each token of a given translation to the source tokens.
 
         Args:
-            source: source sentence.
-            target: its translation.
             method: "gradient" (shares of the norms of the gradients), "integrated_gradients" (shares of the
                 absolute values) or "erasure" (drop of the probability if a source token is erased).
 

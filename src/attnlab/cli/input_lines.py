@@ -65,7 +65,6 @@ def process(
     """Compute the results of all lines together, and write that of each line, in order.
 
     Args:
-        lines: lines of the input.
         read: parses a line; raises `UserError` at a bad one, which is reported on standard error.
         compute: returns one result per parsed line, given these by line number.
         write: prints a line's output, given its number, the parsed line and the result (None for a bad line).

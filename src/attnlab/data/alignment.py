@@ -43,8 +43,6 @@ def output_links(alignment: Alignment, batch: Batch, row: int, output: Sequence[
     They apply for as long as the output equals the reference. Links to truncated tokens are dropped.
 
     Args:
-        alignment: gold alignment of the pair.
-        batch: contains the pair.
         row: index of the pair in the batch.
         output: ids of the output without EOS.
 

@@ -12,10 +12,8 @@ def download(url: str, *, known_hash: str | None, cache: str | Path) -> Path:
     The file appears in `cache` only when the download is complete.
 
     Args:
-        url: address of the file.
         known_hash: expected hash, `sha256:…` or `md5:…`; None to accept any content, whose SHA256 pooch then
             logs.
-        cache: folder of downloaded files.
     """
     import pooch  # warns in notebooks without ipywidgets
 

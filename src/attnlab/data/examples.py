@@ -112,9 +112,6 @@ def encode(
     """Encode raw pairs as token ids. Targets become SOS … EOS.
 
     Args:
-        pairs: N pairs.
-        vocabularies: tokenizers of both sides.
-        source_eos: end sources with EOS.
         max_source_length: truncate sources to this S, their EOS included; None for no limit. The EOS is kept.
         max_target_length: truncate targets to this T, their EOS included; None for no limit. The EOS is kept.
         with_copy_ids: add `Batch.copy_ids` for readouts that copy, and give target tokens outside the

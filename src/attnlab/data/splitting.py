@@ -56,7 +56,6 @@ def split(
         val_fraction: share of the pairs in the validation split.
         test_fraction: share of the pairs in the test split. A split with a fraction above 0 gets at least one
             pair if the groups allow it.
-        seed: seed of the shuffle.
         groups: the group of each pair, [N]; pairs of one group stay in one split, and the sizes are as close
             to the fractions as that permits. None: each pair is a group.
     """

@@ -220,9 +220,7 @@ class Translator:
         Args:
             batch: the batch of the sentence, on the CPU.
             row: position of the sentence in the batch.
-            pair: the sentence as text.
             tokens: ids of the hypothesis, without SOS and EOS.
-            score: its score.
             weights: attention weights of the tokens and of EOS, [length + 1, S].
             log_p: log-probabilities of the tokens and of EOS.
         """

@@ -64,7 +64,6 @@ class Sums:
         """Add the values of units to the sums of their sentences, without those that are NaN.
 
         Args:
-            name: the measure.
             sentences: sentence of each unit.
             values: value of each unit.
             counts: what each unit adds to the denominator; 1 by default.
@@ -105,7 +104,6 @@ def explain(
     """Compute the scorecard of a network on sentences.
 
     Args:
-        model: the network.
         pairs: the sentences, with references.
         measures: some of `MEASURES`.
         steps: nodes of the quadrature of integrated gradients.

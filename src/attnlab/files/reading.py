@@ -25,7 +25,6 @@ def read_text(path: str | Path, *, setting: str | None = None) -> str:
     """Return the text of a UTF-8 file, with or without a byte order mark, plain or compressed by gzip.
 
     Args:
-        path: file to read.
         setting: the option that names the file, such as "data.path", for error messages.
 
     Raises:

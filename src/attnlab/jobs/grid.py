@@ -44,7 +44,6 @@ def list_jobs(
     Args:
         params: sweeps of a study by setting.
         zips: sweeps of a study that change together, by setting.
-        further: see `expand`.
         arguments: overrides of the command line and `zip(…)`, which replace sweeps of the same settings.
         loader: Hydra's loader of configurations, for `glob(*)`.
     """

@@ -110,7 +110,6 @@ def find_slots(
     """Return the slots of this machine: its GPUs if it has any and a job may use them, else its cores.
 
     Args:
-        trainers: trainer settings of all jobs.
         slots: number of shares of the cores; None for one per core.
         jobs_per_gpu: number of jobs that a GPU runs at a time.
         threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`

@@ -139,7 +139,6 @@ def record_exit(run: Run, code: int, *, stopping: bool, reason: str | None = Non
     """Update result.json if the worker ended before it could do so; returns the exit code of the run.
 
     Args:
-        run: the worker's run.
         code: the worker's return code, negative if a signal ended it.
         stopping: whether a stop signal was sent to it.
         reason: why this process ended an unfinished worker that counts as failed.

@@ -149,7 +149,6 @@ def sentence_counts(metric: str, tokenizer: str = WORDS) -> SentenceCounts | Non
     """Return the per-sentence counts of a metric; None if the metric is not computed from such counts.
 
     Args:
-        metric: its name.
         tokenizer: sacreBLEU's name, or the option of the tokenizer of the targets (`has_target_tokens`).
     """
     counts = _info(metric).counts

@@ -44,7 +44,6 @@ def score_by_length(
     Args:
         texts: N predictions.
         lengths: the length of each, [N].
-        metrics: names of text metrics.
         bins: maximum number of length ranges. All have the same width and start at the shortest length;
             ranges without a sentence are left out. With few distinct lengths each one is a range.
     """

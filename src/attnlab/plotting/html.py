@@ -25,8 +25,6 @@ def render(folder: Path, template: str, *, title: str, scripts: Sequence[Path], 
 
     Args:
         folder: the folder of the template and of its style sheet `page.css`, which follows the common one.
-        template: name of the template.
-        title: title of the page.
         scripts: JavaScript files, in their order.
         **values: further variables of the template.
     """

@@ -110,7 +110,6 @@ def find_source(location: str | None, run: Run, trained: Vocabularies) -> tuple[
 
     Args:
         location: run directory or checkpoint file to start from; None for random weights.
-        run: the run.
         trained: vocabularies of the training data, whose new entries are added to those of the checkpoint.
     """
     if location is None:

@@ -92,7 +92,6 @@ class Shards:
         """Compute the losses of a batch, and keep the gradients of its summed loss, on every process.
 
         Args:
-            losses: computes the losses of a shard.
             batch: the whole batch, the same on every process.
             parameters: parameters of the model, [...] each.
             number: number of the batch, counted from the start of training.
@@ -141,7 +140,6 @@ def tree_sum(value: Callable[[int], Tensor], shards: range, group: Group) -> Ten
     Args:
         value: computes the vector of a shard, [n].
         shards: consecutive shards.
-        group: the processes that hold them.
 
     Returns:
         The sum [n], on the process that holds the first of these shards. On others that hold one, any vector

@@ -73,7 +73,6 @@ class Tokenizer:
         become `<unk>`.
 
         Args:
-            ids: token ids.
             oov_tokens: tokens with the ids V, V + 1, …, which a model copied from its source.
         """
         return self._join([self._spelling(id, oov_tokens) for id in ids if id not in SPECIAL_TOKENS])

@@ -83,7 +83,6 @@ def train_vocabularies(
     """Train the tokenizers of both sides on the training split.
 
     Args:
-        train: training pairs.
         source: trains the source tokenizer on the source texts.
         target: trains the target tokenizer on the target texts; None for the same function as `source`.
         shared: train one tokenizer on the texts of both sides. `target` must then be None.
