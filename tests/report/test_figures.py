@@ -66,7 +66,7 @@ def test_training_loss_has_its_label(drawn: dict[str, StudyFigure]) -> None:
 
 def test_scores_by_source_length(drawn: dict[str, StudyFigure], study: Study) -> None:
     axes = drawn["by-length"].figure.axes[0]
-    assert axes.get_xlabel() == "source length, in words"
+    assert axes.get_xlabel() == "source length, in tokens"
     assert all(tick == int(tick) for tick in axes.get_xticks())
     assert axes.get_ylabel() == "exact match, in %"
     perfect, dot = (line.get_xydata().tolist() for line in axes.lines)

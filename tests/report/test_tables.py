@@ -197,8 +197,12 @@ def test_comparisons_table() -> None:
     built = tables.comparisons_table(compare(result), result)
     (row,) = [[cell.text for cell in row] for row in built.rows]
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
-    assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074", "–", "–"]
+    assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074"]
     assert "p (Holm) is corrected for all 1 tests of this report." in built.notes
+    compared = compare(result, margins={"test/exact_match": 0.05})
+    with_margin = tables.comparisons_table(compared, result)
+    assert [column.name for column in with_margin.columns[-2:]] == ["margin", "p of equivalence (Holm)"]
+    assert with_margin.rows[0][-2].text == "5.0"
 
 
 def test_languages_have_a_macro_average(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from attnlab.report.drawing import (
     write_figures,
 )
 from attnlab.report.statistics import estimate
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import RunRecord, Study, noun_of
 
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""
@@ -144,9 +144,10 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     figure, axes = new_figure()
     _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axes.set_xlabel(f"source length, in {unit}")
+    noun = noun_of(sources)
+    axes.set_xlabel(f"source length, in {'tokens' if unit == 'words' and noun == 'inputs' else unit}")
     axes.set_ylabel(axis_label(metric))
-    inputs = f"{'Validation' if split == 'val' else 'Test'} {'sentences' if unit == 'words' else 'inputs'}"
+    inputs = f"{'Validation' if split == 'val' else 'Test'} {noun}"
     caption = f"{inputs} grouped by source length; mean over seeds, bands from minimum to maximum."
     yield StudyFigure("by-length", f"{title_of(metric)} by source length", caption, figure, dashed=True)
 

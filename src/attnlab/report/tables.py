@@ -233,7 +233,8 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     texts = ("variant", "reference", "metric", "across")
     noun = study.noun
     numbers = ("seeds", noun, "difference", "95 % CI low", "95 % CI high", "effect size d_z")
-    tests = ("p", "p (Holm)", "margin", "p of equivalence (Holm)")
+    equivalence = any(comparison.margin is not None for comparison in comparisons)
+    tests = ("p", "p (Holm)", *(("margin", "p of equivalence (Holm)") if equivalence else ()))
     columns = [*(Column(name, numeric=False) for name in texts), *map(Column, (*numbers, *tests))]
     rows = [
         [
@@ -251,12 +252,11 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
             _p_value(comparison.p_corrected),
             _in_unit(comparison.metric, comparison.margin),
             _p_value(comparison.p_equivalence_corrected),
-        ]
+        ][: len(columns)]
         for pair in pairs.values()
         for comparison in pair
     ]
     size = max((comparison.family_size for comparison in comparisons), default=0)
-    equivalence = any(comparison.margin is not None for comparison in comparisons)
     notes = [
         "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test; "
         f"the conclusion holds for other training runs. Across {noun}: paired bootstrap and approximate "

@@ -98,7 +98,8 @@
     card.output.textContent = prediction?.text ?? "";
     card.facts.textContent = [card.model.mechanism, prediction && `score ${prediction.score.toFixed(3)}`].filter(Boolean).join(" · ");
     const hasMap = prediction !== null && prediction.attention !== null;
-    card.frame.replaceChildren(...(hasMap ? [draw(card)] : []));
+    const empty = prediction === null ? "" : "This mechanism has no attention weights.";
+    card.frame.replaceChildren(hasMap ? draw(card) : empty);
     card.readout.replaceChildren();
     card.readout.hidden = card.save.hidden = !hasMap;
   }
