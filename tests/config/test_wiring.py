@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from attnlab.config import build
 from attnlab.config.construct import construct
-from attnlab.errors import UserError
+from attnlab.errors import UserError, needs
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import prepare_run
 from attnlab.training import components
@@ -65,6 +65,13 @@ def test_trainer_profiles_into_the_run_directory_and_prints_no_summary(
 def test_error_of_a_constructor_names_its_class() -> None:
     with pytest.raises(UserError, match=r"^datetime.date: year 0 is out of range$"):
         construct({"_target_": "datetime.date", "year": 0, "month": 1, "day": 1})
+
+
+def test_missing_package_of_an_extra_is_named_but_not_a_missing_module_of_attnlab() -> None:
+    with pytest.raises(UserError, match=r"^tuning: pip install 'attnlab\[tune\]'$"), needs("tune", "tuning"):
+        raise ModuleNotFoundError("No module", name="optuna")
+    with pytest.raises(ModuleNotFoundError), needs("tune", "tuning"):
+        raise ModuleNotFoundError("No module", name="attnlab.cli.absent")
 
 
 def test_vocabularies_contain_words_of_the_training_split_only(tmp_path: Path, composed: Composed) -> None:

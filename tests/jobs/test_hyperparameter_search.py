@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -17,6 +18,7 @@ from hydra.core.override_parser.types import Override
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
+from attnlab.cli import tune
 from attnlab.config.compose import compose_run
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.metrics_file import read_metrics
@@ -327,3 +329,13 @@ def test_search_fails_if_all_trials_fail(tmp_path: Path) -> None:
     completed = attnlab("tune", *overrides, "tune.trials=1", folder=tmp_path, code=1)
     assert "1 trials: 0 finished, 0 pruned, 1 failed" in completed.stderr
     assert re.search(r"The (loss|gradient norm) is", completed.stdout)
+
+
+def test_search_without_a_finished_trial_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    study = optuna.create_study()
+    study.tell(study.ask(), state=TrialState.FAIL)
+    plan: Any = SimpleNamespace(database=Path("outputs/search/trials.db"))
+    assert tune._conclude(study, plan) == 1
+    assert capsys.readouterr().err == (
+        "attnlab: 1 trials: 0 finished, 0 pruned, 1 failed; the reasons are in outputs/search\n"
+    )

@@ -68,6 +68,11 @@ def test_amounts_name_the_unit_and_the_metric(metric: str, amount: str) -> None:
     assert registry.amount(metric, 4.1) == amount
 
 
+def test_only_amounts_that_are_not_zero_are_less_than_the_last_digit() -> None:
+    assert registry.amount("test/bleu", 0.0) == "0.0 BLEU"
+    assert registry.amount("test/bleu", 0.04) == "less than 0.1 BLEU"
+
+
 def test_values_are_converted_to_percent() -> None:
     assert registry.percentage("val/bleu", 12.5) == 12.5
     assert registry.percentage("exact_match", 0.125) == 12.5

@@ -34,3 +34,11 @@ def test_same_seed_gives_the_same_dropout() -> None:
         torch.manual_seed(3)
         results.append(Dropout(0.5).train()(torch.ones(7, 11)))
     assert torch.equal(*results)
+
+
+def test_dropout_on_a_cpu_compares_uniform_numbers_with_p() -> None:
+    x = torch.arange(1.0, 13.0)
+    torch.manual_seed(5)
+    dropped = Dropout(0.25).train()(x)
+    torch.manual_seed(5)
+    torch.testing.assert_close(dropped, torch.where(torch.rand(12) >= 0.25, x / 0.75, 0.0))

@@ -1,9 +1,11 @@
 """The data of heat maps on pages."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnlab.files.predictions import Prediction, unpack_weights
-from attnlab.plotting.heat_map import page_data
+from attnlab.plotting.heat_map import page_data, prediction_html
 
 PREDICTION = Prediction(
     index=0,
@@ -22,3 +24,8 @@ def test_page_data_has_weights_probabilities_and_gold_links() -> None:
     data = page_data(PREDICTION)
     assert np.allclose(unpack_weights(data.pop("weights"), (2, 3)), PREDICTION.weights, atol=1 / 510)
     assert data == {"tokens": ["x", "<eos>"], "probabilities": [0.975, 0.5], "alignment": [[0, 1]]}
+
+
+def test_outputs_without_weights_have_no_picture() -> None:
+    for weights in (None, np.zeros((2, 3))):
+        assert prediction_html(replace(PREDICTION, weights=weights)) == "<p>a &lt;b&gt; c → <b>x y</b></p>"
