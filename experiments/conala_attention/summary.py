@@ -1,13 +1,39 @@
-"""Print the table and the comparisons of this folder's README from results.csv.
+"""Print the tables and the comparisons of this folder's README from results.csv and selection.csv.
 
-python summary.py [RUNS]: with the folder of the run directories, write results.csv and the figure first.
+python summary.py [RUNS [SELECTION]]: with the folders of the run directories of all mechanisms, and of the
+declared comparison of two of them, write these files and the figure first.
 """
+
+from __future__ import annotations
 
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
+from attnlab.report.results_file import format_results, read_results
+
 HERE = Path(__file__).parent
+SELECTION = HERE / "selection.csv"
+METRICS = ("val/conala_bleu", "val/loss")
+
+
+def main(runs: str | None = None, selection: str | None = None) -> None:
+    """Print Markdown."""
+    runpy.run_path(str(HERE.parent / "gain_of_attention.py"))["summarise"](HERE, *([runs] if runs else []))
+    if selection is not None:
+        study = replace(collect([Path(selection)]), selected_metrics=METRICS)
+        SELECTION.write_text(format_results(study))
+    study = read_results(SELECTION)
+    print("\n### Declared: general against mean, other seeds\n")
+    shown = replace(study, selected_metrics=METRICS)
+    print(tables.scores_table(shown).markdown())
+    tested = replace(study, selected_metrics=METRICS[:1])
+    print(tables.comparison_list(compare(tested, reference="mean")), end="")
+
 
 if __name__ == "__main__":
-    runpy.run_path(str(HERE.parent / "gain_of_attention.py"))["summarise"](HERE, *sys.argv[1:])
+    main(*sys.argv[1:])
