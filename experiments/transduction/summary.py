@@ -1,10 +1,13 @@
-"""Print the table of this folder's README from results.csv.
+"""Print the tables of this folder's README from results.csv, ensembles.csv and soft_attention.csv.
 
-python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
+python summary.py [RUNS ...]: with the folders of the run directories, write the first two files before.
 """
 
+import csv
+import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -13,40 +16,106 @@ from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import SEPARATOR, RunRecord
 
-RESULTS = Path(__file__).with_name("results.csv")
-LOW = {"ady", "gre", "ice", "ita", "khm", "lav", "mlt_latn", "rum", "slv", "wel_sw"}
-COLUMNS = ("data", "recipe", "seeds", "WER, dev", "WER, test", "SER, dev", "SER, test", "steps", "parameters")
+FOLDER = Path(__file__).parent
+BASELINE = {
+    "ady": (22, 22),
+    "gre": (5, 21),
+    "ice": (11, 12),
+    "ita": (22, 19),
+    "khm": (34, 34),
+    "lav": (41, 55),
+    "mlt_latn": (20, 19),
+    "rum": (10, 10),
+    "slv": (43, 49),
+    "wel_sw": (16, 10),
+}
+"""WER of the ensemble of ten of SIGMORPHON 2021, development and test, by language."""
 
 
-def percentages(runs: list[RunRecord]) -> list[float]:
-    """Return the means over runs of the word and the symbol error rates, development and test, in percent."""
-    splits = ("val", "test")
-    words = [100 * (1 - fmean(run.scores[f"{split}/exact_match"] for run in runs)) for split in splits]
-    symbols = [100 * fmean(run.scores[f"{split}/edit_distance"] for run in runs) for split in splits]
-    return words + symbols
+def write_results(folders: Iterable[Path]) -> None:
+    """Write results.csv, and ensembles.csv with the scores of `attnlab evaluate RUN RUN …`."""
+    folders = list(folders)
+    study = collect(folders)
+    (FOLDER / "results.csv").write_text(format_results(replace(study, runs=study.finished)))
+    with (FOLDER / "ensembles.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("data", "members", "split", "wer", "ser"))
+        for path in sorted(path for folder in folders for path in folder.glob("*/evaluations/*/result.json")):
+            result = json.loads(path.read_text())
+            split, scores = result["split"], result["metrics"]
+            members = 1 + len(result["ensemble_with"])
+            language = path.parents[2].name.partition("-seed")[0]
+            writer.writerow((language, members, split, scores[f"{split}/wer"], scores[f"{split}/ser"]))
 
 
-def main(folder: str | None = None) -> None:
-    """Print Markdown, one row per data set and recipe, and the macro average over the ten low languages."""
-    if folder is not None:
-        study = collect([Path(folder)])
-        RESULTS.write_text(format_results(replace(study, runs=study.finished)))
-    groups: defaultdict[tuple[str, str], list[RunRecord]] = defaultdict(list)
-    for run in read_results(RESULTS).finished:
-        data, _, name = run.variant.partition(SEPARATOR)
-        groups[name.removeprefix("name="), data].append(run)
-    rates: defaultdict[str, dict[str, list[float]]] = defaultdict(dict)
-    print(f"| {' | '.join(COLUMNS)} |")
-    print(f"| --- | --- |{' ---: |' * (len(COLUMNS) - 2)}")
-    for (recipe, data), runs in sorted(groups.items()):
-        rates[recipe][data] = percentages(runs)
-        cells = [data, recipe, str(len(runs)), *(f"{rate:.1f}" for rate in rates[recipe][data])]
-        print(f"| {' | '.join(cells)} | {runs[0].steps:,} | {runs[0].parameters:,} |")
-    for recipe, rows in sorted(rates.items()):
-        if rows.keys() >= LOW:
-            means = [fmean(rows[data][i] for data in LOW) for i in range(4)]
-            print(f"| mean of low | {recipe} | | {' | '.join(f'{rate:.1f}' for rate in means)} | | |")
+def groups_of(name: str) -> dict[str, list[RunRecord]]:
+    """Return the runs of a results file by data."""
+    groups: defaultdict[str, list[RunRecord]] = defaultdict(list)
+    for run in read_results(FOLDER / name).finished:
+        groups[run.variant.partition(SEPARATOR)[0]].append(run)
+    return groups
+
+
+def error_rates(runs: list[RunRecord], split: str) -> dict[int, float]:
+    """Return WER by seed; exact match is its complement."""
+    return {run.seed: 100 * (1 - run.scores[f"{split}/exact_match"]) for run in runs}
+
+
+def print_row(*cells: object) -> None:
+    """Print a row of a Markdown table; numbers with one decimal."""
+    print(f"| {' | '.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)} |")
+
+
+def print_languages(runs: dict[str, list[RunRecord]]) -> None:
+    """Print WER of the low languages, and macro averages of the seeds that all of them have."""
+    soft = groups_of("soft_attention.csv")
+    with (FOLDER / "ensembles.csv").open(newline="") as file:
+        ensembles = {
+            (row["data"], row["split"]): f"{float(row['wer']):.1f} ({row['members']})"
+            for row in csv.DictReader(file)
+        }
+    columns = ("single", "ensemble", "soft", "baseline")
+    print_row("language", "seeds", *(f"{split}: {name}" for split in ("dev", "test") for name in columns))
+    print(f"| --- |{' ---: |' * 9}")
+    table = []
+    for language, baseline in BASELINE.items():
+        row: list[object] = []
+        for split, reference in zip(("val", "test"), baseline, strict=True):
+            single = fmean(error_rates(runs[language], split).values())
+            earlier = fmean(error_rates(soft[language], split).values())
+            row += [single, ensembles.get((language, split), "–"), earlier, float(reference)]
+        table.append(row)
+        print_row(language, len(runs[language]), *row)
+    means = [
+        fmean(values) if all(isinstance(value, float) for value in values) else ""
+        for values in zip(*table, strict=True)
+    ]
+    print_row("mean", "", *means)
+    print()
+    for split, name in (("val", "development"), ("test", "test")):
+        rates = [error_rates(runs[language], split) for language in BASELINE]
+        seeds = sorted(set.intersection(*({*each} for each in rates)))
+        means = [fmean(each[seed] for each in rates) for seed in seeds]
+        listed = ", ".join(f"{mean:.1f}" for mean in means)
+        print(f"- {name} files, mean over the languages for seeds {', '.join(map(str, seeds))}: {listed}")
+    print()
+
+
+def print_others(runs: dict[str, list[RunRecord]]) -> None:
+    """Print one row for each recipe on other data, if there are any."""
+    others = {variant: group for variant, group in sorted(runs.items()) if variant not in BASELINE}
+    if others:
+        print_row("variant", "seeds", "WER, dev", "WER, test", "SER, dev", "SER, test", "steps", "parameters")
+        print(f"| --- |{' ---: |' * 7}")
+    for variant, group in others.items():
+        words = [fmean(error_rates(group, split).values()) for split in ("val", "test")]
+        symbols = [100 * fmean(run.scores[f"{split}/ser"] for run in group) for split in ("val", "test")]
+        print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:]:
+        write_results(map(Path, sys.argv[1:]))
+    all_runs = groups_of("results.csv")
+    print_languages(all_runs)
+    print_others(all_runs)
