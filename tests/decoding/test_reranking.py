@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnlab.decoding.reranking import AcceptedFirst, CoveragePenalty, MinimumBayesRisk, PreferredFirst
+from attnlab.decoding.reranking import accepted_first, coverage_penalty, minimum_bayes_risk, preferred_first
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text import conala
 from attnlab.metrics.text.conala import is_valid_python
@@ -28,30 +28,30 @@ FOUND = [prediction("uneven", -1.0, UNEVEN), prediction("uniform", -1.5)]
 
 
 def test_coverage_penalty_matches_a_manual_calculation() -> None:
-    reranked = CoveragePenalty(0.5)(FOUND)
+    reranked = coverage_penalty(0.5)(FOUND)
     assert texts(reranked) == ["uniform", "uneven"]
     assert [prediction.score for prediction in reranked] == pytest.approx([-1.5, -1.0 + 0.5 * math.log(0.25)])
     assert reranked[0].weights is UNIFORM
 
 
 def test_small_coverage_penalty_keeps_the_order() -> None:
-    assert texts(CoveragePenalty(0.1)(FOUND)) == texts(FOUND)  # -1.14 is still better than -1.5
-    assert CoveragePenalty(0)(FOUND) == FOUND
+    assert texts(coverage_penalty(0.1)(FOUND)) == texts(FOUND)  # -1.14 is still better than -1.5
+    assert coverage_penalty(0)(FOUND) == FOUND
 
 
 def test_coverage_penalty_without_weights_keeps_the_order() -> None:
     zeros = np.zeros((2, 2))
-    reranked = CoveragePenalty(1.0)([prediction("a", -1.0, zeros), prediction("b", -2.0, zeros)])
+    reranked = coverage_penalty(1.0)([prediction("a", -1.0, zeros), prediction("b", -2.0, zeros)])
     assert texts(reranked) == ["a", "b"]
     assert all(math.isfinite(prediction.score or 0) for prediction in reranked)
 
 
 def test_accepted_texts_come_first_in_their_order() -> None:
     predictions = [prediction(text, -number) for number, text in enumerate(["f(", "f(x)", "x x", "y"])]
-    reranked = AcceptedFirst(is_valid_python)(predictions)
+    reranked = accepted_first(is_valid_python)(predictions)
     assert texts(reranked) == ["f(x)", "y", "f(", "x x"]
     assert [prediction.score for prediction in reranked] == [-1, -3, 0, -2]
-    assert AcceptedFirst(lambda _: False)(predictions) == predictions
+    assert accepted_first(lambda _: False)(predictions) == predictions
 
 
 def test_minimum_bayes_risk_matches_a_manual_calculation() -> None:
@@ -60,14 +60,14 @@ def test_minimum_bayes_risk_matches_a_manual_calculation() -> None:
 
     found = [prediction("abc", -1), prediction("ab", -2), prediction("bd", -3), prediction("ba", -4)]
     # shared letters with abc, ab, bd, ba: (3, 2, 1, 2), (2, 2, 1, 2), (1, 1, 2, 1), (2, 2, 1, 2)
-    ranked = MinimumBayesRisk(shared)(found)
+    ranked = minimum_bayes_risk(shared)(found)
     assert texts(ranked) == ["abc", "ab", "ba", "bd"]
     assert [each.score for each in ranked] == [2, 7 / 4, 7 / 4, 5 / 4]
 
 
 def test_similarity_prefers_the_text_between_the_others() -> None:
     found = [prediction(code, 0) for code in ("x = f(a, b)", "x = f(a, c)", "y = f(a, c)")]
-    assert texts(MinimumBayesRisk(similarity)(found))[0] == "x = f(a, c)"
+    assert texts(minimum_bayes_risk(similarity)(found))[0] == "x = f(a, c)"
     assert similarity("x = 1", "x = 1") == pytest.approx(100)
     assert similarity("x = 1", "x = 2") < 100
 
@@ -76,6 +76,6 @@ def test_hypotheses_that_repeat_more_quotations_come_first() -> None:
     quoted = {"quoted": ["names", "age", "a.b", ""]}
     codes = ["sort(age)", "names.sort('age')", "sort(ages)", "a . b(age)", "sort(names)"]
     found = [replace(prediction(code, -1), annotations=quoted) for code in codes]
-    ranked = texts(PreferredFirst(conala.repeated_quotations)(found))
+    ranked = texts(preferred_first(conala.repeated_quotations)(found))
     assert ranked == ["names.sort('age')", "a . b(age)", "sort(age)", "sort(names)", "sort(ages)"]
-    assert texts(PreferredFirst(conala.repeated_quotations)([prediction("b", 0)])) == ["b"]
+    assert texts(preferred_first(conala.repeated_quotations)([prediction("b", 0)])) == ["b"]

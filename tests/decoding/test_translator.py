@@ -12,7 +12,7 @@ from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
-from attnlab.decoding.reranking import AcceptedFirst
+from attnlab.decoding.reranking import accepted_first
 from attnlab.decoding.search import greedy
 from attnlab.decoding.translator import Translator
 from attnlab.files.predictions import Prediction
@@ -95,7 +95,7 @@ def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq)
         seen.append(list(predictions))
         return list(predictions)
 
-    translator = replace(TRANSLATOR, reranking=[AcceptedFirst(lambda text: text in last), record])
+    translator = replace(TRANSLATOR, reranking=[accepted_first(lambda text: text in last), record])
     results = translator(network, batch, PAIRS)
     assert [len(row) for row in results] == [1, 1, 1]
     assert all(row[0].hypothesis in last and row[0].rank == 1 for row in results)

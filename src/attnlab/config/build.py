@@ -16,13 +16,8 @@ from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
-from attnlab.decoding.reranking import (
-    AcceptedFirst,
-    CoveragePenalty,
-    MinimumBayesRisk,
-    PreferredFirst,
-    Reranker,
-)
+from attnlab.decoding import reranking
+from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.fast import accelerate
@@ -268,22 +263,21 @@ def build_translator(config: DictConfig, vocabularies: Vocabularies, **search: A
     The configuration of a run in training and of a checkpoint has a number for `search.max_length` (see
     `attnlab.training.length_limits`); null is the constructor's default.
     """
-    reranking = _build_rerankers(config)
+    rerankers = _build_rerankers(config)
     settings = {**config.search, **search}
     if settings.get("max_length") is None:
         settings.pop("max_length", None)
     with report_errors("search"):
-        return Translator(vocabularies=vocabularies, reranking=reranking, **settings)
+        return Translator(vocabularies=vocabularies, reranking=rerankers, **settings)
 
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:
     settings = config.reranking
     penalty = settings.coverage_penalty
-    rerankers: list[Reranker] = [CoveragePenalty(penalty)] if penalty > 0 else []
+    rerankers = [reranking.coverage_penalty(penalty)] if penalty > 0 else []
     kinds: dict[str, Callable[[Any], Reranker]] = {
-        "similarity": MinimumBayesRisk,
-        "prefers": PreferredFirst,
-        "accepts": AcceptedFirst,
+        "similarity": reranking.minimum_bayes_risk,
+        "prefers": reranking.preferred_first,
+        "accepts": reranking.accepted_first,
     }
-    rerankers += [kind(construct(settings[key])) for key, kind in kinds.items() if settings.get(key)]
-    return rerankers
+    return rerankers + [kind(construct(settings[key])) for key, kind in kinds.items() if settings.get(key)]

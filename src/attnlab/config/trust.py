@@ -30,7 +30,6 @@ logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object
 COMPONENTS = (
     "attnlab.data.datasets",
     "attnlab.data.tokenization.train",
-    "attnlab.decoding.reranking",
     "attnlab.metrics.text",
     "attnlab.nn.attention.normalisers",
     "attnlab.training.learning_rate",
