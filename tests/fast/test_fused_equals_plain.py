@@ -15,8 +15,8 @@ from attnlab.decoding.search import greedy
 from attnlab.fast import accelerate, describe_speed, make_plain
 from attnlab.fast.linear import MIN_ROWS, is_few
 from attnlab.fast.support import unsupported
-from attnlab.fast.unroll import FusedUnroll
-from attnlab.nn.attention import Additive, Dot
+from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
+from attnlab.nn.attention import Additive, Dot, Mean
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.decoders import BahdanauDecoder, GNMTDecoder, LuongDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
@@ -88,7 +88,9 @@ def test_every_combination_equals_plain(order: str, cell: str, layers: int, atte
     network = make(order, cell=cell, layers=layers, attention=attention)
     batch = random_batch([3, 7, 1, 5], [4, 2, 5, 3])
     fused = order in FUSED_ORDERS and attention in FUSED_ATTENTIONS
-    assert isinstance(unroll_of(network, batch), FusedUnroll) == fused
+    constant = order == "bahdanau" and attention in CONSTANT_ATTENTIONS
+    expected = FusedUnroll if fused else ConstantUnroll if constant else Unroll
+    assert type(unroll_of(network, batch)) is expected
     assert_fused_equals_plain(network, batch)
 
 
@@ -220,6 +222,11 @@ class DoubledKeys(Additive):
         return 2 * super().project(memory)
 
 
+class Content(Mean):
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        return query.sum(dim=-1, keepdim=True) * keys.sum(dim=-1)[:, None]
+
+
 class OtherLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(2 * x)
@@ -248,6 +255,7 @@ def test_subclass_is_fused_unless_it_changes_what_the_loop_replaces() -> None:
         (other_linear, "DoubledKeys has other layers than Additive"),
         (make_attention("Coverage", 7, 4), "Coverage has no fused scores"),
         (make_attention("CoverageSee", 7, 4), "CoverageSee overrides Additive.score"),
+        (Content(query_size=7, memory_size=4), "Content has no fused scores"),
     ):
         network.decoder.attention = attention
         accelerate(network)

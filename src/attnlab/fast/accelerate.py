@@ -9,7 +9,7 @@ from attnlab.fast.cells import Tanh
 from attnlab.fast.linear import Linear, Products, has_large_weights
 from attnlab.fast.machine import trains_by_onednn
 from attnlab.fast.parts import Cells, Concat, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
-from attnlab.fast.support import unsupported
+from attnlab.fast.support import is_constant, unsupported
 from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
 
@@ -57,7 +57,7 @@ def describe_speed(network: seq2seq.Seq2Seq) -> str:
         on_gpu = next(network.parameters()).device.type != "cpu"
         (plain if on_gpu else fast).append("encoder (torch's is faster on a GPU)" if on_gpu else "encoder")
     if isinstance(network, Seq2Seq):
-        reason = unsupported(network.decoder)
+        reason = None if is_constant(network.decoder) else unsupported(network.decoder)
         fast.append("decoder loop") if reason is None else plain.append(f"decoder loop ({reason})")
     counts = Counter(type(part) for part in network.modules())
     if counts[Linear]:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attnlab.fast.layer import FusedRecurrence
 from attnlab.fast.linear import Products
-from attnlab.fast.support import unsupported
-from attnlab.fast.unroll import FusedUnroll
+from attnlab.fast.support import is_constant, unsupported
+from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
 from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
 from attnlab.nn.decoders import Unroll
@@ -74,9 +74,11 @@ class MarginalSeq2Seq(RepeatsSteps, marginal.MarginalSeq2Seq):
 
 
 class Seq2Seq(RepeatsSteps):
-    """Encoder-decoder network whose decoder runs in the fused loop if it supports the decoder's parts."""
+    """Encoder-decoder network whose decoder runs in the fused loop or layer by layer, if possible."""
 
     def begin_unroll(self, encoded: seq2seq.Encoded, state: Any, labels: Tensor) -> Unroll:
+        if is_constant(self.decoder):
+            return ConstantUnroll(self.decoder, state, encoded.memory, encoded.keys)
         if unsupported(self.decoder) is not None:
             return super().begin_unroll(encoded, state, labels)
         return FusedUnroll(self.decoder, state, encoded.memory, encoded.keys, labels)

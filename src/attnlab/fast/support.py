@@ -13,6 +13,7 @@ from attnlab.fast.linear import Linear
 from attnlab.nn.attention import additive
 from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.multiplicative import Dot, General
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.cells import CellStack
@@ -36,6 +37,16 @@ def unsupported(decoder: Decoder) -> str | None:
     if type(decoder.cells) is not CellStack or decoder.cells.cells.recurrence_class is not FusedRecurrence:
         return f"{name} has other cells"
     return _unsupported_attention(decoder.attention)
+
+
+def is_constant(decoder: Decoder) -> bool:
+    """Return whether a decoder in Bahdanau's order has the same context and weights at all positions.
+
+    Its layers can then be computed one after the other. Types of mechanisms are compared exactly: a subclass
+    may have a score that depends on the query.
+    """
+    in_order = isinstance(decoder, BahdanauDecoder) and _overridden(decoder, BahdanauDecoder, STEP) is None
+    return in_order and type(decoder.attention) in (NoAttention, Mean, Final)
 
 
 def fused_scores(attention: Attention) -> Scores:

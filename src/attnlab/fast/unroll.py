@@ -64,6 +64,20 @@ class FusedUnroll(Unroll):
         return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(gates)))
 
 
+class ConstantUnroll(Unroll):
+    """Unroll in Bahdanau's order with the same context at all positions: see `is_constant`."""
+
+    def finish(self, embedded: Tensor) -> DecoderOutput:
+        decoder, state = self.decoder, self.first
+        assert isinstance(decoder, BahdanauDecoder)
+        contexts, weights, _ = decoder.attention(
+            state.layers[-1][0], self.memory, self.keys, None
+        )  # [B, 1, …]
+        tops = decoder.cells.unroll(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
+        T = embedded.size(1)
+        return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
+
+
 def _weights(cells: Cells, layer: int, dropout: tuple[Tensor, ...]) -> Weights:
     """Return the parameters of one layer, given the recurrent dropout of all layers, [B, 1, H]."""
     recurrence = cells.recurrence(layer, dropout)

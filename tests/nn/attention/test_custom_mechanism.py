@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Attention, Mean
+from attnlab.nn.attention import Attention
 from attnlab.nn.attention.base import Sizes
-from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import PAD, Memory
 from networks import (
@@ -66,15 +65,6 @@ def test_custom_mechanism_trains_and_decodes_in_every_decoder(name: str, order: 
     torch.testing.assert_close(logits, stepwise(network, batch)[0], rtol=0, atol=1e-5)
     F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD).backward()
     assert all(parameter.grad.any() for parameter in network.decoder.parameters())
-
-
-def test_subclass_of_a_constant_mechanism_is_not_constant() -> None:
-    class Content(Mean):
-        def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-            return query.sum(dim=-1, keepdim=True) * keys.sum(dim=-1)[:, None]
-
-    assert is_constant(Mean(query_size=7, memory_size=4))
-    assert not is_constant(Content(query_size=7, memory_size=4))
 
 
 UNSUITABLE = {

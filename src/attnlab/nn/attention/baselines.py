@@ -59,11 +59,3 @@ class Final(Attention):
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         weights = memory.states.new_zeros(*query.shape[:2], memory.states.size(1))
         return keys.expand(-1, query.size(1), -1), weights, state
-
-
-def is_constant(attention: Attention) -> bool:
-    """Return whether context and weights are the same for every query, so that one call serves all positions.
-
-    Types are compared exactly: a subclass may have a score that depends on the query.
-    """
-    return type(attention) in (NoAttention, Mean, Final)

@@ -5,7 +5,6 @@ from typing import Unpack
 from torch import Tensor
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.attention.baselines import is_constant
 from attnlab.nn.decoders.base import DecoderOutput, DecoderState
 from attnlab.nn.decoders.recurrent import RecurrentDecoder, RecurrentSettings
 from attnlab.types import Memory
@@ -33,12 +32,3 @@ class BahdanauDecoder(RecurrentDecoder):
         context, weights, attention = self.attention(query, memory, keys, state.attention)
         top, layers = self.cells.step(inputs, context, state.layers, state.dropout)  # [B, Q, H]
         return DecoderOutput(top, context, weights), state._replace(layers=layers, attention=attention)
-
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
-        if not is_constant(self.attention):
-            return super().forward(embedded, state, memory, keys)
-        # no step depends on the attention of another
-        contexts, weights, _ = self.attention(state.layers[-1][0], memory, keys, None)  # [B, 1, …]
-        tops = self.cells.unroll(embedded, contexts, state.layers, state.dropout)  # [B, T, H]
-        T = embedded.size(1)
-        return DecoderOutput(tops, contexts.expand(-1, T, -1), weights.expand(-1, T, -1))
