@@ -31,12 +31,7 @@ class PairFile(NamedTuple):
 
 
 class LeftOutError(Exception):
-    """Reason why a line has no pair, and the fix."""
-
-    def __init__(self, reason: str, fix: str) -> None:
-        super().__init__(reason, fix)
-        self.reason = reason
-        self.fix = fix
+    """Reason why a line has no pair, and the fix: its two arguments."""
 
 
 Texts = tuple[str, ...]
@@ -268,8 +263,9 @@ def _read(
         try:
             pair = _check_text(parse(texts, str(origin)), covered=covered)
         except LeftOutError as error:
-            left_out.setdefault(error.reason, []).append(number)
-            first_error = first_error or f"{origin}: {error.reason}, {error.fix}"
+            reason, fix = error.args
+            left_out.setdefault(reason, []).append(number)
+            first_error = first_error or f"{origin}: {reason}, {fix}"
             continue
         alignment = None
         if alignments:
