@@ -1,0 +1,130 @@
+"""Print the table of this folder's README from results.csv.
+
+python summary.py [RUNS ...]: with folders of run directories of experiment=lengths, write results.csv and
+prefixes.csv first, and draw prefixes.svg.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from statistics import fmean
+
+from matplotlib.figure import Figure
+
+from attnlab.plotting.files import save
+from attnlab.plotting.style import COLOURS
+from attnlab.report.collect import collect
+from attnlab.report.study import RunRecord
+from attnlab.report.tables import Cell, Column, Table
+
+HERE = Path(__file__).parent
+RESULTS, PREFIXES = HERE / "results.csv", HERE / "prefixes.csv"
+SOLVED = 0.99
+COLUMNS = (
+    "task",
+    "seed",
+    "exact_match_same",
+    "exact_match_longer",
+    "parameters",
+    "steps",
+    "minutes",
+    "cpu",
+)
+TASKS = ("copy", "reverse", "duplicate", "reversed_addition", "sort")
+
+
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 800, 1000, 1600)
+
+
+def main(*runs: str) -> None:
+    """Print Markdown."""
+    if runs:
+        write_results([Path(folder) for folder in runs])
+        save(draw(), HERE / "prefixes.svg")
+    with RESULTS.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = (
+        "training lengths [%]",
+        "longer [%]",
+        "seeds with at least 99 %",
+        "parameters",
+        "steps",
+        "minutes",
+    )
+    cells = []
+    for task in TASKS:
+        own = [row for row in rows if row["task"] == task]
+        if own:
+            longer = [float(row["exact_match_longer"]) for row in own]
+            solved = f"{sum(score >= SOLVED for score in longer)} of {len(own)}"
+            numbers = [
+                percent([float(row["exact_match_same"]) for row in own]),
+                percent(longer),
+                solved,
+                f"{int(own[0]['parameters']):,}",
+                f"{int(own[0]['steps']):,}",
+                f"{fmean(float(row['minutes']) for row in own):.1f}",
+            ]
+            cells.append([Cell(task), *map(Cell, numbers)])
+    columns = [Column("task", numeric=False), *map(Column, names)]
+    print(Table("lengths", "Exact match, mean over seeds (lowest–highest)", columns, cells, []).markdown())
+
+
+def write_results(folders: list[Path]) -> None:
+    """Write results.csv, one line for each run, and prefixes.csv, one for each run and number of tokens."""
+    runs = sorted(
+        collect(folders).finished, key=lambda run: (TASKS.index(run.config["data"]["task"]), run.seed)
+    )
+    with RESULTS.open("w", newline="") as results, PREFIXES.open("w", newline="") as prefixes:
+        rows, curves = (csv.writer(file, lineterminator="\n") for file in (results, prefixes))
+        rows.writerow(COLUMNS)
+        curves.writerow(("task", "seed", "tokens", "right"))
+        for run in runs:
+            task = run.config["data"]["task"]
+            scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", "longer")]
+            minutes = round((run.seconds or 0) / 60, 2)
+            rows.writerow((task, run.seed, *scores, run.parameters, run.steps, minutes, run.cpu))
+            curves.writerows((task, run.seed, tokens, share) for tokens, share in right_prefixes(run))
+
+
+def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
+    """Return for numbers of tokens the share of long outputs without an error in their first tokens."""
+    pairs = [(each.hypothesis.split(), each.reference.split()) for each in run.predictions["test/longer"]]
+    longest = max(len(reference) for _, reference in pairs)
+    return [
+        (n, fmean(hypothesis[:n] == reference[:n] for hypothesis, reference in pairs))
+        for n in LENGTHS
+        if n <= longest
+    ]
+
+
+def draw() -> Figure:
+    """Draw the shares of prefixes.csv, a panel for each task and a line for each seed."""
+    with PREFIXES.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
+    figure = Figure(figsize=(2.2 * len(tasks), 2.6), layout="constrained")
+    panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
+    for axes, task in zip(panels, tasks, strict=True):
+        own = [row for row in rows if row["task"] == task]
+        for seed in dict.fromkeys(row["seed"] for row in own):
+            line = [(int(row["tokens"]), 100 * float(row["right"])) for row in own if row["seed"] == seed]
+            axes.plot(*zip(*line, strict=True), color=COLOURS[0], alpha=0.6, linewidth=1)
+        trained = 10 if task == "reversed_addition" else 8
+        axes.axvline(trained, color="0.6", linestyle=":")  # longest source of training, in symbols or digits
+        axes.set(title=task, xscale="log", xlabel="tokens", ylim=(0, 102))
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("right up to there, %")
+    return figure
+
+
+def percent(values: list[float]) -> str:
+    """Return the mean in %, with the lowest and the highest if they differ."""
+    mean, low, high = (f"{100 * value:.1f}" for value in (fmean(values), min(values), max(values)))
+    return mean if low == high else f"{mean} ({low}–{high})"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
