@@ -3,13 +3,15 @@
 B, S, E, D as in `attnlab.types` · U units of one direction · N heads · d = U / N
 """
 
+from typing import Unpack
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.numerics import at_least_float32
-from attnlab.nn.encoders.layered import LayeredEncoder
-from attnlab.settings import Fraction, Size
+from attnlab.nn.encoders.layered import LayeredEncoder, LayerSettings
+from attnlab.settings import Size
 
 
 class DeltaRule(nn.Module):
@@ -74,22 +76,6 @@ class DeltaNetEncoder(LayeredEncoder):
         decay: gated DeltaNet: learn the decay of the memory.
     """
 
-    def __init__(
-        self,
-        *,
-        input_size: int,
-        size: Size,
-        layers: Size = 2,
-        heads: Size = 4,
-        decay: bool = True,
-        bidirectional: bool = True,
-        dropout: Fraction = 0.0,
-    ) -> None:
-        super().__init__(
-            lambda width: DeltaRule(input_size=width, size=size, heads=heads, decay=decay),
-            input_size=input_size,
-            size=size,
-            layers=layers,
-            bidirectional=bidirectional,
-            dropout=dropout,
-        )
+    def __init__(self, *, heads: Size = 4, decay: bool = True, **settings: Unpack[LayerSettings]) -> None:
+        sizes = {"size": settings["size"], "heads": heads}
+        super().__init__(lambda width: DeltaRule(input_size=width, decay=decay, **sizes), **settings)

@@ -1,13 +1,32 @@
 """Layers of any recurrence over the source, in one or both directions."""
 
 from collections.abc import Callable
+from typing import Required, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.encoders.base import Encoder
+from attnlab.settings import Fraction, Size
 from attnlab.types import Memory
+
+
+class LayerSettings(TypedDict, total=False):
+    """Settings that encoders pass to `LayeredEncoder`.
+
+    Args:
+        size: U, the number of units in each direction.
+        layers: L.
+        bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
+        dropout: dropout probability of the output of each layer below the top.
+    """
+
+    input_size: Required[int]
+    size: Required[Size]
+    layers: Size
+    bidirectional: bool
+    dropout: Fraction
 
 
 class LayeredEncoder(Encoder):
@@ -18,9 +37,6 @@ class LayeredEncoder(Encoder):
     Args:
         make_part: returns one direction of a layer, for the width E of its inputs: a module that maps inputs
             [B, S, E] and their mask [B, S] to outputs [B, S, U], from left to right.
-        size: U, the number of units in each direction.
-        layers: L.
-        bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
     """
 
     def __init__(
@@ -29,9 +45,9 @@ class LayeredEncoder(Encoder):
         *,
         input_size: int,
         size: int,
-        layers: int,
-        bidirectional: bool,
-        dropout: float,
+        layers: int = 2,
+        bidirectional: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         directions = 2 if bidirectional else 1
         super().__init__(memory_size=size * directions, layers=layers, directions=directions)

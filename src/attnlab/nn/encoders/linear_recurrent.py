@@ -4,15 +4,15 @@ B, S, E, D as in `attnlab.types` · U units of one direction
 """
 
 from abc import ABC, abstractmethod
+from typing import Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.numerics import at_least_float32
-from attnlab.nn.encoders.layered import LayeredEncoder
+from attnlab.nn.encoders.layered import LayeredEncoder, LayerSettings
 from attnlab.nn.scan import scan
-from attnlab.settings import Fraction, Size
 
 
 class LinearRecurrence(nn.Module, ABC):
@@ -99,23 +99,9 @@ class LinearRecurrentEncoder(LayeredEncoder):
     recurrence: type[LinearRecurrence]
     """Class of the layers' recurrences."""
 
-    def __init__(
-        self,
-        *,
-        input_size: int,
-        size: Size,
-        layers: Size = 2,
-        bidirectional: bool = True,
-        dropout: Fraction = 0.0,
-    ) -> None:
-        super().__init__(
-            lambda width: self.recurrence(input_size=width, size=size),
-            input_size=input_size,
-            size=size,
-            layers=layers,
-            bidirectional=bidirectional,
-            dropout=dropout,
-        )
+    def __init__(self, **settings: Unpack[LayerSettings]) -> None:
+        size = settings["size"]
+        super().__init__(lambda width: self.recurrence(input_size=width, size=size), **settings)
 
 
 class MinGRUEncoder(LinearRecurrentEncoder):
