@@ -21,6 +21,13 @@ from commands import ATTNLAB, clean_environment
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
 @pytest.mark.parametrize(
     ("line", "completions"),
     [
@@ -60,7 +67,39 @@ def test_options_of_another_folder_are_completed(option: str, tmp_path: Path) ->
     assert complete(f"{line} data=week") == ["data=weekdays"]
     assert complete(f"{line} data=weekdays data.re") == ["data.repeats="]
     assert complete(f"{line} attention=ad") == ["attention=additive"]
+    option = tmp_path / "data" / "weekdays.yaml"
+    option.write_text("# @package data\nreversed: true\n")
+    os.utime(option, ns=(0, 0))
+    assert complete(f"{line} data=weekdays data.re") == ["data.reversed="]
     assert complete("attnlab train --config-dir ") == []
+
+
+LINE = "attnlab train attention=local_m seed=3 attention.wi"
+
+
+@pytest.mark.parametrize("broken", ["no cache", "no folder", "damaged"])
+def test_a_broken_cache_does_not_break_completion(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    folder = {"no folder": tmp_path / "file"}.get(broken, tmp_path / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    if broken == "damaged":
+        complete(LINE)
+        (cached,) = folder.glob("attnlab/completion-*.json")
+        cached.write_text('{"attention.wi')
+    assert complete(LINE) == ["attention.window="]
+
+
+def test_known_settings_are_completed_without_hydra() -> None:
+    code = (
+        "import sys; from attnlab.cli.completion import complete; complete(sys.argv[1]); "
+        "print('hydra' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code]
+    for line, composed in ((LINE, None), (LINE, "False"), (LINE.replace("seed=3 ", ""), "False")):
+        done = subprocess.run([*command, line], capture_output=True, text=True, check=True)
+        assert composed is None or done.stdout.split() == [composed]
 
 
 def test_every_module_with_a_main_function_is_a_command() -> None:

@@ -1,13 +1,18 @@
 """`attnlab completion`: print the script for tab completion in bash."""
 
 import argparse
+import hashlib
+import json
+import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from attnlab.cli.main import command_parser, commands
+from attnlab.files.writing import write_json
 
 SCRIPT = """\
 _attnlab() {
@@ -26,6 +31,9 @@ HYDRA_OPTIONS = ("--help", "--multirun", "--cfg", "--config-dir", "--traceback")
 """Options of the commands that pass their arguments to Hydra."""
 
 CONFIG_DIR = ("--config-dir", "-cd")
+
+KEPT = 50
+"""Number of files in the cache: one for each choice of options."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,10 +74,7 @@ def complete(line: str) -> list[str]:
 
 def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     """Return the groups and settings that start with a word; after `=`, their options and values."""
-    from attnlab.config.checks import known_settings
     from attnlab.config.options import CONF, OPTIONAL
-    from attnlab.config.sections import SECTIONS
-    from attnlab.files.run_identity import flatten
 
     if arguments and arguments[-1] in CONFIG_DIR:
         return []  # bash completes folders
@@ -83,42 +88,80 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     key, equals, value = name.partition("=")
     if equals and key in groups:
         choices = [path.stem for path in files if path.parent.as_posix() == key.partition("@")[0]]
-    elif equals:
-        choices = _values(flatten(_compose(command, arguments)).get(key))
     else:
-        composed = _compose(command, arguments)
-        present = {key for key in flatten(composed) if "._" not in f".{key}"}
-        sections = {name for name in SECTIONS if any(key.startswith(f"{name}.") for key in present)}
-        settings = [f"{key}=" for key in {*present, *known_settings(composed)} - sections]
-        settings = [key for key in settings if command == "tune" or not key.startswith("tune")]
-        found = _starting_with(name, [*(f"{group}=" for group in groups), *settings])
+        chosen = [
+            argument
+            for argument in arguments
+            if "=" in argument
+            and not argument.startswith(("tune=", "-"))
+            and (argument.lstrip("+~").partition("=")[0] in groups or "_target_=" in argument)
+        ]
+        known = _known_settings(command, chosen, folders)
+        choices = known.get(key, [])
+    if not equals:
+        found = _starting_with(name, [f"{each}=" for each in (*groups, *known)])
         return [sign + start for start in dict.fromkeys(_next_part(key, len(name)) for key in found)]
     swept = value[: value.rfind(",") + 1]  # a sweep has several values
     return _starting_with(word, [f"{sign}{key}={swept}{choice}" for choice in choices])
 
 
-def _compose(command: str, arguments: Sequence[str]) -> Any:
-    """Compose the configuration of the arguments so far; without them if that fails, as for a sweep."""
+def _known_settings(command: str, chosen: Sequence[str], folders: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the settings of a command and the values to offer for each, from a cache where possible.
+
+    Args:
+        command: a command with overrides.
+        chosen: overrides that choose options or classes, on which the settings depend.
+        folders: folders of option files.
+    """
+    package = Path(__file__).parents[1]
+    patterns = ((package, "*.py"), *((folder, "*.yaml") for folder in folders))
+    files = [path for folder, pattern in patterns for path in folder.rglob(pattern)]
+    state = [command, *chosen, *((str(path), path.stat().st_mtime_ns) for path in sorted(files))]
+    name = f"completion-{hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]}.json"
+    path = None
+    with suppress(OSError, ValueError, RuntimeError):  # the last one if there is no home folder
+        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attnlab", name)
+        cached: dict[str, list[str]] = json.loads(path.read_bytes())
+        return cached
+    known = _compose_settings(command, chosen, folders[1:])
+    if path is not None:
+        with suppress(OSError):
+            write_json(path, known)
+            for earlier in sorted(path.parent.glob("completion-*"), key=os.path.getmtime)[:-KEPT]:
+                earlier.unlink()
+    return known
+
+
+def _compose_settings(command: str, chosen: Sequence[str], folders: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the settings of a command and their values; of the default options if it cannot be composed."""
     from hydra import compose
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from attnlab.config.checks import known_settings
     from attnlab.config.compose import accept
     from attnlab.config.hydra_versions import initialize_conf
+    from attnlab.config.sections import SECTIONS
+    from attnlab.files.run_identity import flatten
 
-    tune = ["+tune=default"] if command == "tune" else []
-    if folders := [f"file://{folder.absolute()}" for folder in _config_dirs(arguments)]:
-        tune.append(f"hydra.searchpath=[{','.join(folders)}]")
-    overrides = [
-        argument for argument in arguments if "=" in argument and not argument.startswith(("tune=", "-"))
-    ]
+    always = ["+tune=default"] if command == "tune" else []
+    if folders:
+        always.append(f"hydra.searchpath=[{','.join(f'file://{folder.absolute()}' for folder in folders)}]")
     with initialize_conf():
         try:
-            config = compose("train", overrides=[*tune, *accept(overrides)])
-        except (HydraException, OmegaConfBaseException):
-            config = compose("train", overrides=tune)
-    return OmegaConf.to_container(config, resolve=False)
+            config = compose("train", overrides=[*always, *accept([*chosen])])
+        except (HydraException, OmegaConfBaseException):  # a sweep, or an unknown option
+            config = compose("train", overrides=always)
+    composed: Any = OmegaConf.to_container(config, resolve=False)
+    present = {key: value for key, value in flatten(composed).items() if "._" not in f".{key}"}
+    sections = {name for name in SECTIONS if any(key.startswith(f"{name}.") for key in present)}
+    names = {*present, *known_settings(composed)} - sections
+    return {
+        name: _values(present.get(name))
+        for name in sorted(names)
+        if command == "tune" or not name.startswith("tune")
+    }
 
 
 def _config_dirs(arguments: Sequence[str]) -> list[Path]:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, usage_errors
-from attnlab.config.options import check_overrides, check_sweeps
+from attnlab.config.overrides import check_overrides, check_sweeps
 from attnlab.errors import UsageError, UserError
 from attnlab.jobs.grid import split_zip
 from attnlab.jobs.train_task import TrainTask

@@ -14,7 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings, known_settings
 from attnlab.config.hydra_versions import initialize_conf, register_resolver
-from attnlab.config.options import check_overrides, options_of, suggest, top_level_keys
+from attnlab.config.options import options_of, suggest, top_level_keys
+from attnlab.config.overrides import check_overrides
 from attnlab.config.presets import adapt_presets, check_added_settings
 from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError

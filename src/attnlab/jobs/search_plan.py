@@ -17,7 +17,7 @@ from optuna.samplers import BaseSampler
 from attnlab.config import options
 from attnlab.config.compose import compose_run
 from attnlab.config.hydra_versions import instantiate
-from attnlab.config.options import check_sweeps
+from attnlab.config.overrides import check_sweeps
 from attnlab.errors import UsageError
 from attnlab.files.run_directory import run_of
 from attnlab.files.run_identity import identify, short_hash
