@@ -21,6 +21,7 @@ from pathlib import Path
 from attnlab import __version__
 from attnlab.cli.arguments import Parser
 from attnlab.errors import INTERRUPTED, UsageError, UserError
+from attnlab.files.imports import faster_imports
 from attnlab.files.terminal import escape_control_characters
 from attnlab.jobs import interruption
 from attnlab.training.environment import tokenize_in_one_thread
@@ -110,7 +111,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if command not in commands():
         raise UsageError(f"Unknown command {command!r}: choose from {', '.join(commands())}")
-    with interruption.exit_at_once():
+    with interruption.exit_at_once(), faster_imports():
         options = argparse.Namespace(arguments=arguments)
         if parser := command_parser(command):
             parser.parse_intermixed_args(arguments, options)

@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from attnlab.errors import STOP_SIGNALS, InterruptedRunError, InUseError, UserError
+from attnlab.files.imports import faster_imports
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import no_space_left
@@ -79,7 +80,8 @@ def _work(run: Run, *, first_rank: bool) -> int:
             "running", **environment(), command=os.environ.get("ATTNLAB_COMMAND", " ".join(sys.argv))
         )
     # Imported late, so that result.json has the status "running" seconds earlier.
-    from attnlab.training.loggers import finish_wandb
+    with faster_imports():
+        from attnlab.training.loggers import finish_wandb
 
     code = _train(run, first_rank=first_rank)
     finish_wandb(code)
@@ -89,7 +91,8 @@ def _work(run: Run, *, first_rank: bool) -> int:
 def _train(run: Run, *, first_rank: bool) -> int:
     log.info("importing PyTorch and Lightning")
     try:
-        from attnlab.training.recipe import train
+        with faster_imports():
+            from attnlab.training.recipe import train
 
         # During training, the callback `Interruption` handles the signals instead and saves first.
         with interruptible(InterruptedRunError, STOP_SIGNALS):
