@@ -111,7 +111,8 @@ def test_hash_ignores_settings_without_effect(setting: str, composed: Callable[.
 
 
 @pytest.mark.parametrize(
-    "setting", ["checkpoint.monitor=val/bleu", "trainer.max_steps=7", "trainer.num_nodes=2", "data.seed=1"]
+    "setting",
+    ["checkpoint.monitor=val/bleu", "trainer.max_steps=7", "trainer.num_nodes=2", "data.seed=1", "seed=1"],
 )
 def test_hash_covers_settings_with_effect(setting: str, composed: Callable[..., DictConfig]) -> None:
     assert identify(composed(f"++{setting}")) != identify(composed())
