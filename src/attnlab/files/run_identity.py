@@ -34,6 +34,7 @@ DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
 NEUTRAL: Mapping[str, Any] = {
     "data.metrics": [],
     "features._target_": "attnlab.nn.features.Concatenated",
+    "loss.entropy": 0.0,
     "trainer.barebones": False,
     "trainer.check_val_every_n_epoch": 1,
     "trainer.fast_dev_run": False,
