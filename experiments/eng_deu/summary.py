@@ -25,6 +25,7 @@ METRICS = (
 RECIPE = "good recipe"
 COMPARED = {
     ("additive", "none"): ("test/bleu", "test/beam5/bleu", "test/loss"),
+    ("additive", "none_matched"): ("test/bleu", "test/beam5/bleu", "test/loss"),
     (RECIPE, "additive"): ("test/bleu", "test/beam5/bleu"),
 }
 """Metrics in which two variants are compared: the loss per subword is not comparable with that per word."""
