@@ -1,8 +1,12 @@
 """The data of heat maps on pages."""
 
+import base64
+import io
+import re
 from dataclasses import replace
 
 import numpy as np
+from matplotlib import image
 
 from attnlab.files.predictions import Prediction, unpack_weights
 from attnlab.plotting.heat_map import page_data, prediction_html
@@ -29,3 +33,9 @@ def test_page_data_has_weights_probabilities_and_gold_links() -> None:
 def test_outputs_without_weights_have_no_picture() -> None:
     for weights in (None, np.zeros((2, 3))):
         assert prediction_html(replace(PREDICTION, weights=weights)) == "<p>a &lt;b&gt; c → <b>x y</b></p>"
+
+
+def test_html_has_a_light_and_a_dark_picture() -> None:
+    dark, light = re.findall(r'src(?:set)?="data:image/png;base64,([^"]+)"', prediction_html(PREDICTION))
+    images = [image.imread(io.BytesIO(base64.b64decode(each)), format="png") for each in (dark, light)]
+    assert images[0][0, 0, :3].mean() < 0.5 < images[1][0, 0, :3].mean()
