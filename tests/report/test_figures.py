@@ -138,6 +138,15 @@ def test_identical_curves_are_drawn_in_their_unit(tmp_path: Path) -> None:
     assert line.get_ydata().tolist() == [25, 50]
 
 
+def test_long_curves_have_few_markers(tmp_path: Path) -> None:
+    for variant, scale in (("dot", 0.05), ("none", 0.04)):
+        run = make_run(tmp_path / "study", variant, 0, TEXTS)
+        lines = (f"{step},{step},val/exact_match,{step * scale}\n" for step in range(13))
+        run.metrics.write_text("epoch,step,metric,value\n" + "".join(lines))
+    drawn = draw(collect([tmp_path / "study"]), "test/exact_match")
+    assert drawn["val-exact_match"].figure.axes[0].lines[0].get_markevery() == 2
+
+
 def test_scores_by_source_length_are_those_of_the_test_set_of_the_metric(tmp_path: Path) -> None:
     texts = [("a", "x"), ("a b c", "x y")]
     right, wrong = ([(*text, output) for text in texts] for output in ("x", "z"))
