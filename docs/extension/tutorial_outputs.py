@@ -33,7 +33,7 @@ WIDTH = 100  # columns
 logger = logging.getLogger(__name__)
 
 
-pool = ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)) - 1))
+pool = ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0)))
 running: dict[Path, Future[None]] = {}
 """Executions by the files that they write."""
 
@@ -92,7 +92,12 @@ def settings_files(examples: list[Block]) -> list[Path]:
 def outputs_of(docname: str, text: str) -> list[str]:
     """Execute the commands of a page in an empty folder and return the output of each."""
     program = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "WANDB_MODE": "offline"}
+    environment = {
+        **os.environ,
+        "PATH": f"{program}:{os.environ['PATH']}",
+        "WANDB_MODE": "offline",
+        "OMP_NUM_THREADS": "1",  # pages run at the same time
+    }
     outputs = []
     with tempfile.TemporaryDirectory() as folder:
         for done in follow(text, Path(folder), environment):

@@ -132,7 +132,7 @@ function drawExample() {
   const exact = labels.length === expected.length && labels.every((name, i) => name === expected[i]);
   $("verdict").textContent = exact ? "correct" : "not the reverse";
   $("no-map").hidden = run.attention;
-  $("frame").hidden = $("axis").hidden = !run.attention;
+  $("frame").hidden = !run.attention;
   $("frame").style.setProperty("--card-width", `${$("frame").clientWidth}px`);
   const show = (row, column) => {
     map.showRow(row);
