@@ -62,6 +62,11 @@ def add_outputs(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = with_outputs(source[0], json.loads(path.read_text(encoding="utf-8")))
 
 
+def cancel(app: Sphinx, error: Exception | None) -> None:
+    """Do not start more executions after an error."""
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
 def cache_file(docname: str, examples: list[Block]) -> Path:
     """Return the file that keeps the outputs of these examples."""
     texts = [part for block in examples for part in (block.marker, block.text)]
@@ -145,4 +150,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Start the commands before the pages are read, and add the outputs when a page is."""
     app.connect("env-before-read-docs", start)
     app.connect("source-read", add_outputs)
+    app.connect("build-finished", cancel)
     return {"parallel_read_safe": True}
