@@ -24,7 +24,7 @@ the user.
 """
 
 ROWS, OUTPUTS, INPUTS = 64, 2048, 512
-"""Sizes of the timed products: 64 sentences, and an LSTM with 512 units."""
+"""The timed products are those of 64 sentences and an LSTM with 512 units."""
 
 ONEDNN_SHARE = 0.945
 """oneDNN computes the products of training if it takes less than this share of the time of MKL.
