@@ -17,7 +17,7 @@ from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.multiplicative import Dot, General
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.cells import CellStack
-from attnlab.nn.decoders import BahdanauDecoder, Decoder, LuongDecoder
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, FiniteStateDecoder, LuongDecoder
 
 STEP = ("project", "step", "forward")
 SCORE = ("score", "weigh", "advance", "context", "forward")
@@ -26,6 +26,8 @@ SCORE = ("score", "weigh", "advance", "context", "forward")
 def unsupported(decoder: Decoder) -> str | None:
     """Return why the fused loop does not support a decoder, or None if it does."""
     name = type(decoder).__name__
+    if isinstance(decoder, FiniteStateDecoder):
+        return f"{name} has no gates"
     order = next((base for base in (BahdanauDecoder, LuongDecoder) if isinstance(decoder, base)), None)
     if order is None:
         return f"{name} has no loop that depends on the attention of the step before"
