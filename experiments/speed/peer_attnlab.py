@@ -20,6 +20,7 @@ from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import components
 from attnlab.training.benchmark import timing
+from attnlab.training.environment import keep_freed_memory
 from attnlab.types import EOS, Batch
 
 
@@ -32,6 +33,7 @@ def load(path: Path) -> Batch:
 def main(folder: str, *overrides: str) -> None:
     """Run the command."""
     quieten_lightning()
+    keep_freed_memory()  # as the commands of attnlab do
     torch.manual_seed(0)
     random.seed(0)
     config = compose_run(list(overrides))

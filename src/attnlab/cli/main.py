@@ -24,7 +24,7 @@ from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.imports import faster_imports
 from attnlab.files.terminal import escape_control_characters
 from attnlab.jobs import interruption
-from attnlab.training.environment import tokenize_in_one_thread
+from attnlab.training.environment import keep_freed_memory, tokenize_in_one_thread
 
 HELP = f"""attnlab {__version__}: experiments with attention in recurrent sequence-to-sequence models
 
@@ -117,8 +117,11 @@ def _dispatch(arguments: list[str]) -> int:
             parser.parse_intermixed_args(arguments, options)
         sys.path += getattr(options, "import_from", [])  # last, so that they replace no installed packages
         module = import_module(f"attnlab.cli.{command}")
-        for name in getattr(module, "IMPORTS", ()):
+        heavy = getattr(module, "IMPORTS", ())
+        for name in heavy:
             import_module(name)
+    if heavy:
+        keep_freed_memory()
     try:
         with interruption.interruptible():
             code: int = module.main(options)

@@ -1,5 +1,6 @@
 """Versions, machine and code that a run is recorded with."""
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -16,6 +17,9 @@ PACKAGES = (
 )
 """Packages whose versions are recorded."""
 
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Parameters of glibc's `mallopt`, from malloc.h."""
+
 
 def tokenize_in_one_thread() -> None:
     """Turn off the threads of Hugging Face `tokenizers`, unless the user has set its variable.
@@ -24,6 +28,17 @@ def tokenize_in_one_thread() -> None:
     thread tokenizes 50,000 sentences per second.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep freed memory for its next tensors, where the C library is glibc.
+
+    It returns large freed blocks to the system, so that every step of a search gets its memory page by page.
+    A worker has environment variables for it: see `attnlab.jobs.worker_process.worker_environment`.
+    """
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def environment() -> dict[str, Any]:
