@@ -4,8 +4,6 @@ python summary.py [RUNS [SELECTION]]: with the folders of the run directories of
 declared comparison of two of them, write these files and the figure first.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from dataclasses import replace

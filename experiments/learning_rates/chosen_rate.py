@@ -3,8 +3,6 @@
 python chosen_rate.py RUNS MECHANISM: with the folder of the runs with every rate, named MECHANISM-RATE.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

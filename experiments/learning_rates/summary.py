@@ -4,8 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains learning_rates and le
 results.csv first.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from dataclasses import replace

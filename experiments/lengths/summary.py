@@ -4,8 +4,6 @@ python summary.py [RUNS ...]: with folders of run directories of experiment=leng
 prefixes.csv first, and draw prefixes.svg.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

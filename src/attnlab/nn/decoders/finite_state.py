@@ -1,7 +1,5 @@
 """Decoder with finitely many states: binary state vectors, updated before attention."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
