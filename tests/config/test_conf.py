@@ -260,9 +260,11 @@ def test_every_study_composes_and_names_its_sweep(option: str, quick: str, compo
 
 
 def test_every_attention_can_be_swept_over_in_every_experiment() -> None:
-    """An experiment that sets a key of one mechanism would break all others."""
+    """An experiment that sets a key of one mechanism breaks all others: only one that composes it may."""
     for path in (CONF / "experiment").glob("*.yaml"):
-        assert "attention" not in OmegaConf.load(path), path
+        experiment = OmegaConf.load(path)
+        composes = {"override /attention@attention.score": "shift"} in experiment.get("defaults", [])
+        assert composes == ("attention" in experiment), path
 
 
 @pytest.mark.slow
