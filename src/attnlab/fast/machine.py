@@ -1,4 +1,4 @@
-"""What is faster on this machine, by timings of a fraction of a second.
+"""Timings that choose what is faster on this machine; each takes a fraction of a second.
 
 The library of the large products of training, bf16, and the number of threads: CPUs differ in all three. The
 first two are judged by the CPU time of one thread, which other programs hardly change, and the shortest of
