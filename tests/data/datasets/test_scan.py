@@ -1,6 +1,7 @@
 """SCAN against the published counts and examples, and an interpreter of its commands."""
 
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -51,9 +52,14 @@ def test_commands_of_the_grammar() -> None:
 
 @pytest.mark.parametrize(
     ("split", "train", "test"),
-    [("simple", 16_728, 4_182), ("length", 16_990, 3_920), ("add_jump", 14_670, 7_706)],
+    [
+        ("simple", 16_728, 4_182),
+        ("length", 16_990, 3_920),
+        ("length_dev", 13_838, 3_152),
+        ("add_jump", 14_670, 7_706),
+    ],
 )
-def test_splits_have_their_published_sizes(split: str, train: int, test: int) -> None:
+def test_splits_have_their_documented_sizes(split: str, train: int, test: int) -> None:
     training, tested = partition(split, random.Random(0))
     assert (len(training), len(tested)) == (train, test)
     assert not {pair.source for pair in training} & {pair.source for pair in tested}
@@ -67,6 +73,16 @@ def test_length_and_jump_splits_are_those_of_the_paper() -> None:
     assert Counter("jump" in pair.source for pair in known) == {False: 13_203, True: 1_467}
     assert {pair.source for pair in known if "jump" in pair.source} == {"jump"}
     assert all("jump" in pair.source for pair in new)
+
+
+def test_development_split_of_length_lacks_a_phrase_as_its_test_does() -> None:
+    training, test = partition("length", random.Random(0))
+    short, long = partition("length_dev", random.Random(0))
+    assert set(short) | set(long) == set(training)
+    for pairs, tested, times in ((training, test, "thrice"), (short, long, "twice")):
+        phrase = re.compile(f"(walk|look|run|jump) around (left|right) {times}")
+        assert not any(phrase.search(pair.source) for pair in pairs)
+        assert sum(bool(phrase.search(pair.source)) for pair in tested) > len(tested) / 2
 
 
 def sizes(corpus: Corpus) -> dict[str, int]:

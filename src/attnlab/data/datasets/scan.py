@@ -21,11 +21,17 @@ PRIMITIVES = {"walk": ["I_WALK"], "look": ["I_LOOK"], "run": ["I_RUN"], "jump": 
 TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
 REPETITIONS = {"": 1, " twice": 2, " thrice": 3}
 
-Split = Literal["simple", "length", "add_jump"]
-SPLITS: dict[Split, str] = {"simple": "same", "length": "longer", "add_jump": "composition"}
-"""Name of the test set of each split of the paper."""
+Split = Literal["simple", "length", "length_dev", "add_jump"]
+SPLITS: dict[Split, str] = {
+    "simple": "same",
+    "length": "longer",
+    "length_dev": "longer",
+    "add_jump": "composition",
+}
+"""Name of the test set of each split."""
 TRAIN_SHARE = 0.8
-LONGEST_TRAINING = 22  # actions
+LONGEST_TRAINING = {"length": 22, "length_dev": 15}
+"""Actions of the longest training commands. "walk around left thrice" has 24, and "… twice" 16."""
 JUMP_SHARE = 0.1  # of the training pairs of add_jump
 
 
@@ -60,21 +66,23 @@ def generate_scan(
     test_size: Count | None = None,
     seed: Count = 0,
 ) -> Corpus:
-    """Return a split of SCAN with the sizes of the paper.
+    """Return a split of SCAN with the sizes of the paper, or the development split of its length split.
 
     - simple: a random 80 % of the commands for training (16,728), the others are the test set `same` (4,182).
     - length: commands of at most 22 actions for training (16,990), longer ones are the test set `longer`
       (3,920).
+    - length_dev: to choose settings for length. The training commands of length, of which those of at most 15
+      actions are for training (13,838), and the others are the test set `longer` (3,152).
     - add_jump: all commands without "jump" for training, and the command "jump" itself repeated so that it is
       a tenth of the 14,670 training pairs; the other commands with "jump" are the test set `composition`
       (7,706).
 
-    The validation pairs are taken at random from the training pairs. For length and add_jump, as many again
-    are the test set `same` of commands like those in training. The command "jump" stays in training.
+    The validation pairs are taken at random from the training pairs. Except for simple, as many again are
+    the test set `same` of commands like those in training. The command "jump" stays in training.
 
     Args:
-        split: "simple", "length" (more actions than in training) or "add_jump" (a verb known only on its
-            own).
+        split: "simple", "length" (more actions than in training), "length_dev" (the same within the training
+            commands of "length") or "add_jump" (a verb known only on its own).
         train_size: number of training pairs, drawn at random; None for all.
         val_size: number of validation pairs, taken from the training pairs, and of pairs in the test set
             `same`.
@@ -98,14 +106,16 @@ def generate_scan(
 
 
 def partition(split: Split, rng: random.Random) -> tuple[list[Pair], list[Pair]]:
-    """Return the training and test pairs of a split of the paper."""
+    """Return the training and test pairs of a split."""
     pairs = commands()
+    if split == "length_dev":
+        pairs = [pair for pair in pairs if _actions(pair) <= LONGEST_TRAINING["length"]]
     if split == "simple":
         rng.shuffle(pairs)
         size = round(TRAIN_SHARE * len(pairs))
         return pairs[:size], pairs[size:]
-    if split == "length":
-        in_test = [len(pair.target.split()) > LONGEST_TRAINING for pair in pairs]
+    if split in LONGEST_TRAINING:
+        in_test = [_actions(pair) > LONGEST_TRAINING[split] for pair in pairs]
     else:
         in_test = ["jump" in pair.source.split() and pair.source != "jump" for pair in pairs]
     train = [pair for pair, tested in zip(pairs, in_test, strict=True) if not tested]
@@ -115,6 +125,10 @@ def partition(split: Split, rng: random.Random) -> tuple[list[Pair], list[Pair]]
         others = len(train) - 1
         train += [jump] * (round(others * JUMP_SHARE / (1 - JUMP_SHARE)) - 1)
     return train, test
+
+
+def _actions(pair: Pair) -> int:
+    return len(pair.target.split())
 
 
 def _draw(rng: random.Random, setting: str, pairs: list[Pair], size: int | None) -> list[Pair]:
