@@ -1,0 +1,75 @@
+"""Print the tables and the comparisons of this folder's README from results.csv and costs.csv.
+
+python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
+"""
+
+import csv
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from attnlab.report import tables
+from attnlab.report.collect import collect
+from attnlab.report.comparison import compare, correct
+from attnlab.report.results_file import format_results, read_results
+
+HERE = Path(__file__).parent
+METRICS = {
+    "reverse": ("test/exact_match", "test/loss"),
+    "ice_g2p": ("test/loss", "test/ser", "test/wer"),
+}
+DECLARED = {
+    "reverse": (
+        "test/exact_match",
+        [("pool_50", "random"), ("pool_50", "random_time"), ("pool_4", "random")],
+    ),
+    "ice_g2p": ("test/loss", [("pool_3", "random"), ("pool_3", "random_time")]),
+}
+"""The score that is tested, and the pairs of orders, by data set."""
+
+
+def main(runs: str | None = None) -> None:
+    """Print Markdown."""
+    results = HERE / "results.csv"
+    if runs is not None:
+        results.write_text(format_results(collect([Path(runs)])))
+    if not results.exists():
+        print("**No results file.** The runs are not done.\n")
+    print(costs())
+    if not results.exists():
+        return
+    study = read_results(results)
+    comparisons = []
+    for data, metrics in METRICS.items():
+        each = replace(study, runs=[run for run in study.runs if run.variant.startswith(f"{data}-")])
+        print(tables.scores_table(replace(each, selected_metrics=metrics)).markdown())
+        score, pairs = DECLARED[data]
+        for one, other in pairs:
+            names = (f"{data}-{one}", f"{data}-{other}")
+            pair = replace(each, runs=[run for run in each.runs if run.variant in names])
+            comparisons += compare(replace(pair, selected_metrics=(score,)), reference=names[1])
+    print(tables.comparison_list(correct(comparisons)), end="")
+
+
+def costs() -> str:
+    """Return a table of the time of a step and the share of padding."""
+    steps: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    with (HERE / "costs.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            steps[row["data"], row["pool"]].append((float(row["ms"]), float(row["padding"])))
+    lines = [
+        "| data | pool | padding | ms per step | of random order |",
+        "| --- | --- | ---: | ---: | ---: |",
+    ]
+    for (data, pool), rounds in steps.items():
+        milliseconds = median(each for each, _ in rounds)
+        share = milliseconds / median(each for each, _ in steps[data, "random"])
+        padding = 100 * rounds[0][1]
+        lines.append(f"| {data} | {pool} | {padding:.0f} % | {milliseconds:.1f} | {share:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
