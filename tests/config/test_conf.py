@@ -17,6 +17,8 @@ from attnlab.config.compose import apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
 from attnlab.config.sections import SECTIONS, Section
 from attnlab.config.signatures import UNKNOWN, signature
+from attnlab.data.tokenization.train import symbols
+from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import prepare_run
 from attnlab.files.run_identity import flatten
@@ -420,6 +422,12 @@ def test_exact_hard_attention_needs_its_decoder_and_weights(composed: Composed) 
     for options in (["readout=marginal"], [exact_hard, "attention=final"], [exact_hard, "attention=none"]):
         with pytest.raises(UserError, match=r"needs .*an attention with weights"):
             build_all(composed(*TINY, *SYNTHETIC, *options))
+    inflection = ["experiment=inflection", exact_hard, "data.train=tur.trn"]  # has a readout of its own
+    tokens = symbols(["a b"], count=2)
+    with pytest.raises(UserError, match=r"needs readout=marginal"):
+        build.build_network(composed(*inflection), Vocabularies(tokens, tokens))
+    network = build.build_network(composed(*inflection, "readout=marginal"), Vocabularies(tokens, tokens))
+    assert network.latent_alignment
 
 
 @pytest.mark.parametrize("form", ["two columns", "three columns", "a header line"])

@@ -159,6 +159,11 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
                 "attention=additive or attention=markov"
             )
         kind = MarginalSeq2Seq
+    elif isinstance(decoder, ExactHardDecoder):
+        raise UserError(
+            "decoder=exact_hard needs readout=marginal, and the configuration has another readout, for "
+            "example that of its experiment. Add readout=marginal"
+        )
     network = kind(
         source_embedding=source_embedding,
         encoder=encoder,
