@@ -1,3 +1,4 @@
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from attnlab.config import build
 from attnlab.decoding import search
 from attnlab.errors import UserError
 from attnlab.training import components
-from attnlab.training.benchmark import gpu_report, timing
+from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch
 from commands import TINY_REVERSE, attnlab
@@ -19,6 +20,14 @@ from networks import make_network, random_batch
 
 SMALL = ("embedding.size=5", "encoder.size=3", "decoder.size=7", "attention_size=3", "batching.batch_size=4")
 CPU = torch.device("cpu")
+SPEED = Path(__file__).parents[3] / "experiments" / "speed"
+
+
+@pytest.fixture
+def gpu_report(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script of experiments/speed that measures a GPU."""
+    monkeypatch.syspath_prepend(SPEED)
+    return importlib.import_module("gpu_report")
 
 
 def make_module(
@@ -145,14 +154,16 @@ def test_bench_command_prints_and_saves_a_table(tmp_path: Path) -> None:
     assert "Unknown attention 'additve'. Did you mean 'additive'?" in done.stderr
 
 
-def test_lstms_of_the_gpu_report_have_the_sizes_of_the_network(composed: Callable[..., DictConfig]) -> None:
+def test_lstms_of_the_gpu_report_have_the_sizes_of_the_network(
+    composed: Callable[..., DictConfig], gpu_report: Any
+) -> None:
     network = make_module(composed)[0].network
     lstms = gpu_report.LSTMs(network)
     assert lstms.encoder(torch.zeros(1, 2, 5))[0].shape == (1, 2, network.encoder.memory_size)
 
 
 @pytest.mark.slow
-def test_gpu_report_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
+def test_gpu_report_on_the_cpu(composed: Callable[..., DictConfig], gpu_report: Any) -> None:
     """Run the code of the report at tiny sizes; a CPU may lack bf16."""
     systems = gpu_report.SYSTEMS
     on_cpu = ["trainer.accelerator=cpu", "trainer.precision=32-true"]
@@ -171,7 +182,7 @@ def test_gpu_report_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
         assert all(row.peak_memory for work, row in by_name.items() if work != "matrix product")
 
 
-def test_comparison_of_devices_on_the_cpu(composed: Callable[..., DictConfig]) -> None:
+def test_comparison_of_devices_on_the_cpu(composed: Callable[..., DictConfig], gpu_report: Any) -> None:
     device = torch.device("cpu")
     settings = ("batching.batch_size=3", "trainer.precision=32-true", *SMALL)
     assert gpu_report.compare_with_cpu(composed("attention=general", *settings), device) == (0, 0, True, True)
@@ -180,15 +191,8 @@ def test_comparison_of_devices_on_the_cpu(composed: Callable[..., DictConfig]) -
 
 
 @pytest.mark.slow
-def test_processes_train_at_the_same_time(composed: Callable[..., DictConfig]) -> None:
+def test_processes_train_at_the_same_time(composed: Callable[..., DictConfig], gpu_report: Any) -> None:
     config = composed(*SMALL, "trainer.accelerator=cpu", "trainer.precision=32-true")
     found = gpu_report.measure_processes(config, 2, lengths=(3, 4), vocabulary=11, batches=1, rounds=1)
     assert len(found) == 2
     assert all(speed > 0 for speed in found)
-
-
-def test_gpu_report_without_a_gpu_is_one_line(tmp_path: Path) -> None:
-    done = attnlab("bench", "--gpu-report", "--json", str(tmp_path / "gpu.json"), folder=tmp_path, code=1)
-    assert done.stderr.count("\n") == 1
-    assert "no CUDA device" in done.stderr
-    assert not (tmp_path / "gpu.json").exists()

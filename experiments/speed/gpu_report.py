@@ -1,16 +1,25 @@
-"""All measurements of a GPU: equality with the CPU, speed at GNMT's sizes and its bounds, small networks.
+"""Measurements of a GPU: equality with the CPU, speed at GNMT's sizes and its bounds, small networks.
+
+    python gpu_report.py --vocabulary 32000 --rounds 2 --batches 3 --json gpu.json
 
 Every system is trained by the fused loops, by the published loop over single steps, and beside them torch's
 LSTM without attention, whose kernels on a GPU are cuDNN's: an upper bound of what a recurrent decoder can
-reach. All alternate batch by batch with a matrix product that measures the peak.
+reach. All alternate batch by batch with a matrix product that measures the peak. An interrupted report keeps
+the sections that are done.
 """
 
+import argparse
 import copy
-from collections.abc import Iterator, Sequence
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
+from itertools import product
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -18,17 +27,22 @@ import torch
 import torch.nn.functional as F
 from lightning import seed_everything
 from omegaconf import DictConfig
+from rich.table import Table
 from torch import Tensor, nn
 
+from attnlab.cli.bench import measurements_table
 from attnlab.config import build
+from attnlab.config.compose import compose_run
 from attnlab.config.options import options_of
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.fast import make_plain
+from attnlab.files.terminal import print_line, print_table
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.timing import Row, Settings
+from attnlab.training.environment import environment
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
 
@@ -242,3 +256,75 @@ def _search(
 
     rows = timing.time_searches(searches, batches, settings, rounds)
     return [timing.profiled(row, partial(work, row.work), batches[0], length + 1, settings) for row in rows]
+
+
+def parity_table(differences: Mapping[str, Difference], title: str) -> Table:
+    table = Table("setting", title=title)
+    for name in ("loss", "gradient"):
+        table.add_column(f"difference of the {name}", justify="right")
+    table.add_column("equal outputs")
+    for setting, (loss, gradient, *searches) in differences.items():
+        equal = [name for name, same in zip(("greedy", "beam"), searches, strict=True) if same]
+        difference = "draws noise" if gradient is None else f"{gradient:.1e}"
+        table.add_row(setting, f"{loss:.1e}", difference, " and ".join(equal) or "none")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure a GPU.")
+    parser.add_argument("overrides", nargs="*", help="settings of the systems of GNMT's sizes")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds over the batches")
+    parser.add_argument("--batches", type=int, default=10, help="batches per round")
+    parser.add_argument("--lengths", type=int, nargs=2, default=(32, 32), metavar=("S", "T"))
+    parser.add_argument("--vocabulary", type=int, default=8004)
+    parser.add_argument("--json", type=Path, help="write all measurements to this file")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("gpu_report.py: torch finds no CUDA device on this machine. Run it on one with a GPU")
+    card = torch.cuda.get_device_name()
+    report: dict[str, Any] = {"command": sys.argv, **environment()}
+
+    def save(section: str, measured: object) -> None:
+        report[section] = measured
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=2))
+
+    differences = {
+        setting: compare_with_cpu(
+            compose_run([setting, "trainer.precision=32-true", "batching.batch_size=7"]), torch.device("cuda")
+        )
+        for setting in parity_settings()
+    }
+    print_table(parity_table(differences, title=f"{card} in fp32 against the CPU"))
+    save("parity", {setting: found._asdict() for setting, found in differences.items()})
+    sizes = {"lengths": options.lengths, "vocabulary": options.vocabulary, "rounds": options.rounds}
+    small = {**sizes, "lengths": (10, 10), "vocabulary": 24, "batches": options.batches}
+    rows = measure_system(compose_run(["trainer.precision=32-true", "search.max_length=12"]), **small)
+    print_table(measurements_table(rows, title=f"the default system in fp32 · {card}"))
+    save("small", [asdict(row) for row in rows])
+    config = compose_run(["trainer.precision=32-true"])
+    processes = {count: measure_processes(config, count, **small) for count in (1, 2)}
+    for count, found in processes.items():
+        print_line(f"{count} processes train the default system: {sum(found):,.0f} tokens/s together")
+    save("processes", processes)
+    systems = {}
+    for size, name in product(BATCH_SIZES, SYSTEMS):
+        limits = [f"batching.batch_size={size}", f"search.max_length={options.lengths[1]}"]
+        title = f"{name}, batches of {size}"
+        try:
+            rows = measure_system(
+                compose_run([*SYSTEMS[name], *limits, *options.overrides]),
+                batches=options.batches,
+                published=size == min(BATCH_SIZES),
+                **sizes,
+            )
+        except torch.OutOfMemoryError:
+            print_line(f"{title}: {card} has not enough memory")
+            continue
+        systems[title] = [asdict(row) for row in rows]
+        print_table(measurements_table(rows, title=f"{title} · {card}"))
+        save("systems", systems)
+
+
+if __name__ == "__main__":
+    main()
