@@ -58,8 +58,8 @@ def test_right_implementations_pass(name: str) -> None:
 def test_each_typical_mistake_has_its_own_reason(name: str) -> None:
     exercise = BY_NAME[name]
     assert len(exercise.mistakes) >= 4
-    for expected, mistake in exercise.mistakes.items():
-        assert reason(name, mistake) == expected
+    for expected, expression in exercise.mistakes.items():
+        assert reason(name, exercise.mistaken(expression)) == expected
 
 
 def endless(step, state, max_length):

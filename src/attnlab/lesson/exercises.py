@@ -1,17 +1,20 @@
 """Checks of the exercises of the lesson: a wrong implementation gets the reason.
 
-An exercise is compared with its solution on small random inputs. If it differs, it is compared with typical
-wrong implementations: the one that gives the same result is the reason.
+An exercise is compared with its solution on small random inputs. If it differs, it is compared with the
+typical mistakes in exercises.yaml: the one that gives the same result is the reason.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.errors import UsageError
+from attnlab.files.yaml import read_yaml
 from attnlab.lesson import solutions
 from attnlab.types import EOS, SOS
 
@@ -28,25 +31,31 @@ class Exercise:
     """A function that a student implements."""
 
     chapter: int  # number of the chapter
-    results: tuple[str, ...]  # name and shape of each result, for the messages
-    cases: Callable[[], list[Case]]  # returns the arguments of each call
-    mistakes: dict[str, Callable[..., Any]]  # typical wrong implementations, by their reason
-    solution: Callable[..., Any]  # the right implementation
+    name: str  # name of the function
+    results: list[str]  # name and shape of each result, for the messages
+    mistakes: dict[str, str]  # typical wrong results, as expressions of the arguments, by their reason
     learns: bool = True  # the result has gradients
 
     @property
-    def name(self) -> str:
-        """Name of the function."""
-        return self.solution.__name__
+    def solution(self) -> Callable[..., Any]:
+        """The right implementation."""
+        function: Callable[..., Any] = getattr(solutions, self.name)
+        return function
+
+    def mistaken(self, expression: str) -> Callable[..., Any]:
+        """Return the wrong implementation that an expression of `mistakes` describes."""
+        names = {**vars(solutions), "without_eos": without_eos}
+        parameters = signature(self.solution).parameters
+        return lambda *case: eval(expression, names | dict(zip(parameters, case, strict=True)))
 
     def check(self, function: Callable[..., Any]) -> None:
         """Raise `MistakeError` if a function is wrong."""
-        for number in range(len(self.cases())):
+        for number in range(len(CASES[self.name]())):
             self._check_case(function, number)
 
     def _check_case(self, function: Callable[..., Any], number: int) -> None:
         """Compare a call with the solution. Each of the two calls gets new arguments."""
-        case = self.cases()[number]
+        case = CASES[self.name]()[number]
         before = [part.clone() if isinstance(part, Tensor) else part for part in case]
         try:
             result = function(*case)
@@ -59,7 +68,7 @@ class Exercise:
         for old, new in zip(before, case, strict=True):
             if isinstance(old, Tensor) and not torch.equal(old, new):
                 raise MistakeError("it changes one of its arguments in place: return a new tensor")
-        expected = self.solution(*self.cases()[number])
+        expected = self.solution(*CASES[self.name]()[number])
         if _equal(result, expected):
             if self.learns and not _parts(result)[0].requires_grad:
                 raise MistakeError(
@@ -67,9 +76,9 @@ class Exercise:
                     "use operations of torch, without item, detach, numpy or no_grad"
                 )
             return
-        for reason, mistake in self.mistakes.items():
+        for reason, expression in self.mistakes.items():
             try:
-                wrong = mistake(*self.cases()[number])
+                wrong = self.mistaken(expression)(*CASES[self.name]()[number])
             except (MistakeError, RuntimeError, IndexError):
                 continue
             if _equal(result, wrong) and not _equal(wrong, expected):
@@ -211,244 +220,25 @@ def _copy_cases() -> list[Case]:
     return [(_random(2, 7).softmax(dim=1), gate, _random(2, 4, seed=1).softmax(dim=1), source)]
 
 
-# Typical mistakes
-
-
-def _without_eos(step: Any, state: Any, max_length: int) -> list[int]:
+def without_eos(step: Any, state: Any, max_length: int) -> list[int]:
+    """Search like `solutions.greedy`, but do not stop at EOS: a mistake that no expression describes."""
     tokens: list[int] = []
-    token = SOS
     while len(tokens) < max_length:
-        probabilities, state = step(token, state)
-        token = int(probabilities.argmax())
-        tokens.append(token)
+        probabilities, state = step(tokens[-1] if tokens else SOS, state)
+        tokens.append(int(probabilities.argmax()))
     return tokens
 
 
-def _with_eos(step: Any, state: Any, max_length: int) -> list[int]:
-    tokens = solutions.greedy(step, state, max_length)
-    return [*tokens, EOS] if len(tokens) < max_length else tokens
+CASES: dict[str, Callable[[], list[Case]]] = {
+    "final_state": lambda: [(_random(3, 5, 2), torch.tensor([4, 2, 3]))],
+    "score": lambda: [(_random(2, 3), _random(2, 4, 3, seed=1), _random(3, seed=2))],
+    "masked_softmax": lambda: [(_random(3, 4), MASK), (1000 * _random(3, 4), MASK)],
+    "context": lambda: [(_random(2, 4).softmax(dim=1), _random(2, 4, 3, seed=1))],
+    "decoder_step": _step_cases,
+    "greedy": _greedy_cases,
+    "hard_weights": lambda: [(SCORES, MASK)],
+    "copy_probabilities": _copy_cases,
+}
+"""Functions that return the arguments of each call of an exercise."""
 
-
-def _fixed_token(step: Any, state: Any, max_length: int) -> list[int]:
-    def from_start(_: int, state: Any) -> tuple[Tensor, Any]:
-        result: tuple[Tensor, Any] = step(SOS, state)
-        return result
-
-    return solutions.greedy(from_start, state, max_length)
-
-
-def _fixed_state(step: Any, state: Any, max_length: int) -> list[int]:
-    return solutions.greedy(lambda token, _: step(token, state), state, max_length)
-
-
-def _luong_step(embedded: Tensor, state: Tensor, attend: Any, cell: Any) -> Any:
-    state = cell(torch.cat([embedded, attend(state)[0]], dim=1), state)
-    return (state, *attend(state))
-
-
-def _swapped_step(embedded: Tensor, state: Tensor, attend: Any, cell: Any) -> Any:
-    context, weights = attend(state)
-    return cell(torch.cat([context, embedded], dim=1), state), context, weights
-
-
-def _zero_context_step(embedded: Tensor, state: Tensor, attend: Any, cell: Any) -> Any:
-    context, weights = attend(state)
-    return cell(torch.cat([embedded, 0 * context], dim=1), state), context, weights
-
-
-def _rescaled(weights: Tensor) -> Tensor:
-    return weights / weights.sum(dim=1, keepdim=True)
-
-
-def _without_sum(generated: Tensor, gate: Tensor, weights: Tensor, source: Tensor) -> Tensor:
-    return gate * generated + torch.zeros_like(generated).scatter(1, source, (1 - gate) * weights)
-
-
-def _by_position(generated: Tensor, gate: Tensor, weights: Tensor, source: Tensor) -> Tensor:
-    positions = torch.arange(source.size(1)).expand_as(source)
-    return solutions.copy_probabilities(generated, gate, weights, positions)
-
-
-EXERCISES = (
-    Exercise(
-        chapter=1,
-        results=("the state of the last real token, [B, D]",),
-        cases=lambda: [(_random(3, 5, 2), torch.tensor([4, 2, 3]))],
-        solution=solutions.final_state,
-        mistakes={
-            "it takes the last position, which can be padding: use the lengths": lambda states, lengths: (
-                states[:, -1]
-            ),
-            "it is one position too far: the last of n tokens is at position n - 1": lambda states, lengths: (
-                states[torch.arange(len(lengths)), lengths]
-            ),
-            "it takes the first state": lambda states, lengths: states[:, 0],
-            "every sentence is cut at the length of the first one": lambda states, lengths: states[
-                :, lengths[0] - 1
-            ],
-        },
-    ),
-    Exercise(
-        chapter=2,
-        results=("the scores, [B, S]",),
-        cases=lambda: [(_random(2, 3), _random(2, 4, 3, seed=1), _random(3, seed=2))],
-        solution=solutions.score,
-        mistakes={
-            "the scores are transposed: return [B, S], a row for each sentence": lambda query, keys, v: (
-                solutions.score(query, keys, v).T
-            ),
-            "there is no tanh between the sum and v": lambda query, keys, v: (query[:, None] + keys) @ v,
-            "the tanh is applied to the score, not to q + k_j": lambda query, keys, v: torch.tanh(
-                (query[:, None] + keys) @ v
-            ),
-            "the entries of tanh(q + k_j) are summed without v": lambda query, keys, v: torch.tanh(
-                query[:, None] + keys
-            ).sum(dim=2),
-            "query and key are multiplied: additive attention adds them": lambda query, keys, v: (
-                torch.tanh(query[:, None] * keys) @ v
-            ),
-            "the query is missing from the sum": lambda query, keys, v: torch.tanh(keys) @ v,
-            "the last axis is still there: multiply by v and sum over A": lambda query, keys, v: (
-                torch.tanh(query[:, None] + keys) * v
-            ),
-        },
-    ),
-    Exercise(
-        chapter=3,
-        results=("the weights, [B, S]",),
-        cases=lambda: [(_random(3, 4), MASK), (1000 * _random(3, 4), MASK)],
-        solution=solutions.masked_softmax,
-        mistakes={
-            "the mask is not used: padding gets weight": lambda scores, mask: scores.softmax(dim=1),
-            "the mask is inverted: it is True at real tokens": lambda scores, mask: solutions.masked_softmax(
-                scores, ~mask
-            ),
-            "the softmax is over the sentences of the batch: use the last axis": lambda scores, mask: (
-                scores.masked_fill(~mask, -torch.inf).softmax(dim=0)
-            ),
-            "the softmax is over the sentences of the batch, without the mask": lambda scores, mask: (
-                scores.softmax(dim=0)
-            ),
-            "padding is set to 0 after the softmax, so that the weights of a sentence no longer sum to 1: "
-            "mask the scores": lambda scores, mask: scores.softmax(dim=1) * mask,
-            "the scores of padding are 0, and exp(0) = 1: set them to -inf": lambda scores, mask: (
-                scores * mask
-            ).softmax(dim=1),
-            "the exponentials are not divided by their sum": lambda scores, mask: scores.exp() * mask,
-            "exp overflows for large scores: subtract the largest score of each sentence, or use "
-            "torch.softmax": lambda scores, mask: _rescaled(scores.exp() * mask),
-        },
-    ),
-    Exercise(
-        chapter=4,
-        results=("the context, [B, D]",),
-        cases=lambda: [(_random(2, 4).softmax(dim=1), _random(2, 4, 3, seed=1))],
-        solution=solutions.context,
-        mistakes={
-            "the states are averaged without the weights": lambda weights, states: states.mean(dim=1),
-            "the states are summed without the weights": lambda weights, states: states.sum(dim=1),
-            "the weighted states are averaged: the weights already sum to 1": lambda weights, states: (
-                weights[:, :, None] * states
-            ).mean(dim=1),
-            "the sum is over D: sum over the positions": lambda weights, states: (
-                weights[:, :, None] * states
-            ).sum(dim=2),
-            "the weighted states are not summed over the positions": lambda weights, states: (
-                weights[:, :, None] * states
-            ),
-            "it takes only the state with the largest weight": lambda weights, states: states[
-                torch.arange(len(states)), weights.argmax(dim=1)
-            ],
-            "every sentence attends to the first sentence": lambda weights, states: weights @ states[0],
-        },
-    ),
-    Exercise(
-        chapter=5,
-        results=("the new state, [B, H]", "the context, [B, D]", "the weights, [B, S]"),
-        cases=_step_cases,
-        solution=solutions.decoder_step,
-        mistakes={
-            "it attends with the new state (Luong's order): return the context and the weights of the "
-            "previous state": _luong_step,
-            "the cell reads [context; embedded]: it expects [embedded; context]": _swapped_step,
-            "the context does not reach the cell": _zero_context_step,
-            "it returns the previous state: return that of the cell": lambda embedded, state, attend, cell: (
-                state,
-                *attend(state),
-            ),
-            "the cell starts from zeros: give it the previous state": lambda embedded, state, attend, cell: (
-                cell(torch.cat([embedded, attend(state)[0]], dim=1)),
-                *attend(state),
-            ),
-        },
-    ),
-    Exercise(
-        chapter=6,
-        results=("a list of tokens",),
-        cases=_greedy_cases,
-        solution=solutions.greedy,
-        learns=False,
-        mistakes={
-            "it does not stop at EOS": _without_eos,
-            "the result contains EOS: leave it out": _with_eos,
-            "every step reads SOS: read the token before": _fixed_token,
-            "every step starts from the first state: keep the state that step returns": _fixed_state,
-            "it returns one token too many: at most max_length": lambda step, state, max_length: (
-                solutions.greedy(step, state, max_length + 1)
-            ),
-            "it returns one token too few: up to max_length": lambda step, state, max_length: (
-                solutions.greedy(step, state, max_length - 1)
-            ),
-            "it takes the least probable token": lambda step, state, max_length: solutions.greedy(
-                lambda token, state: (lambda p, s: (-p, s))(*step(token, state)), state, max_length
-            ),
-            "the result contains SOS: leave it out": lambda step, state, max_length: [
-                SOS,
-                *solutions.greedy(step, state, max_length),
-            ],
-        },
-    ),
-    Exercise(
-        chapter=7,
-        results=("the weights, [B, S]",),
-        cases=lambda: [(SCORES, MASK)],
-        solution=solutions.hard_weights,
-        learns=False,
-        mistakes={
-            "the mask is not used: padding can have the largest score": lambda scores, mask: (
-                solutions.hard_weights(scores, torch.ones_like(mask))
-            ),
-            "the scores of padding are 0, which can be the largest": lambda scores, mask: (
-                solutions.hard_weights(scores * mask, torch.ones_like(mask))
-            ),
-            "it returns the positions: return 1 there and 0 elsewhere": lambda scores, mask: (
-                scores.masked_fill(~mask, -torch.inf).argmax(dim=1)
-            ),
-            "the largest score is searched in each column: search in each row": lambda scores, mask: (
-                solutions.hard_weights(scores.masked_fill(~mask, -torch.inf).T, torch.ones_like(mask).T).T
-            ),
-            "the weights are soft: 1 at the largest score": solutions.masked_softmax,
-        },
-    ),
-    Exercise(
-        chapter=7,
-        results=("the probabilities, [B, V]",),
-        cases=_copy_cases,
-        solution=solutions.copy_probabilities,
-        mistakes={
-            "a token that occurs twice in the source gets only one of its weights: add them "
-            "(scatter_add)": _without_sum,
-            "the gate is swapped: g generates, 1 - g copies": lambda generated, gate, weights, source: (
-                solutions.copy_probabilities(generated, 1 - gate, weights, source)
-            ),
-            "the gate is not used": lambda generated, gate, weights, source: generated.scatter_add(
-                1, source, weights
-            ),
-            "the weights are added at the positions of the tokens: add them at their ids": _by_position,
-            "nothing is copied": lambda generated, gate, weights, source: gate * generated,
-            "the copied part is not multiplied by 1 - g": lambda generated, gate, weights, source: (
-                gate * generated
-            ).scatter_add(1, source, weights),
-        },
-    ),
-)
+EXERCISES = [Exercise(**fields) for fields in read_yaml(Path(__file__).with_name("exercises.yaml"))]
