@@ -76,10 +76,10 @@ def test_erasure_equals_hand_values() -> None:
     # of 3 tokens, 10 % and 20 % are one token, 50 % are two
     without = [Z - 2.0, Z - 2.0, Z - 2.6]
     alone = [2.0, 2.0, 2.6]
-    result = erase(network, units, units.weights, seed=0)
+    comprehensiveness, sufficiency = erase(network, units, units.weights, seed=0)
     p = sigmoid(Z)
-    assert result.comprehensiveness.tolist() == pytest.approx([p - sum(map(sigmoid, without)) / 3])
-    assert result.sufficiency.tolist() == pytest.approx([p - sum(map(sigmoid, alone)) / 3])
+    assert comprehensiveness.tolist() == pytest.approx([p - sum(map(sigmoid, without)) / 3])
+    assert sufficiency.tolist() == pytest.approx([p - sum(map(sigmoid, alone)) / 3])
 
 
 def test_largest_breaks_ties_by_the_second_score_and_ignores_padding() -> None:
@@ -98,8 +98,8 @@ def with_padding(batch: Batch, source: int, target: int) -> Batch:
 
 
 def measured(network: Seq2Seq, units: Units) -> list[Tensor]:
-    erasure = erase(network, units, units.weights, seed=3)
-    return [*(attribute(network, units, method, steps=2) for method in METHODS), *erasure]
+    values = [attribute(network, units, method, steps=2) for method in METHODS]
+    return [*values, *erase(network, units, units.weights, seed=3)]
 
 
 @pytest.mark.parametrize(

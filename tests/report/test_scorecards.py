@@ -38,7 +38,7 @@ def test_scorecards_of_a_run_count_as_one_run(tmp_path: Path) -> None:
     write_card(run, "test-e", {"integrated_gradients_error": score(0.1)}, ["seed=1"], steps=16)
     evaluations = gather_evaluations(collect([tmp_path / "study"]))
     titles = ["test explain.steps=16", "test explain.steps=32", "test seed=1"]
-    assert [evaluation.title for evaluation in evaluations] == titles
+    assert [evaluation.name for evaluation in evaluations] == titles
     assert [[cell.text for cell in table.rows[0]] for table in scorecard_tables(evaluations)] == [
         ["dot", "1", "0.400 [0.300, 0.500]", "0.200 [0.100, 0.300]"],
         ["dot", "1", "0.300 [0.200, 0.400]"],
@@ -61,7 +61,7 @@ def test_report_has_a_table_and_small_multiples(tmp_path: Path, caplog: pytest.L
 
     study = collect([folder])
     evaluations = gather_evaluations(study)
-    assert [evaluation.title for evaluation in evaluations] == ["test", "test data.test_lengths=[13,24]"]
+    assert [evaluation.name for evaluation in evaluations] == ["test", "test data.test_lengths=[13,24]"]
     table, longer = scorecard_tables(evaluations)
     assert [column.name for column in table.columns] == [
         *("variant", "runs", "τ with gradients", "alignment error rate [%]")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lightning.fabric.accelerators.mps import MPSAccelerator
+from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
@@ -14,24 +15,28 @@ from attnlab.fast.machine import LIBRARY
 from attnlab.files.run_directory import prepare_run
 from attnlab.training import components, precision, recipe
 from attnlab.training.environment import cpu_info
-from attnlab.training.precision import resolve_precision, warn_of_slow_precision
+from attnlab.training.precision import choose_precision, with_precision
 from tiny_runs import SYNTHETIC, TINY
 
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 """Features of CPUs, as Linux names them, that multiply in bf16."""
 
 
+def config_of(precision: str) -> DictConfig:
+    return OmegaConf.create({"trainer": {"precision": precision, "accelerator": "cpu"}})
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/cpuinfo")
 def test_auto_is_bf16_where_the_cpu_has_units_for_it() -> None:
     (flags, *_) = cpu_info("flags", "Features")
     expected = "bf16-mixed" if BF16_FLAGS & {*flags.split()} else "32-true"
-    assert resolve_precision("auto", "cpu") == expected
+    assert choose_precision(config_of("auto").trainer) == expected
 
 
 def test_first_choice_is_kept() -> None:
     for first in ("32-true", "bf16-mixed"):
-        assert resolve_precision("auto", "cpu", recorded=first) == first
-        assert resolve_precision("16-mixed", "cpu", recorded=first) == "16-mixed"
+        assert choose_precision(config_of("auto").trainer, recorded=first) == first
+        assert choose_precision(config_of("16-mixed").trainer, recorded=first) == "16-mixed"
 
 
 @pytest.mark.parametrize(("share", "slow"), [(0.5, False), (4.52, True)])
@@ -40,8 +45,8 @@ def test_slow_precision_is_a_warning_with_the_factor(
 ) -> None:
     monkeypatch.setattr(precision, "bf16_share", lambda: share)
     with caplog.at_level(logging.WARNING):
-        warn_of_slow_precision("bf16-mixed", "cpu")
-        warn_of_slow_precision("32-true", "cpu")
+        with_precision(config_of("bf16-mixed"))
+        with_precision(config_of("32-true"))
     assert ("takes 4.5 times as long" in caplog.text) == slow
     assert len(caplog.records) == slow
 
@@ -63,7 +68,7 @@ def test_run_records_its_choices_keeps_the_library_and_refuses_another_precision
     config.decoder.size = 256  # its weights are large enough for oneDNN
     monkeypatch.setenv(LIBRARY, "mkl")
     run = prepare_run(config)
-    first = components.choose_precision(config)
+    first = choose_precision(config.trainer)
     recipe.train(config, run)
     assert run.read_result()["precision"] == first
     assert run.read_config().trainer.precision == "auto"

@@ -15,8 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from rich.console import Console
 
 from attnlab.config import hydra_versions
-from attnlab.config.compose import accept, usage_errors
-from attnlab.config.overrides import check_overrides, check_sweeps
+from attnlab.config.compose import accept, check_overrides, check_sweeps, usage_errors
 from attnlab.errors import UsageError, UserError
 from attnlab.jobs.grid import split_zip
 from attnlab.jobs.train_task import TrainTask

@@ -3,8 +3,6 @@
 N units · S as in `attnlab.types` · F fractions
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,15 +15,8 @@ FRACTIONS = (0.1, 0.2, 0.5)
 """Fractions of the source tokens that are erased, or kept alone."""
 
 
-class Erasure(NamedTuple):
-    """Means over the fractions, for each unit [N]."""
-
-    comprehensiveness: Tensor
-    sufficiency: Tensor
-
-
-def erase(network: Seq2Seq, units: Units, scores: Tensor, *, seed: int) -> Erasure:
-    """Erase the tokens with the largest scores, and keep only those (DeYoung et al., 2020).
+def erase(network: Seq2Seq, units: Units, scores: Tensor, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Return comprehensiveness and sufficiency [N] (DeYoung et al., 2020).
 
     ::
 
@@ -45,7 +36,7 @@ def erase(network: Seq2Seq, units: Units, scores: Tensor, *, seed: int) -> Erasu
     p = units.log_p.exp()[:, None]  # [N, 1]
     without = p - erased(network, units, ~top)  # [N, F]
     alone = p - erased(network, units, top)  # [N, F]
-    return Erasure(without.mean(dim=-1), alone.mean(dim=-1))
+    return without.mean(dim=-1), alone.mean(dim=-1)
 
 
 def largest(scores: Tensor, mask: Tensor, ties: Tensor) -> Tensor:

@@ -154,9 +154,9 @@ def _explain_batch(
             add(f"{method}_top", top_agreement(units.weights, values, units.mask))
     if "erasure" in measures:
         for suffix, order in (("", units.weights), ("_random", torch.zeros_like(units.weights))):
-            result = erasure.erase(network, units, order, seed=seed)
-            add(f"comprehensiveness{suffix}", result.comprehensiveness)
-            add(f"sufficiency{suffix}", result.sufficiency)
+            comprehensiveness, sufficiency = erasure.erase(network, units, order, seed=seed)
+            add(f"comprehensiveness{suffix}", comprehensiveness)
+            add(f"sufficiency{suffix}", sufficiency)
     if "adversarial" in measures:
         attacked = adversarial.attack(network, batch, epsilon=epsilon)
         rows = batch.target_text.nonzero()[:, 0]

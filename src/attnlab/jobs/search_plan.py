@@ -15,9 +15,8 @@ from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler
 
 from attnlab.config import options
-from attnlab.config.compose import compose_run
+from attnlab.config.compose import check_sweeps, compose_run
 from attnlab.config.hydra_versions import instantiate
-from attnlab.config.overrides import check_sweeps
 from attnlab.errors import UsageError
 from attnlab.files.run_directory import run_of
 from attnlab.files.run_identity import identify, short_hash

@@ -4,7 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from attnlab.metrics import registry
 from attnlab.plotting.style import STYLE_SHEET
 from attnlab.report.drawing import StudyFigure, Styles, draw_estimate, label_variants, title_of
 from attnlab.report.statistics import Estimate, estimate
-from attnlab.report.study import Study
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import MISSING, Cell, Column, Table, count_cell, heading, metric_cell
 
 FILE = "explanations.json"
@@ -55,31 +55,6 @@ class Scorecard(NamedTuple):
     intervals: dict[str, tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Scorecards of the runs of a study that were evaluated in the same way."""
-
-    title: str  # split, and settings that differ from those of the runs
-    study: Study  # the runs; their scores are those of the scorecards
-    cards: list[Scorecard]  # the scorecard of each run of the study, in their order
-
-    def estimates(self, metric: str) -> dict[str, tuple[Estimate, list[float]]]:
-        """Return the mean, and the values, of each variant that has the measure."""
-        cards_of = {run.directory: card for run, card in zip(self.study.runs, self.cards, strict=True)}
-        result = {}
-        for variant, runs in self.study.by_variant().items():
-            cards = [card for run in runs if metric in (card := cards_of[run.directory]).scores]
-            if not cards:
-                continue
-            values = [card.scores[metric] for card in cards]
-            mean = estimate(values, registry.bounds(metric))
-            if len(values) == 1 and metric in cards[0].intervals:
-                low, high = cards[0].intervals[metric]
-                mean = replace(mean, low=low, high=high)
-            result[variant] = mean, values
-        return result
-
-
 def read_scorecards(run: Path) -> list[Scorecard]:
     """Read the scorecards in a run directory, oldest first; damaged files are left out with a warning."""
     cards = []
@@ -114,46 +89,57 @@ def _parse_scorecard(record: dict[str, object]) -> Scorecard:
     )
 
 
-def gather_evaluations(study: Study) -> list[Evaluation]:
-    """Read the scorecards of the finished runs; an empty list if there are none.
+def gather_evaluations(study: Study) -> list[Study]:
+    """Return a study of the finished runs for each way in which they were evaluated.
 
-    Several scorecards of a run with the same settings, such as those of different measures, are one; of a
-    measure that several contain, the newest value counts.
+    Its name is the split with the settings that differ from those of the runs. The scores and the intervals
+    over sentences are those of the scorecards: several of a run with the same settings, such as those of
+    different measures, are one; of a measure that several contain, the newest value counts.
     """
-    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[Path, Scorecard]] = {}
+    groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[Path, RunRecord]] = {}
     for run in study.finished:
         for card in read_scorecards(run.directory):
             if card.scores:
-                cards = groups.setdefault((card.split, card.overrides, card.settings), {})
-                cards[run.directory] = _merge(cards.get(run.directory, card), card)
+                group = groups.setdefault((card.split, card.overrides, card.settings), {})
+                older = group.get(run.directory, replace(run, scores={}, over_sentences={}))
+                replaced = {**older.over_sentences, **dict.fromkeys(card.scores)} | card.intervals
+                group[run.directory] = replace(
+                    run,
+                    scores=older.scores | card.scores,
+                    over_sentences={metric: ends for metric, ends in replaced.items() if ends},
+                )
     counts = Counter((split, overrides) for split, overrides, _ in groups)
     evaluations = []
-    for (split, overrides, settings), cards in sorted(groups.items()):
-        runs = [
-            replace(run, scores=cards[run.directory].scores)
-            for run in study.finished
-            if run.directory in cards
-        ]
+    for (split, overrides, settings), group in sorted(groups.items()):
+        measured = {metric for run in group.values() for metric in run.scores}
         metrics = [f"{split}/{name}" for name in registry.names("explanation")]
-        selected = tuple(metric for metric in metrics if any(metric in run.scores for run in runs))
         title = " ".join((split, *overrides, *(settings if counts[split, overrides] > 1 else ())))
-        evaluated = Study(study.name, runs, selected)
-        evaluations.append(Evaluation(title, evaluated, [cards[run.directory] for run in runs]))
+        selected = tuple(metric for metric in metrics if metric in measured)
+        evaluations.append(Study(title, [*group.values()], selected))
     return evaluations
 
 
-def _merge(older: Scorecard, newer: Scorecard) -> Scorecard:
-    """Return the newer scorecard with the measures that only the older one has."""
-    kept = {metric: ends for metric, ends in older.intervals.items() if metric not in newer.scores}
-    return newer._replace(scores=older.scores | newer.scores, intervals=kept | newer.intervals)
+def _estimates(study: Study, metric: str) -> dict[str, tuple[Estimate, list[float]]]:
+    """Return the mean, and the values, of each variant that has the measure."""
+    result = {}
+    for variant, runs in study.by_variant().items():
+        measured = [run for run in runs if metric in run.scores]
+        if measured:
+            values = [run.scores[metric] for run in measured]
+            mean = estimate(values, registry.bounds(metric))
+            if len(values) == 1 and metric in measured[0].over_sentences:
+                low, high = measured[0].over_sentences[metric]
+                mean = replace(mean, low=low, high=high)
+            result[variant] = mean, values
+    return result
 
 
-def scorecard_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
+def scorecard_tables(evaluations: Sequence[Study]) -> list[Table]:
     """Build a table with one row per variant for each evaluation."""
     tables = []
-    for name, evaluation in zip(_names(evaluations), evaluations, strict=True):
-        metrics = evaluation.study.metrics
-        estimates = {metric: evaluation.estimates(metric) for metric in metrics}
+    for name, study in zip(_names(evaluations), evaluations, strict=True):
+        metrics = study.metrics
+        estimates = {metric: _estimates(study, metric) for metric in metrics}
         columns = [Column("variant", numeric=False), Column("runs"), *(Column(heading(m)) for m in metrics)]
         rows = [
             [
@@ -165,55 +151,53 @@ def scorecard_tables(evaluations: Sequence[Evaluation]) -> list[Table]:
                     for metric in metrics
                 ),
             ]
-            for variant, runs in evaluation.study.by_variant().items()
+            for variant, runs in study.by_variant().items()
         ]
-        tables.append(Table(name, _title(evaluation), columns, rows, [NOTE]))
+        tables.append(Table(name, _title(study), columns, rows, [NOTE]))
     return tables
 
 
-def draw_scorecards(evaluations: Sequence[Evaluation], styles: Styles) -> list[StudyFigure]:
+def draw_scorecards(evaluations: Sequence[Study], styles: Styles) -> list[StudyFigure]:
     """Draw a figure with one panel per measure for each evaluation."""
     figures = []
-    for name, evaluation in zip(_names(evaluations), evaluations, strict=True):
-        drawn = [metric for metric in evaluation.study.metrics if not metric.endswith(NOT_DRAWN)]
+    for name, study in zip(_names(evaluations), evaluations, strict=True):
+        drawn = [metric for metric in study.metrics if not metric.endswith(NOT_DRAWN)]
         if drawn:
             with mpl.rc_context(fname=STYLE_SHEET):
-                figure = _small_multiples(evaluation, drawn, styles)
-            figures.append(StudyFigure(name, _title(evaluation), CAPTION, figure, needs_legend=False))
+                figure = _small_multiples(study, drawn, styles)
+            figures.append(StudyFigure(name, _title(study), CAPTION, figure, needs_legend=False))
     return figures
 
 
-def _names(evaluations: Sequence[Evaluation]) -> list[str]:
-    return ["explanations", *(f"explanations-{i}" for i in range(2, len(evaluations) + 1))][
-        : len(evaluations)
-    ]
+def _names(evaluations: Sequence[Study]) -> list[str]:
+    return [f"explanations{f'-{i}' * (i > 1)}" for i in range(1, len(evaluations) + 1)]
 
 
-def _title(evaluation: Evaluation) -> str:
-    return f"Attention weights as explanations: {evaluation.title}"
+def _title(study: Study) -> str:
+    return f"Attention weights as explanations: {study.name}"
 
 
-def _small_multiples(evaluation: Evaluation, metrics: Sequence[str], styles: Styles) -> Figure:
-    variants = evaluation.study.variants
+def _small_multiples(study: Study, metrics: Sequence[str], styles: Styles) -> Figure:
+    variants = study.variants
     rows = ceil(len(metrics) / COLUMNS)
     height = rows * (PANEL[1] + ROW_HEIGHT * len(variants))
     figure = Figure(figsize=(COLUMNS * PANEL[0], height), layout="constrained")
     panels = figure.subplots(rows, COLUMNS, sharey=True, squeeze=False).ravel()
     for axes, metric in zip(panels, metrics, strict=False):
-        _draw_panel(axes, metric, evaluation, styles)
+        _draw_panel(axes, metric, study, styles)
     for axes in panels[len(metrics) :]:
         axes.set_visible(False)
     label_variants(panels[0], variants)
     return figure
 
 
-def _draw_panel(axes: Axes, metric: str, evaluation: Evaluation, styles: Styles) -> None:
-    scale, unit, variants = registry.scale(metric), registry.unit(metric), evaluation.study.variants
-    for variant, (at_random, _) in evaluation.estimates(metric + RANDOM).items():
+def _draw_panel(axes: Axes, metric: str, study: Study, styles: Styles) -> None:
+    scale, unit, variants = registry.scale(metric), registry.unit(metric), study.variants
+    for variant, (at_random, _) in _estimates(study, metric + RANDOM).items():
         style = styles[variant]
         point = scale * at_random.mean, variants.index(variant)
         axes.plot(*point, style.marker, color=style.colour, markersize=4, fillstyle="none")
-    for variant, (mean, values) in evaluation.estimates(metric).items():
+    for variant, (mean, values) in _estimates(study, metric).items():
         low, high = (None if end is None else scale * end for end in (mean.low, mean.high))
         scaled = Estimate(scale * mean.mean, low, high, mean.count)
         points = [scale * value for value in values]

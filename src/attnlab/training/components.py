@@ -35,7 +35,7 @@ from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.precision import resolve_precision
+from attnlab.training.precision import choose_precision
 from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -246,15 +246,9 @@ def quiet_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     return configured_trainer(config, **arguments)
 
 
-def choose_precision(config: DictConfig, recorded: str | None = None) -> str:
-    """Return the precision that `trainer.precision` stands for on this machine: see `resolve_precision`."""
-    trainer = config.trainer
-    return resolve_precision(str(trainer.precision), str(trainer.accelerator), recorded=recorded)
-
-
 def configured_trainer(config: DictConfig, **arguments: Any) -> Trainer:
     """Build Lightning's Trainer from the section `trainer`; these arguments replace its settings."""
-    settings = {**section(config, "trainer"), "precision": choose_precision(config)}
+    settings = {**section(config, "trainer"), "precision": choose_precision(config.trainer)}
     if settings["accelerator"] == "auto":  # Lightning would choose Apple's GPUs too, which have no float64
         settings["accelerator"] = "cuda" if torch.cuda.is_available() else "cpu"
     trainer: Trainer = construct({"_convert_": "object", **settings}, **arguments)

@@ -3,6 +3,7 @@
 import logging
 
 import torch
+from omegaconf import DictConfig
 
 from attnlab.fast.machine import BF16_SHARE, bf16_share
 
@@ -11,25 +12,34 @@ log = logging.getLogger(__name__)
 BF16, FP32 = "bf16-mixed", "32-true"
 
 
-def resolve_precision(precision: str, accelerator: str, *, recorded: str | None = None) -> str:
-    """Return the precision for Lightning: of `auto`, bf16 where it is faster, else fp32.
+def choose_precision(trainer: DictConfig, recorded: str | None = None) -> str:
+    """Return the precision of a section `trainer`: for `auto`, bf16 where this machine is faster in it.
 
     A resumed run keeps `recorded`, what `auto` became when it was started.
     """
-    if precision != "auto":
-        return precision
-    return recorded or (BF16 if multiplies_bf16(accelerator) else FP32)
+    if trainer.precision != "auto":
+        return str(trainer.precision)
+    return recorded or (BF16 if multiplies_bf16(trainer.accelerator) else FP32)
 
 
-def warn_of_slow_precision(precision: str, accelerator: str) -> None:
-    """Warn, with the measured factor, if bf16 is to be used on a CPU that is slower in it."""
-    if precision.startswith("bf16") and not multiplies_bf16(accelerator):
+def with_precision(config: DictConfig, recorded: str | None = None) -> DictConfig:
+    """Return a configuration with the precision of `choose_precision`.
+
+    Warns, with the measured factor, if it is bf16 and a CPU that is slower in it is to be used.
+    """
+    precision = choose_precision(config.trainer, recorded)
+    if config.trainer.precision == "auto":
+        log.info("trainer.precision=auto: %s", precision)
+        config = config.copy()
+        config.trainer.precision = precision
+    if precision.startswith("bf16") and not multiplies_bf16(config.trainer.accelerator):
         log.warning(
             "trainer.precision=%s: a matrix product takes %.1f times as long on this CPU as in fp32: train "
             "with trainer.precision=auto or 32-true",
             precision,
             bf16_share(),
         )
+    return config
 
 
 def multiplies_bf16(accelerator: str) -> bool:

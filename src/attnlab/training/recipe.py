@@ -33,7 +33,7 @@ from attnlab.training.initialisation import find_source, freeze, initialise, loa
 from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.models import load_teacher
-from attnlab.training.precision import warn_of_slow_precision
+from attnlab.training.precision import with_precision
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         `test/NAME/…` for each of several test sets.
     """
     seed_everything(config.seed, workers=True, verbose=False)
-    config = _choose_precision(config, run)
+    config = with_precision(config, run.read_result().get("precision"))
     metrics = MetricsFile(run.metrics)
     # First, so that they record later failures
     loggers = [metrics, *components.build_loggers(config, run)]
@@ -132,17 +132,6 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         for path in sorted(run.directory.glob("fit-profile*")):
             log.info("profile: %s", path)
     return scores
-
-
-def _choose_precision(config: DictConfig, run: Run) -> DictConfig:
-    """Return the configuration with the precision that `auto` stands for, or stood for at the start."""
-    if config.trainer.precision == "auto":
-        precision = components.choose_precision(config, run.read_result().get("precision"))
-        log.info("trainer.precision=auto: %s", precision)
-        config = config.copy()
-        config.trainer.precision = precision
-    warn_of_slow_precision(str(config.trainer.precision), str(config.trainer.accelerator))
-    return config
 
 
 def _choose_for_machine(config: DictConfig, network: Seq2Seq, run: Run) -> dict[str, Any]:

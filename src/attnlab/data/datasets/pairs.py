@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout, read_aligned
@@ -77,25 +77,19 @@ def load_pairs(
             "data.train=FILE, data.val=FILE and data.test=FILE, or data.source_path=FILE and "
             "data.target_path=FILE to two aligned files"
         )
-    evaluation = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
-    corpus = split_off(
-        read.pairs, evaluation.val, evaluation.test, files=(*read.files, *evaluation.files), **settings
-    )
+    val_pairs, test_sets, files = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
+    corpus = split_off(read.pairs, val_pairs, test_sets, files=(*read.files, *files), **settings)
     return replace(corpus, metrics=tuple(metrics))
-
-
-class EvaluationSets(NamedTuple):
-    """Validation and test pairs, None where no file is given, and the files that they were read from."""
-
-    val: list[Pair] | None
-    test: TestSets | None
-    files: tuple[Path, ...]
 
 
 def read_evaluation_sets(
     layout: Layout, *, val: Any, test: Any, alignments: Mapping[str, Any]
-) -> EvaluationSets:
-    """Read the validation set, and one test set or several by name."""
+) -> tuple[list[Pair] | None, TestSets | None, tuple[Path, ...]]:
+    """Read the validation set, and one test set or several by name.
+
+    Returns:
+        The validation and test pairs, None where no file is given, and the files.
+    """
     val_pairs: list[Pair] | None = None
     test_sets: TestSets | None = None
     files: tuple[Path, ...] = ()
@@ -122,7 +116,7 @@ def read_evaluation_sets(
             test, setting="data.test", alignments=alignments.get("test"), may_be_covered=True
         )
         files += test_files
-    return EvaluationSets(val_pairs, test_sets, files)
+    return val_pairs, test_sets, files
 
 
 def alignment_files(alignments_path: Any, *, splits: Mapping[str, Any]) -> dict[str, Any]:

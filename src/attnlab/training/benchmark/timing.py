@@ -34,8 +34,9 @@ from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.benchmark.stepwise import stepwise
-from attnlab.training.components import build_data, choose_precision
+from attnlab.training.components import build_data
 from attnlab.training.module import Seq2SeqModule
+from attnlab.training.precision import choose_precision
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch, Hypotheses
 
@@ -80,7 +81,7 @@ class Settings:
                 "attnlab bench only clips gradients by norm: set trainer.gradient_clip_algorithm=norm"
             )
         gpu = torch.cuda.is_available() and config.trainer.accelerator in ("auto", "gpu", "cuda")
-        precision = choose_precision(config)
+        precision = choose_precision(config.trainer)
         if precision not in ("32-true", "bf16-mixed"):
             raise UserError(f"trainer.precision={precision}: attnlab bench measures 32-true and bf16-mixed")
         return cls(
