@@ -38,7 +38,7 @@ class Exercise:
 
     @property
     def solution(self) -> Callable[..., Any]:
-        """The right implementation."""
+        """The right implementation, of `attnlab.lesson.solutions`."""
         function: Callable[..., Any] = getattr(solutions, self.name)
         return function
 
