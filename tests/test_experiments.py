@@ -16,6 +16,7 @@ from hydra.core.override_parser.types import Glob
 
 from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF
+from attnlab.data.datasets import scan
 from commands import clean_environment
 from forked import serve_program
 
@@ -120,6 +121,17 @@ def test_make_reproduces_the_comparison_of_mechanisms(tmp_path: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
     assert readme.read_text() == (EXPERIMENTS / "scores" / "README.md").read_text()
     assert figure.is_file()
+
+
+def test_compressed_answers_of_scan_expand_to_the_answers() -> None:
+    names = runpy.run_path(str(EXPERIMENTS / "scan" / "repeated_units.py"))
+    answers = {pair.source: pair.target for pair in scan.commands()}
+    units = names["frequent_units"](list(answers.values()), 16)
+    compressed = {source: names["compress"](answer, units) for source, answer in answers.items()}
+    assert {source: names["expand"](answer) for source, answer in compressed.items()} == answers
+    assert compressed["jump around left thrice"] == "I_TURN_LEFT+I_JUMP *12"
+    assert compressed["walk opposite right after turn left"] == "I_TURN_LEFT I_TURN_RIGHT+I_TURN_RIGHT+I_WALK"
+    assert names["expand"]("*3 I_RUN *2") == "I_RUN I_RUN"
 
 
 @pytest.mark.parametrize(
