@@ -22,6 +22,7 @@ TESTED = ("val/loss", "val/conala_bleu", "test/conala_bleu")
 BASELINE = "none"
 REFERENCES = (BASELINE, "none_matched", "mean")
 """The variants that all others are compared with, if they have runs."""
+MANY = 10  # comparisons; more of them are folded
 
 
 def summarise(folder: Path, runs: str | None = None) -> None:
@@ -42,7 +43,10 @@ def summarise(folder: Path, runs: str | None = None) -> None:
     references = [name for name in REFERENCES if name in study.variants]
     comparisons = [row for name in references for row in compare(tested, reference=name)]
     distinct = {(row.metric, frozenset((row.variant, row.reference))): row for row in reversed(comparisons)}
-    print(tables.comparison_list(correct([*reversed(distinct.values())])), end="")
+    listed = tables.comparison_list(correct([*reversed(distinct.values())]))
+    if len(distinct) > MANY:
+        listed = f"\n<details>\n<summary>All {len(distinct)} comparisons</summary>\n\n{listed}\n</details>\n"
+    print(listed, end="")
 
 
 def with_official_test(run: RunRecord) -> RunRecord:

@@ -1,4 +1,4 @@
-"""Pages of the section Results: the README of every folder of `experiments/`, with links of the site.
+"""Pages of the section Results: the README of every folder of `experiments/`, below its answer.
 
 The pages are written to `docs/results/` before Sphinx looks for documents, and only if they change.
 """
@@ -21,7 +21,7 @@ def write_pages(app: Sphinx) -> None:
     PAGES.mkdir(exist_ok=True)
     overview = (EXPERIMENTS / "README.md").read_text(encoding="utf-8")
     rows = QUESTION.findall(overview)
-    pages = {name: page(name) for _, name, _, _ in rows}
+    pages = {name: with_answer(page(name), answer) for _, name, answer, _ in rows}
     table = [
         "| question | answer | seeds |",
         "| --- | --- | --- |",
@@ -50,6 +50,12 @@ def page(name: str) -> str:
     text = IMAGE.sub(r"```{image} \1\n:alt: \3\n:width: \2px\n```", text)
     text = re.sub(r"(?<=```\{image\} )(\S+)", lambda match: target(name, match[1]), text)
     return LINK.sub(lambda match: target(name, match[1]), text)
+
+
+def with_answer(text: str, answer: str) -> str:
+    """Return a page that begins with the answer of the overview, below its title."""
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n```{{admonition}} Answer\n{answer}.\n```\n{rest}"
 
 
 def target(name: str, link: str) -> str:

@@ -405,7 +405,7 @@ def test_run_whose_last_validation_was_the_best_is_logged(
     caplog.set_level("INFO")
     monitored = OmegaConf.create({"monitor": "val/x", "mode": mode})
     log_untrained(monitored, {"val/x": list(enumerate(values))}, 96)
-    message = "val/x was best at the last of 96 steps: train longer (trainer.max_steps or trainer.max_epochs)"
+    message = "val/x was best at the last of 96 steps: more may help (trainer.max_steps, trainer.max_epochs)"
     assert caplog.messages == [message] * is_last
 
 

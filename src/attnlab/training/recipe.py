@@ -181,7 +181,7 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
         best = {"min": min, "max": max}[mode]
         if len(values) > 1 and values[-1] == best(values) and values[-1] not in values[:-1]:
             log.warning(
-                "%s was best at the last of %d steps: train longer (trainer.max_steps or trainer.max_epochs)",
+                "%s was best at the last of %d steps: more may help (trainer.max_steps, trainer.max_epochs)",
                 metric,
                 steps,
             )
