@@ -99,7 +99,8 @@ def chosen(text: str) -> list[str]:
                 continue  # a group of which nothing is chosen by default
             group = group.removeprefix("override").strip().removeprefix("/")
             if not group.startswith("hydra"):
-                chosen.append(f"{group}={'null' if option is None else option}")
+                name = "null" if option is None else str(option).replace("'", "")  # [wandb] is a list
+                chosen.append(f"{group}={name}")
     return chosen
 
 

@@ -55,7 +55,7 @@ def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) ->
     ("status", "error"),
     [
         ("running", "still running, or killed"),
-        ("interrupted", "interrupted; run the same command again to resume"),
+        ("interrupted", "run the same command again to resume it"),
         ("failed", "result.json contains no error message"),
     ],
 )

@@ -38,7 +38,7 @@ class StackSettings(CellSettings, total=False):
     """Settings that a decoder passes to its `CellStack`.
 
     Args:
-        layers: L.
+        layers: L, the number of layers.
         dropout: dropout probability of the output of each layer below the top.
     """
 

@@ -65,7 +65,7 @@ class FeedForward(nn.Sequential):
     Vaswani et al. 2017 (arXiv 1706.03762), section 3.3.
 
     Args:
-        size: H.
+        size: H, the number of units.
         expansion: width of the hidden layer as a multiple of H.
     """
 

@@ -25,7 +25,7 @@ RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 UNFINISHED = {
     "not started": "run the same command again to train it",
     "running": "still running, or killed",
-    "interrupted": "interrupted; run the same command again to resume",
+    "interrupted": "run the same command again to resume it",
     "failed": "result.json contains no error message",
 }
 """Default explanations of the statuses of unfinished runs."""

@@ -16,7 +16,7 @@ class RecurrentSettings(StackSettings, total=False):
 
     Args:
         input_size: E.
-        size: H.
+        size: H, the number of units.
     """
 
     input_size: Required[int]

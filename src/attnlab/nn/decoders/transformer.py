@@ -109,7 +109,7 @@ class TransformerDecoder(Decoder):
     the embedding of SOS; with `ZeroBridge` this is the decoder of the paper.
 
     Args:
-        layers: L.
+        layers: L, the number of layers.
         heads: N of the self-attention, a divisor of H.
         expansion: width of the feed-forward networks as a multiple of H.
         dropout: dropout probability of the output of each sublayer.

@@ -21,7 +21,7 @@ class Encoder(nn.Module, ABC):
         directions: how many directions are concatenated in D: 2 if its first half comes from a forward and
             its second half from a backward pass, otherwise 1.
         input_size: E; where E is not D, encoders without recurrence have a linear map W.
-        size: D.
+        size: D, the size of a memory state.
         dropout: dropout probability of the output of each layer below the top.
         positions: "none", "learned" or "sinusoidal", see `attnlab.nn.positions`.
         max_positions: longest source with `positions="learned"`, in tokens.

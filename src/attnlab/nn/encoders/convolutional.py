@@ -26,7 +26,7 @@ class ConvolutionalEncoder(Encoder):
     final state, from which a recurrent decoder starts, is the mean of the states.
 
     Args:
-        layers: L.
+        layers: L, the number of layers.
         kernel: k, the number of positions per convolution, odd.
         dropout: dropout probability of the embeddings and of the input of each convolution.
     """

@@ -17,7 +17,7 @@ class LayerSettings(TypedDict, total=False):
 
     Args:
         size: U, the number of units in each direction.
-        layers: L.
+        layers: L, the number of layers.
         bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
         dropout: dropout probability of the output of each layer below the top.
     """

@@ -21,7 +21,7 @@ class RecurrentEncoder(Encoder):
     Args:
         cell: "lstm" or "gru".
         size: hidden size of each direction.
-        layers: L.
+        layers: L, the number of layers.
         bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
         layer_norm: use layer normalisation inside the cells.
         recurrent_dropout: dropout probability of the recurrent state, with one mask for all steps.
