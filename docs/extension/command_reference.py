@@ -9,6 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.cli.main import commands
+from configuration_reference import note_code
 
 
 class Commands(SphinxDirective):
@@ -16,6 +17,7 @@ class Commands(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return one section per command."""
+        note_code(self.env)
         return [self._section(command) for command in commands()]
 
     def _section(self, command: str) -> nodes.section:

@@ -14,16 +14,24 @@ from typing import Any, NamedTuple
 import yaml
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.config.checks import describe, show
 from attnlab.config.sections import SECTIONS, Section
 from attnlab.config.signatures import Argument
 
-CONF = Path(__file__).parents[2] / "conf"
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
 FURTHER = ("", "init", "distillation", "callbacks")
 """Sections with settings that `conf/train.yaml` does not name."""
 HIDDEN = ("_partial_", "_target_", "defaults", "hydra")
+
+
+def note_code(environment: BuildEnvironment) -> None:
+    """Have Sphinx read the page again when a module of attnlab or of these directives changes."""
+    for path in (*(ROOT / "src").rglob("*.py"), *Path(__file__).parent.glob("*.py")):
+        environment.note_dependency(str(path))
 
 
 class Setting(NamedTuple):
@@ -160,6 +168,7 @@ class Options(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return one section for each option."""
+        note_code(self.env)
         group = self.arguments[0]
         folder = CONF / group
         lines: list[str] = []
@@ -194,6 +203,7 @@ class Settings(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the default options and a table of the settings."""
+        note_code(self.env)
         path = CONF / "train.yaml"
         self.env.note_dependency(str(path))
         text = path.read_text(encoding="utf-8")

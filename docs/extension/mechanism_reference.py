@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.plotting.heat_map import COLUMNS, ROWS
-from configuration_reference import CONF, description, header
+from configuration_reference import CONF, description, header, note_code
 
 GALLERY = Path(__file__).parents[1] / "gallery"
 GROUPS = {
@@ -53,6 +53,7 @@ class Mechanisms(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return a section for each group, with a section for each option."""
+        note_code(self.env)
         files = [GALLERY / "mechanisms.yaml", GALLERY / "weights.json"]
         for path in (*files, *(CONF / "attention").glob("*.yaml")):
             self.env.note_dependency(str(path))

@@ -5,6 +5,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.metrics.registry import METRICS, MetricInfo
+from configuration_reference import note_code
 
 RANGES = {
     "share": "0 to 1, shown in %",
@@ -29,6 +30,7 @@ class Metrics(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
+        note_code(self.env)
         head = ("name", "computed from", "range, unit", "better", "default", "definition")
         lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
         for name, metric in METRICS.items():
