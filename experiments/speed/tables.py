@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlab.training.environment import cpu_name
-from attnlab.training.precision import multiplies_bf16
+from attnlab.training.hardware import multiplies_bf16
 
 Rows = Sequence[Mapping[str, object]]
 

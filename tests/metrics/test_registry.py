@@ -10,8 +10,7 @@ import torch
 from attnlab.errors import UserError
 from attnlab.metrics import registry
 from attnlab.metrics.attention import measure
-from attnlab.metrics.registry import METRICS, text_metric
-from attnlab.metrics.scoring import score
+from attnlab.metrics.registry import METRICS, score, text_metric
 from attnlab.metrics.texts import Texts
 from attnlab.metrics.tokens import TokenMetrics
 from predictions import predictions_of

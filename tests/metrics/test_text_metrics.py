@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torchmetrics.functional.text.helper import _edit_distance
 
 from attnlab.files.predictions import Prediction
-from attnlab.metrics.registry import names
-from attnlab.metrics.scoring import LengthScores, score, score_by_length
+from attnlab.metrics.registry import LengthScores, names, score, score_by_length
 from attnlab.metrics.text.edit_distance import levenshtein
 from attnlab.metrics.text.ngrams import guess_tokenizer
 from attnlab.metrics.texts import Texts

@@ -17,7 +17,7 @@ from sacrebleu.significance import PairedTest, _bootstrap_resample
 from scipy import stats
 
 from attnlab.metrics import registry
-from attnlab.metrics.scoring import score as compute
+from attnlab.metrics.registry import score as compute
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 from attnlab.metrics.texts import WORDS as WORDS_13A
 from attnlab.metrics.texts import Texts

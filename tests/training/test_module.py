@@ -26,7 +26,6 @@ from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.recipe import log_untrained
-from attnlab.training.token_mean import EpochLoss
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 
@@ -181,13 +180,6 @@ def test_losses_are_logged_every_n_steps_and_as_epoch_means_over_tokens(
     ]
     assert [step for step, _ in logged["train/loss_epoch"]] == [2, 5]
     assert [value for _, value in logged["train/loss_epoch"]] == pytest.approx(means)
-
-
-def test_epoch_loss_weights_batches_by_their_tokens() -> None:
-    loss = EpochLoss()
-    loss.update(torch.tensor(1.0), 3)
-    loss.update(torch.tensor(5.0), 1)
-    assert loss.compute().item() == 2
 
 
 def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(

@@ -13,9 +13,9 @@ from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
 from attnlab.fast.machine import LIBRARY
 from attnlab.files.run_directory import prepare_run
-from attnlab.training import components, precision, recipe
+from attnlab.training import components, hardware, recipe
 from attnlab.training.environment import cpu_info
-from attnlab.training.precision import choose_precision, with_precision
+from attnlab.training.hardware import choose_precision, with_precision
 from tiny_runs import SYNTHETIC, TINY
 
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
@@ -43,7 +43,7 @@ def test_first_choice_is_kept() -> None:
 def test_slow_precision_is_a_warning_with_the_factor(
     share: float, slow: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision, "bf16_share", lambda: share)
+    monkeypatch.setattr(hardware, "bf16_share", lambda: share)
     with caplog.at_level(logging.WARNING):
         with_precision(config_of("bf16-mixed"))
         with_precision(config_of("32-true"))

@@ -25,7 +25,7 @@ from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
 from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.metrics import registry
-from attnlab.metrics.scoring import LengthScores, score, score_by_length
+from attnlab.metrics.registry import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel

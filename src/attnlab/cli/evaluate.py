@@ -15,7 +15,7 @@ from attnlab.metrics import registry
 if TYPE_CHECKING:
     from attnlab.api.evaluation import Evaluation, Metrics
     from attnlab.explain.scorecard import Score
-    from attnlab.metrics.scoring import LengthScores
+    from attnlab.metrics.registry import LengthScores
 
 IMPORTS = ("attnlab.api.evaluation", "attnlab.jobs.logs")
 

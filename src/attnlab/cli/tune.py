@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -80,7 +80,8 @@ def _conclude(study: Study, plan: SearchPlan) -> int:
     for column in table.columns:
         column.overflow = "fold"  # a truncated path cannot be opened
     for trial in finished[:BEST_TRIALS]:
-        cells = [_format(value) for value in (trial.value, *(trial.params[key] for key in plan.space))]
+        values = (trial.value, *(trial.params[key] for key in plan.space))
+        cells = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
         table.add_row(str(trial.number + 1), *cells, Path(trial.user_attrs["run"]).name)
     console = Console(soft_wrap=True)
     console.print(table)
@@ -89,7 +90,3 @@ def _conclude(study: Study, plan: SearchPlan) -> int:
     best = shlex.join(override for override in overrides if not override.startswith("force="))
     console.print(f"      attnlab train {best}", highlight=False, markup=False)
     return 0
-
-
-def _format(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

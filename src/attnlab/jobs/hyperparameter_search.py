@@ -74,7 +74,9 @@ def remaining_trials(study: Study, plan: SearchPlan) -> Iterator[Trial]:
                 number = next(abandoned, len(trials))
                 trial = None
                 if number < max(len(trials), plan.tune.trials):
-                    study.sampler = build_sampler(plan.tune, _sampler_seed(plan, number))
+                    # Of the trial alone, so that a resumed search draws the same values
+                    seed = np.random.SeedSequence((plan.tune.seed, number)).generate_state(1)[0]
+                    study.sampler = build_sampler(plan.tune, int(seed))
                     if number < len(trials):
                         trial = Trial(study, trials[number]._trial_id)
                     else:
@@ -86,11 +88,6 @@ def remaining_trials(study: Study, plan: SearchPlan) -> Iterator[Trial]:
                 time.sleep(WAIT_INTERVAL)
             else:
                 yield trial
-
-
-def _sampler_seed(plan: SearchPlan, number: int) -> int:
-    """Return the seed of a trial's sampler, so that a resumed search draws the same values."""
-    return int(np.random.SeedSequence((plan.tune.seed, number)).generate_state(1)[0])
 
 
 def run_trial(trial: Trial, plan: SearchPlan) -> int:

@@ -4,7 +4,6 @@ import logging
 import os
 import sys
 import warnings
-from pathlib import Path
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -30,7 +29,7 @@ def log_to_files(run: Run, *, terminal: bool) -> None:
     log.setLevel(logging.DEBUG)
     root.addHandler(file)
     logging.captureWarnings(True)
-    if terminal and not _stderr_is(run.log):
+    if terminal and not os.path.samestat(os.fstat(sys.stderr.fileno()), run.log.stat()):
         console = Console(stderr=True)
         handler = (
             RichHandler(console=console, show_path=False, show_time=False, show_level=False)
@@ -49,7 +48,3 @@ def quieten_lightning() -> None:
         logger.propagate = True
     for message in IGNORED_WARNINGS:
         warnings.filterwarnings("ignore", message)
-
-
-def _stderr_is(path: Path) -> bool:
-    return os.path.samestat(os.fstat(sys.stderr.fileno()), path.stat())

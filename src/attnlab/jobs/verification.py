@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -106,10 +105,13 @@ def train_again(
     There are at most `kills` of them, by SIGKILL, and fewer if the run finishes before. Returns the new run
     and the number of kills.
     """
-    seconds = float(run.read_result().get("seconds", 0.0))
+    result = run.read_result()
+    seconds = float(result.get("seconds", 0.0))
     window = max(SHORTEST_WINDOW, 2 * seconds / max(kills, 1))
     again = prepare_run(_config(run, folder, checkpoint_interval=window / 8))
-    machine = _machine(run)
+    # The choices of the run without timings
+    variables = {"threads": "OMP_NUM_THREADS", "products": LIBRARY}
+    machine = {variable: str(result[name]) for name, variable in variables.items() if name in result}
     done = 0
     while True:
         moment = draw.uniform(0, window) if done < kills else None
@@ -133,13 +135,6 @@ def _config(run: Run, folder: Path, checkpoint_interval: float) -> DictConfig:
     return config
 
 
-def _machine(run: Run) -> dict[str, str]:
-    """Return the environment variables with which a worker makes the choices of a run, without timings."""
-    variables = {"threads": "OMP_NUM_THREADS", "products": LIBRARY}
-    result = run.read_result()
-    return {variable: str(result[name]) for name, variable in variables.items() if name in result}
-
-
 def _train_until(run: Run, moment: float | None, environment: Mapping[str, str]) -> int | None:
     """Start the worker of a run, wait until it ends, and return its exit code.
 
@@ -156,15 +151,9 @@ def _train_until(run: Run, moment: float | None, environment: Mapping[str, str])
                 if deadline is None and run.log.exists() and len(_read_lines(run.log)) >= first_line + 2:
                     deadline = time.monotonic() + moment
                 if deadline is not None and time.monotonic() >= deadline:
-                    return _killed(worker)
+                    kill(worker)
+                    return None if worker.wait() < 0 else worker.returncode
                 time.sleep(POLL_INTERVAL)
             return worker.returncode
         finally:
             kill(worker)
-
-
-def _killed(worker: subprocess.Popen[bytes]) -> int | None:
-    """Kill a worker and its group; return its exit code if it ended before, else None."""
-    kill(worker)
-    code = worker.wait()
-    return None if code < 0 else code

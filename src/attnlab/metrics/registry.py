@@ -1,4 +1,4 @@
-"""Registry of metrics: the function, label, unit and direction of each.
+"""Registry of metrics: the function, label, unit and direction of each, and scores of texts by their names.
 
 A text metric is a function with the decorator `text_metric`, in a module of `attnlab.metrics.text` or in one
 of the user's; logging, tables, report and dashboard read its row of `METRICS`. The other metrics are computed
@@ -10,14 +10,14 @@ Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/en
 "test/mscoco/bleu". The functions below accept a name with or without the prefix.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from math import inf
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+from typing import Any, Literal, NamedTuple
 
 from attnlab.errors import UserError
 from attnlab.metrics.sentence_counts import SentenceCounts
-from attnlab.metrics.texts import WORDS, Texts
+from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 
 TextMetric = Callable[[Texts], float]
 """Raises `UndefinedScoreError` for texts that do not define the score."""
@@ -243,3 +243,59 @@ def _info(metric: str) -> MetricInfo:
     """Return the row of a logged metric; a default row for names that are not in the table."""
     base = name(metric)
     return METRICS.get(base) or MetricInfo(label=base.replace("_", " ").replace("/", " "), kind="training")
+
+
+class Scores(NamedTuple):
+    """Scores of texts by metric, and the reasons why the other metrics are undefined."""
+
+    values: dict[str, float]
+    undefined: dict[str, str]
+
+
+class LengthScores(NamedTuple):
+    """Scores of the predictions whose lengths are between `shortest` and `longest`, both included."""
+
+    shortest: int
+    longest: int
+    sentences: int
+    scores: dict[str, float | None]  # None: undefined for these predictions
+
+
+def score(texts: Texts, metrics: Iterable[str] | None = None) -> Scores:
+    """Compute the named metrics, by default those of every corpus."""
+    scores = Scores({}, {})
+    for metric in default_metrics() if metrics is None else metrics:
+        try:
+            scores.values[metric] = function(metric)(texts)
+        except UndefinedScoreError as reason:
+            scores.undefined[metric] = str(reason)
+    return scores
+
+
+def score_by_length(
+    texts: Texts, lengths: Sequence[int], metrics: Iterable[str], *, bins: int = 10
+) -> list[LengthScores]:
+    """Compute the metrics separately for short and long sentences.
+
+    Args:
+        texts: N predictions.
+        lengths: the length of each, [N].
+        bins: maximum number of length ranges. All have the same width and start at the shortest length;
+            ranges without a sentence are left out. With few distinct lengths each one is a range.
+    """
+    metrics = list(metrics)
+    first, last = min(lengths), max(lengths)
+    width = ceil((last - first + 1) / bins)
+    rows = []
+    for shortest in range(first, last + 1, width):
+        longest = min(shortest + width - 1, last)
+        chosen = [
+            prediction
+            for prediction, length in zip(texts.predictions, lengths, strict=True)
+            if shortest <= length <= longest
+        ]
+        if chosen:
+            values = score(replace(texts, predictions=chosen), metrics).values
+            scores = {metric: values.get(metric) for metric in metrics}
+            rows.append(LengthScores(shortest, longest, len(chosen), scores))
+    return rows

@@ -178,7 +178,7 @@ def scores_table(study: Study) -> Table:
         columns.append(Column(heading(metric)))
         over_sentences = [_interval_over_sentences(runs, metric) for runs in groups.values()]
         for row, runs in zip(rows, groups.values(), strict=True):
-            row.append(_score(runs, metric))
+            row.append(_mean_score([run.score(metric) for run in runs], metric))
         for row, variants in zip(averaged, averages.values(), strict=True):
             row.append(_macro_average([groups[variant] for variant in variants], metric))
         if any(cell.text for cell in over_sentences):
@@ -299,12 +299,6 @@ def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
     return Cell(f"{mean.text} [{low.text}, {high.text}]", mean.value, interval)
 
 
-def _score(runs: Sequence[RunRecord], metric: str) -> Cell:
-    scale, digits = registry.scale(metric), registry.digits(metric)
-    scores = [run.score(metric) for run in runs]
-    return _mean(scores, scale=scale, digits=digits, bounds=registry.bounds(metric))
-
-
 def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: str) -> Cell:
     """Format the mean over variants: of each seed if all variants have the same ones, else of their means."""
     by_seed = [
@@ -319,8 +313,7 @@ def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: str) -> Cell:
         if complete
         else [fmean(fmean(scores.values()) for scores in by_seed)]
     )
-    bounds = registry.bounds(metric)
-    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric), bounds=bounds)
+    return _mean_score(values, metric)
 
 
 def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
@@ -331,6 +324,11 @@ def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
     mean = fmean(score for run in runs if (score := run.score(metric)) is not None)
     cell = metric_cell(metric, Estimate(mean, *interval, len(runs)))
     return replace(cell, text=cell.text.partition(" ")[2] or cell.text)
+
+
+def _mean_score(values: Sequence[float | None], metric: str) -> Cell:
+    bounds = registry.bounds(metric)
+    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric), bounds=bounds)
 
 
 def _mean(

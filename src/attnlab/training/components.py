@@ -21,8 +21,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
-from attnlab.metrics.registry import default_metrics, name, names
-from attnlab.metrics.scoring import score
+from attnlab.metrics.registry import default_metrics, name, names, score
 from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.nn.seq2seq import TranslationModel
@@ -32,10 +31,10 @@ from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducible
 from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
+from attnlab.training.hardware import choose_precision
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.losses import Distillation
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.precision import choose_precision
 from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)

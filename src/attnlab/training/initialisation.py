@@ -203,7 +203,7 @@ def load_word_vectors(
 
 def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
     """Exclude parts of a network from training."""
-    names = [name for name, module in network.named_modules() if name and _has_parameters(module)]
+    names = [name for name, module in network.named_modules() if name and [*module.parameters()]]
     for part in parts:
         if part not in names:
             near = suggest(part, names)
@@ -216,10 +216,6 @@ def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
 def part_of(name: str) -> str:
     """Return the part of the network that a parameter belongs to."""
     return next((part for part in PARTS if name.startswith(f"{part}.")), "other")
-
-
-def _has_parameters(module: nn.Module) -> bool:
-    return next(module.parameters(), None) is not None
 
 
 def _vocabulary_tables(network: nn.Module) -> Iterator[str]:

@@ -22,7 +22,7 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.attention import AttentionMetrics
-from attnlab.metrics.scoring import score
+from attnlab.metrics.registry import score
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.metrics.tokens import TokenMetrics
 from attnlab.nn.attention.coverage import coverage_loss

@@ -1,13 +1,11 @@
 """The recipe of one run: data, model, training, evaluation."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
@@ -17,8 +15,7 @@ from attnlab.data import digests
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UserError
-from attnlab.fast import describe_speed, machine
-from attnlab.fast.linear import has_large_weights
+from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import signatures
@@ -29,11 +26,11 @@ from attnlab.training.callbacks.reproducibility import EpochDigests
 from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, read_newest_checkpoint
 from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
+from attnlab.training.hardware import choose_for_machine, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.models import load_teacher
-from attnlab.training.precision import with_precision
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +68,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     initial = {} if source is None else {"init": initialise(network, source)}
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
-    choices = _choose_for_machine(config, network, run)
+    choices = choose_for_machine(config, network, run)
     config = choose_max_length(config, network, data)
     module = components.build_module(
         config, network, vocabularies, corpus, teacher=load_teacher(config, vocabularies)
@@ -132,30 +129,6 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         for path in sorted(run.directory.glob("fit-profile*")):
             log.info("profile: %s", path)
     return scores
-
-
-def _choose_for_machine(config: DictConfig, network: Seq2Seq, run: Run) -> dict[str, Any]:
-    """Choose the number of threads and the library of large products of a training on a CPU; set both.
-
-    They are those that the run was started with, or else the faster ones, by timings. `OMP_NUM_THREADS`
-    takes precedence. Returns the choices for result.json.
-    """
-    if config.trainer.accelerator != "cpu" and torch.cuda.is_available():
-        return {}
-    recorded = run.read_result()
-    most = torch.get_num_threads()
-    if most > 1 and config.trainer.devices == 1 and "OMP_NUM_THREADS" not in os.environ:
-        threads = recorded.get("threads")
-        if threads is None or threads > most:
-            threads = machine.choose_threads(network.decoder.output_size, most)
-        torch.set_num_threads(threads)
-    choices: dict[str, Any] = {"threads": torch.get_num_threads()}
-    if has_large_weights(network):
-        if "products" in recorded:
-            os.environ[machine.LIBRARY] = recorded["products"]
-        choices["products"] = "onednn" if machine.trains_by_onednn() else "mkl"
-    log.info("for this machine: %s", ", ".join(f"{name} {value}" for name, value in choices.items()))
-    return choices
 
 
 def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> None:

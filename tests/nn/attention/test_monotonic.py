@@ -65,12 +65,6 @@ def test_expected_alignment_known_values() -> None:
     assert second.tolist() == [1 / 4, 1 / 4, 3 / 16]
 
 
-def test_expected_alignment_known_values_for_unequal_probabilities() -> None:
-    """p = 1/4, 3/4, 1/2: 1/4, then 3/4 · 3/4, then 3/4 · 1/4 · 1/2."""
-    alpha = expected_alignment(torch.tensor([-LN3, LN3, 0.0]), torch.tensor([1.0, 0.0, 0.0]))
-    assert alpha.tolist() == pytest.approx([1 / 4, 9 / 16, 3 / 32])
-
-
 @given(rows=st.lists(st.tuples(energies, st.floats(0, 1)), min_size=1, max_size=9))
 @settings(max_examples=30)
 def test_expected_alignment_matches_the_equation(rows: list[tuple[float, float]]) -> None:

@@ -25,7 +25,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 from attnlab import __version__
 from attnlab.config.build import copies_source
 from attnlab.data.tokenization import python_code
-from attnlab.data.tokenization.tokenizer import PythonTokenizer, Tokenizer
+from attnlab.data.tokenization.tokenizer import PythonTokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
@@ -77,9 +77,11 @@ def _write_files(
         else:
             onnx.save(graph, path)
     for side, tokenizer in vocabularies._asdict().items():
-        (folder / f"{side}_tokenizer.json").write_text(_pipeline(tokenizer), encoding="utf-8")
+        pipeline = tokenizer.to_json()
         if isinstance(tokenizer, PythonTokenizer):
+            pipeline = str(json.loads(pipeline)[PythonTokenizer.KEY])
             shutil.copyfile(python_code.__file__, folder / "python_code.py")
+        (folder / f"{side}_tokenizer.json").write_text(pipeline, encoding="utf-8")
     resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(resolved), encoding="utf-8")
     shutil.copyfile(FOLDER / "translate.py", folder / "translate.py")
@@ -104,8 +106,3 @@ def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[st
             for side, tokenizer in vocabularies._asdict().items()
         },
     }
-
-
-def _pipeline(tokenizer: Tokenizer) -> str:
-    text = tokenizer.to_json()
-    return str(json.loads(text)[PythonTokenizer.KEY]) if isinstance(tokenizer, PythonTokenizer) else text

@@ -35,8 +35,8 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.benchmark.stepwise import stepwise
 from attnlab.training.components import build_data
+from attnlab.training.hardware import choose_precision
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.precision import choose_precision
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch, Hypotheses
 

@@ -1,11 +1,17 @@
-"""The precision that `trainer.precision=auto` stands for."""
+"""What a run chooses by timings of its machine: the precision, the threads and the library of products."""
 
 import logging
+import os
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
 
+from attnlab.fast import machine
+from attnlab.fast.linear import has_large_weights
 from attnlab.fast.machine import BF16_SHARE, bf16_share
+from attnlab.files.run_directory import Run
+from attnlab.nn.seq2seq import Seq2Seq
 
 log = logging.getLogger(__name__)
 
@@ -47,3 +53,27 @@ def multiplies_bf16(accelerator: str) -> bool:
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bf16_share() < BF16_SHARE
+
+
+def choose_for_machine(config: DictConfig, network: Seq2Seq, run: Run) -> dict[str, Any]:
+    """Choose the number of threads and the library of large products of a training on a CPU; set both.
+
+    They are those that the run was started with, or else the faster ones, by timings. `OMP_NUM_THREADS`
+    takes precedence. Returns the choices for result.json.
+    """
+    if config.trainer.accelerator != "cpu" and torch.cuda.is_available():
+        return {}
+    recorded = run.read_result()
+    most = torch.get_num_threads()
+    if most > 1 and config.trainer.devices == 1 and "OMP_NUM_THREADS" not in os.environ:
+        threads = recorded.get("threads")
+        if threads is None or threads > most:
+            threads = machine.choose_threads(network.decoder.output_size, most)
+        torch.set_num_threads(threads)
+    choices: dict[str, Any] = {"threads": torch.get_num_threads()}
+    if has_large_weights(network):
+        if "products" in recorded:
+            os.environ[machine.LIBRARY] = recorded["products"]
+        choices["products"] = "onednn" if machine.trains_by_onednn() else "mkl"
+    log.info("for this machine: %s", ", ".join(f"{name} {value}" for name, value in choices.items()))
+    return choices
