@@ -188,3 +188,14 @@ def test_positions_without_weight_get_gradients() -> None:
     walk(attention, torch.ones(1, 4, 1), memory_of(5))[1][0, -1, 3].backward()
     assert attention.moves.bias.grad[2] > 0
     assert attention.sharpness.bias.grad.isfinite().all()
+
+
+def test_gate_bias_shifts_only_the_initial_bias_of_the_gate() -> None:
+    networks = []
+    for gate_bias in (0.0, -1.5):
+        torch.manual_seed(0)
+        networks.append(Shift(query_size=3, memory_size=2, gate_bias=gate_bias).state_dict())
+    first, second = networks
+    assert {name: (second[name] - first[name]).mean().item() for name in first} == pytest.approx(
+        {**dict.fromkeys(first, 0.0), "gate.bias": -1.5}
+    )

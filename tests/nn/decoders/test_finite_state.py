@@ -9,7 +9,7 @@ from networks import SOURCE_WIDTH, TARGET_WIDTH, assemble, random_batch, randomi
 
 def make_decoder(size: int, memory_size: int, **sizes: int) -> FiniteStateDecoder:
     attention = MultiHead(query_size=size, memory_size=memory_size, size=4, heads=2, score=Shift)
-    return FiniteStateDecoder(attention=attention, input_size=TARGET_WIDTH, size=size)
+    return FiniteStateDecoder(attention=attention, input_size=TARGET_WIDTH, size=size, latches=1 / 3)
 
 
 def test_steps_equal_the_equations() -> None:
@@ -25,8 +25,9 @@ def test_steps_equal_the_equations() -> None:
     bits, context = torch.zeros(2, 6), torch.zeros(2, 5)
     for step in range(5):
         joined = torch.cat([embedded[:, step], context, bits], dim=1)
-        bits = torch.tanh(joined @ decoder.hidden.weight.T + decoder.hidden.bias)
-        bits = (bits @ decoder.update.weight.T + decoder.update.bias).sign()
+        hidden = torch.tanh(joined @ decoder.hidden.weight.T + decoder.hidden.bias)
+        kept = torch.cat([bits[:, :2], torch.zeros(2, 4)], dim=1)
+        bits = (hidden @ decoder.update.weight.T + decoder.update.bias + kept).sign()
         assert torch.equal(output.states[:, step], bits)
         context = output.contexts[:, step]
 

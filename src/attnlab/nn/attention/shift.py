@@ -11,7 +11,7 @@ from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX
 from attnlab.nn.attention.numerics import SMALLEST_WEIGHT, at_least_float32
-from attnlab.settings import Size
+from attnlab.settings import Finite, Size
 from attnlab.types import Memory
 
 
@@ -45,18 +45,26 @@ class Shift(ScoreWrapper):
 
     Args:
         reach: K, the largest shift per step in either direction, in positions.
+        gate_bias: added to the initial b_g; below 0, an untrained network mainly moves the previous weights.
         normaliser: computes w^c.
     """
 
     stateful = True
 
     def __init__(
-        self, *, reach: Size = 1, score: Callable[..., Attention] = General, **sizes: Unpack[Sizes]
+        self,
+        *,
+        reach: Size = 1,
+        gate_bias: Finite = 0.0,
+        score: Callable[..., Attention] = General,
+        **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(score=score, **sizes)
         self.reach = reach
         self.start = nn.Parameter(torch.zeros(3))  # logits of the shares of first, last and content
         self.gate = nn.Linear(self.query_size, 1)
+        with torch.no_grad():
+            self.gate.bias += gate_bias
         self.moves = nn.Linear(self.query_size, 2 * reach + 1)
         self.sharpness = nn.Linear(self.query_size, 1)
 

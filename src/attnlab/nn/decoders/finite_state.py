@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import CellState, StateShape
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
-from attnlab.settings import Size
+from attnlab.settings import Probability, Size
 from attnlab.types import Memory
 
 
@@ -16,7 +16,7 @@ class FiniteStateDecoder(Decoder):
     ::
 
         u_i = tanh(W [y_{i-1}; c_{i-1}; s_{i-1}] + b)
-        s_i = sign(V u_i + d)                        ±1; the gradient is that of tanh (straight-through)
+        s_i = sign(V u_i + d + k ⊙ s_{i-1})          ±1; the gradient is that of tanh (straight-through)
         c_i = attend(s_i)
 
     The state is one of 2^H, so that it has no numbers that could drift or count over more steps than in
@@ -24,14 +24,23 @@ class FiniteStateDecoder(Decoder):
     transducer, whose only unbounded memory is the source and the positions of the attention. The gradient
     estimator is that of Bengio, Léonard & Courville 2013 (arXiv 1308.3432), section 3.
 
+    k is 1 for the first bits, which are latches, and 0 for the others. A latch keeps its value until an update
+    of more than 1 changes it. So a fact such as the number of the copy being written is kept over many steps
+    before the network has learned to keep it.
+
     Args:
         attention: a mechanism with queries of size H.
         input_size: E.
         size: H, the number of bits.
+        latches: share of the bits that are latches.
     """
 
-    def __init__(self, *, attention: Attention, input_size: int, size: Size) -> None:
+    kept: Tensor
+
+    def __init__(self, *, attention: Attention, input_size: int, size: Size, latches: Count = 0) -> None:
         super().__init__(attention=attention, output_size=size, state_shape=StateShape(size, 1, 1))
+        kept = (torch.arange(size) < latches * size).float()  # [H]: k
+        self.register_buffer("kept", kept, persistent=False)
         self.hidden = nn.Linear(input_size + attention.context_size + size, size)
         self.update = nn.Linear(size, size)
 
@@ -43,8 +52,9 @@ class FiniteStateDecoder(Decoder):
         self, inputs: Tensor, state: DecoderState, memory: Memory, keys: Tensor
     ) -> tuple[DecoderOutput, DecoderState]:
         assert state.feed is not None
-        joined = torch.cat([inputs, state.feed, state.layers[0][0]], dim=-1)
-        bits = _sign(self.update(torch.tanh(self.hidden(joined))))  # [B, Q, H]
+        previous = state.layers[0][0]  # [B, Q, H]
+        joined = torch.cat([inputs, state.feed, previous], dim=-1)
+        bits = _sign(self.update(torch.tanh(self.hidden(joined))) + self.kept * previous)  # [B, Q, H]
         context, weights, attention = self.attention(bits, memory, keys, state.attention)
         new = state._replace(layers=((bits,),), attention=attention, feed=context)
         return DecoderOutput(bits, context, weights), new
