@@ -24,9 +24,9 @@ class FiniteStateDecoder(Decoder):
     transducer, whose only unbounded memory is the source and the positions of the attention. The gradient
     estimator is that of Bengio, Léonard & Courville 2013 (arXiv 1308.3432), section 3.
 
-    k is 1 for the first bits, which are latches, and 0 for the others. A latch keeps its value until an update
-    of more than 1 changes it. So a fact such as the number of the copy being written is kept over many steps
-    before the network has learned to keep it.
+    k is 1 for the first bits, which are latches, and 0 for the others. A latch keeps its value until an
+    update of more than 1 changes it. So a fact such as the number of the copy being written is kept over many
+    steps before the network has learned to keep it.
 
     Args:
         attention: a mechanism with queries of size H.
@@ -37,7 +37,9 @@ class FiniteStateDecoder(Decoder):
 
     kept: Tensor
 
-    def __init__(self, *, attention: Attention, input_size: int, size: Size, latches: Count = 0) -> None:
+    def __init__(
+        self, *, attention: Attention, input_size: int, size: Size, latches: Probability = 0.0
+    ) -> None:
         super().__init__(attention=attention, output_size=size, state_shape=StateShape(size, 1, 1))
         kept = (torch.arange(size) < latches * size).float()  # [H]: k
         self.register_buffer("kept", kept, persistent=False)
