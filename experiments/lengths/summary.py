@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
@@ -22,6 +23,8 @@ RESULTS, PREFIXES = HERE / "results.csv", HERE / "prefixes.csv"
 SOLVED = 0.99
 COLUMNS = (
     "task",
+    "latches",
+    "gate_bias",
     "seed",
     "exact_match_same",
     "exact_match_longer",
@@ -31,6 +34,7 @@ COLUMNS = (
     "cpu",
 )
 TASKS = ("copy", "reverse", "duplicate", "reversed_addition", "sort")
+LABELS = ("no latches", "half of the bits are latches")
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 800, 1000, 1600)
 """Numbers of first tokens for which prefixes.csv has the share of outputs without an error."""
 
@@ -43,6 +47,8 @@ def main(*runs: str) -> None:
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     names = (
+        "latches",
+        "gate bias",
         "training lengths [%]",
         "longer [%]",
         "seeds with at least 99 %",
@@ -51,20 +57,20 @@ def main(*runs: str) -> None:
         "minutes",
     )
     cells = []
-    for task in TASKS:
-        own = [row for row in rows if row["task"] == task]
-        if own:
-            longer = [float(row["exact_match_longer"]) for row in own]
-            solved = f"{sum(score >= SOLVED for score in longer)} of {len(own)}"
-            numbers = [
-                percent([float(row["exact_match_same"]) for row in own]),
-                percent(longer),
-                solved,
-                f"{int(own[0]['parameters']):,}",
-                f"{int(own[0]['steps']):,}",
-                f"{fmean(float(row['minutes']) for row in own):.1f}",
-            ]
-            cells.append([Cell(task), *map(Cell, numbers)])
+    for task, latches, gate_bias in dict.fromkeys(recipe(row) for row in rows):
+        own = [row for row in rows if recipe(row) == (task, latches, gate_bias)]
+        longer = [float(row["exact_match_longer"]) for row in own]
+        numbers = [
+            f"{100 * float(latches):g} %",
+            f"{float(gate_bias):g}",
+            percent([float(row["exact_match_same"]) for row in own]),
+            percent(longer),
+            f"{sum(score >= SOLVED for score in longer)} of {len(own)}",
+            f"{int(own[0]['parameters']):,}",
+            f"{int(own[0]['steps']):,}",
+            f"{fmean(float(row['minutes']) for row in own):.1f}",
+        ]
+        cells.append([Cell(task), *map(Cell, numbers)])
     columns = [Column("task", numeric=False), *map(Column, names)]
     print(Table("lengths", "Exact match, mean over seeds (lowest–highest)", columns, cells, []).markdown())
 
@@ -72,18 +78,30 @@ def main(*runs: str) -> None:
 def write_results(folders: list[Path]) -> None:
     """Write results.csv, one line for each run, and prefixes.csv, one for each run and number of tokens."""
     runs = sorted(
-        collect(folders).finished, key=lambda run: (TASKS.index(run.config["data"]["task"]), run.seed)
+        collect(folders).finished,
+        key=lambda run: (TASKS.index(settings(run)[0]), *settings(run)[1:], run.seed),
     )
     with RESULTS.open("w", newline="") as results, PREFIXES.open("w", newline="") as prefixes:
         rows, curves = (csv.writer(file, lineterminator="\n") for file in (results, prefixes))
         rows.writerow(COLUMNS)
-        curves.writerow(("task", "seed", "tokens", "right"))
+        curves.writerow((*COLUMNS[:4], "tokens", "right"))
         for run in runs:
-            task = run.config["data"]["task"]
+            settings_and_seed = (*settings(run), run.seed)
             scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", "longer")]
             minutes = round((run.seconds or 0) / 60, 2)
-            rows.writerow((task, run.seed, *scores, run.parameters, run.steps, minutes, run.cpu))
-            curves.writerows((task, run.seed, tokens, share) for tokens, share in right_prefixes(run))
+            rows.writerow((*settings_and_seed, *scores, run.parameters, run.steps, minutes, run.cpu))
+            curves.writerows((*settings_and_seed, tokens, share) for tokens, share in right_prefixes(run))
+
+
+def settings(run: RunRecord) -> tuple[str, float, float]:
+    """Return task, share of latches and gate bias of a run."""
+    config = run.config
+    return config["data"]["task"], config["decoder"]["latches"], config["attention"]["score"]["gate_bias"]
+
+
+def recipe(row: dict[str, str]) -> tuple[str, ...]:
+    """Return task, share of latches and gate bias of a row of the CSV files."""
+    return tuple(row[column] for column in COLUMNS[:3])
 
 
 def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
@@ -98,7 +116,7 @@ def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
 
 
 def draw() -> Figure:
-    """Draw the shares of prefixes.csv, a panel for each task and a line for each seed."""
+    """Draw the shares of prefixes.csv, a panel for each task and a line for each run."""
     with PREFIXES.open(newline="") as file:
         rows = list(csv.DictReader(file))
     tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
@@ -106,14 +124,20 @@ def draw() -> Figure:
     panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
     for axes, task in zip(panels, tasks, strict=True):
         own = [row for row in rows if row["task"] == task]
-        for seed in dict.fromkeys(row["seed"] for row in own):
-            line = [(int(row["tokens"]), 100 * float(row["right"])) for row in own if row["seed"] == seed]
-            axes.plot(*zip(*line, strict=True), color=COLOURS[0], alpha=0.6, linewidth=1)
+        for run in dict.fromkeys((*recipe(row), row["seed"]) for row in own):
+            of_run = [row for row in own if (*recipe(row), row["seed"]) == run]
+            line = [(int(row["tokens"]), 100 * float(row["right"])) for row in of_run]
+            colour = COLOURS[int(float(run[1]) > 0)]
+            axes.plot(*zip(*line, strict=True), color=colour, alpha=0.6, linewidth=1)
         trained = 10 if task == "reversed_addition" else 8
         axes.axvline(trained, color="0.6", linestyle=":")  # longest source of training, in symbols or digits
         axes.set(title=task, xscale="log", xlabel="tokens", ylim=(0, 102))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("right up to there, %")
+    lines = [
+        Line2D([], [], color=colour, label=label) for colour, label in zip(COLOURS, LABELS, strict=False)
+    ]
+    figure.legend(handles=lines, loc="outside lower center", ncols=2)
     return figure
 
 
