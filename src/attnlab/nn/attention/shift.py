@@ -64,7 +64,7 @@ class Shift(ScoreWrapper):
         self.start = nn.Parameter(torch.zeros(3))  # logits of the shares of first, last and content
         self.gate = nn.Linear(self.query_size, 1)
         with torch.no_grad():
-            self.gate.bias += gate_bias
+            self.gate.bias.add_(gate_bias)
         self.moves = nn.Linear(self.query_size, 2 * reach + 1)
         self.sharpness = nn.Linear(self.query_size, 1)
 
