@@ -25,6 +25,7 @@ from forked import serve_program
 from wandb_files import read_offline, records
 
 SETTINGS: dict[str, Any] = {"mode": "offline", "tags": (), "timeout": 30}
+ANSWERS = yaml.safe_load(Path(__file__).with_name("wandb_answers.yaml").read_text())
 
 
 def test_missing_package_is_a_warning(
@@ -135,24 +136,6 @@ class Hanging(BaseHTTPRequestHandler):
         pass
 
 
-START_OF_RUN = {
-    "query RunResumeStatus": {"model": {"id": "p", "name": "attnlab", "bucket": None}},
-    "mutation UpsertBucket": {
-        "upsertBucket": {
-            "bucket": {
-                "id": "r",
-                "name": "r",
-                "displayName": "r",
-                "sweepName": None,
-                "historyLineCount": 0,
-                "project": {"id": "p", "name": "attnlab", "entity": {"id": "e", "name": "e"}},
-            },
-            "inserted": True,
-        }
-    },
-}
-
-
 @contextmanager
 def serving(answers: dict[str, Any], requests: list[str] | None = None) -> Iterator[str]:
     """Run a server that sends these answers and hangs at other requests; yield its address."""
@@ -193,7 +176,7 @@ def test_server_that_never_answers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_server_that_stops_answering(tmp_path: Path) -> None:
-    with serving(START_OF_RUN) as address:
+    with serving(ANSWERS["start_of_run"]) as address:
         run, log = train_online(tmp_path, address)
     assert "offline" not in log
     logged = read_offline(run.directory, "run-*")  # unsent data, for `wandb sync`
@@ -218,55 +201,9 @@ def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) ->
         assert read_offline(run)["exit_code"] == 0
 
 
-LOGGED_IN = {
-    "service.name": {},  # wandb's own telemetry
-    "query Viewer": {
-        "viewer": {"id": "v", "username": "u", "entity": "e", "flags": "{}", "teams": {"edges": []}}
-    },
-    "query GetDefaultEntity": {"viewer": {"id": "v", "entity": "e"}},
-}
-BEST_OF_SWEEP = {
-    **LOGGED_IN,
-    "query GetSweep": {
-        "project": {
-            "sweep": {
-                "id": "s",
-                "name": "sweep7",
-                "config": "command: [attnlab, train, data.task=copy, '${args_no_hyphens}']\n"
-                "metric: {name: val/loss, goal: minimize}\n"
-                "parameters: {encoder.size: {values: [64, 128]}, attention: {values: [dot, none]}}\n",
-            }
-        }
-    },
-    "query Runs": {
-        "project": {
-            "runCount": 1,
-            "runs": {
-                "edges": [
-                    {
-                        "node": {
-                            "id": "r",
-                            "name": "trial3",
-                            "displayName": "dot-seed0-1a2b3c4d",
-                            "state": "finished",
-                            "config": '{"encoder.size": {"value": 128}, "attention": {"value": "dot"}}',
-                            "summaryMetrics": '{"val/loss": 0.25}',
-                            "systemMetrics": "{}",
-                            "user": {"name": "u", "username": "u"},
-                        },
-                        "cursor": "c",
-                    }
-                ],
-                "pageInfo": {"endCursor": "c", "hasNextPage": False},
-            },
-        }
-    },
-}
-
-
 @pytest.mark.slow
 def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
-    with serving(BEST_OF_SWEEP) as address:
+    with serving(ANSWERS["logged_in"] | ANSWERS["best_of_sweep"]) as address:
         logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
         done = attnlab("best", "e/attnlab/sweep7", folder=tmp_path, **logged_in)
     assert done.stdout.splitlines() == [
@@ -313,7 +250,7 @@ def test_wandb_sweep_and_agent_train_one_run_for_each_trial(tmp_path: Path) -> N
         return {"agentHeartbeat": {"agent": {"id": "a"}, "commands": json.dumps(commands)}}
 
     answers = {
-        **LOGGED_IN,
+        **ANSWERS["logged_in"],
         "mutation UpsertSweep": store,
         "query SweepWithRuns": read,
         "mutation CreateAgent": {"createAgent": {"agent": {"id": "a"}}},
