@@ -25,6 +25,7 @@ COLUMNS = (
     "task",
     "latches",
     "gate_bias",
+    "train_size",
     "seed",
     "exact_match_same",
     "exact_match_longer",
@@ -49,6 +50,7 @@ def main(*runs: str) -> None:
     names = (
         "latches",
         "gate bias",
+        "training pairs",
         "training lengths [%]",
         "longer [%]",
         "seeds with at least 99 %",
@@ -57,12 +59,14 @@ def main(*runs: str) -> None:
         "minutes",
     )
     cells = []
-    for task, latches, gate_bias in dict.fromkeys(recipe(row) for row in rows):
-        own = [row for row in rows if recipe(row) == (task, latches, gate_bias)]
+    for settings in dict.fromkeys(settings_of(row) for row in rows):
+        own = [row for row in rows if settings_of(row) == settings]
+        task, latches, gate_bias, train_size = settings
         longer = [float(row["exact_match_longer"]) for row in own]
         numbers = [
             f"{100 * float(latches):g} %",
             f"{float(gate_bias):g}",
+            f"{int(train_size):,}",
             percent([float(row["exact_match_same"]) for row in own]),
             percent(longer),
             f"{sum(score >= SOLVED for score in longer)} of {len(own)}",
@@ -79,29 +83,29 @@ def write_results(folders: list[Path]) -> None:
     """Write results.csv, one line for each run, and prefixes.csv, one for each run and number of tokens."""
     runs = sorted(
         collect(folders).finished,
-        key=lambda run: (TASKS.index(settings(run)[0]), *settings(run)[1:], run.seed),
+        key=lambda run: (TASKS.index(run.config["data"]["task"]), settings_of_run(run), run.seed),
     )
     with RESULTS.open("w", newline="") as results, PREFIXES.open("w", newline="") as prefixes:
         rows, curves = (csv.writer(file, lineterminator="\n") for file in (results, prefixes))
         rows.writerow(COLUMNS)
-        curves.writerow((*COLUMNS[:4], "tokens", "right"))
+        curves.writerow((*COLUMNS[:5], "tokens", "right"))
         for run in runs:
-            settings_and_seed = (*settings(run), run.seed)
+            settings_and_seed = (*settings_of_run(run), run.seed)
             scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", "longer")]
             minutes = round((run.seconds or 0) / 60, 2)
             rows.writerow((*settings_and_seed, *scores, run.parameters, run.steps, minutes, run.cpu))
             curves.writerows((*settings_and_seed, tokens, share) for tokens, share in right_prefixes(run))
 
 
-def settings(run: RunRecord) -> tuple[str, float, float]:
-    """Return task, share of latches and gate bias of a run."""
-    config = run.config
-    return config["data"]["task"], config["decoder"]["latches"], config["attention"]["score"]["gate_bias"]
+def settings_of_run(run: RunRecord) -> tuple[str, float, float, int]:
+    """Return task, share of latches, gate bias and number of training pairs of a run."""
+    data, decoder, head = run.config["data"], run.config["decoder"], run.config["attention"]["score"]
+    return data["task"], decoder["latches"], head["gate_bias"], data["train_size"]
 
 
-def recipe(row: dict[str, str]) -> tuple[str, ...]:
-    """Return task, share of latches and gate bias of a row of the CSV files."""
-    return tuple(row[column] for column in COLUMNS[:3])
+def settings_of(row: dict[str, str]) -> tuple[str, ...]:
+    """Return task, share of latches, gate bias and number of training pairs of a row of the CSV files."""
+    return tuple(row[column] for column in COLUMNS[:4])
 
 
 def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
@@ -124,8 +128,8 @@ def draw() -> Figure:
     panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
     for axes, task in zip(panels, tasks, strict=True):
         own = [row for row in rows if row["task"] == task]
-        for run in dict.fromkeys((*recipe(row), row["seed"]) for row in own):
-            of_run = [row for row in own if (*recipe(row), row["seed"]) == run]
+        for run in dict.fromkeys((*settings_of(row), row["seed"]) for row in own):
+            of_run = [row for row in own if (*settings_of(row), row["seed"]) == run]
             line = [(int(row["tokens"]), 100 * float(row["right"])) for row in of_run]
             colour = COLOURS[int(float(run[1]) > 0)]
             axes.plot(*zip(*line, strict=True), color=colour, alpha=0.6, linewidth=1)
