@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.decoding.beam import beam
+from attnlab.decoding.beam import beam, top_continuations
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
@@ -308,3 +308,15 @@ def test_sentences_take_as_many_steps_as_alone(size: int) -> None:
         beam(network, single(batch, row), size=size, max_length=20)
     assert set(rows) == {1}
     assert together == sum(rows)
+
+
+@pytest.mark.parametrize(("size", "count"), [(2000, 10), (2007, 4), (8191, 20)])
+def test_top_continuations_equal_a_sort(size: int, count: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    values = torch.randn(3, 2, size, generator=generator)
+    values[0, 1, count // 2 :] = -torch.inf
+    values[1, 0, -3:] = 9.0  # equal values after the last block
+    top, indices = top_continuations(values, count)
+    assert torch.equal(top, values.sort(dim=-1, descending=True).values[..., :count])
+    assert torch.equal(top, values.gather(-1, indices))
+    assert all(len(set(row)) == count for row in indices.flatten(0, 1).tolist())

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.fast.linear import MIN_ROWS_TO_PREPACK, Linear, Products, outer, prepack, round_rows
+from attnlab.nn.copies import Copies, mark_copies
 
 
 def make_layer(inputs: int, outputs: int) -> Linear:
@@ -205,3 +206,18 @@ def test_rounded_rows_are_few_and_close() -> None:
     assert all(rows <= after <= 1.125 * rows + 1 for rows, after in enumerate(rounded))
     assert len({after for after in rounded if after > 64}) == 8 * 6
     assert [round_rows(rows) for rows in (0, 1, 64, 65, 72, 73, 1000)] == [0, 1, 64, 72, 72, 80, 1024]
+
+
+@torch.no_grad()
+def test_copies_are_multiplied_once_until_the_rows_change() -> None:
+    x, weight, linear = torch.randn(2, 3, 7), torch.randn(5, 7), Products().linear
+    mark_copies(x, Copies(torch.tensor([[3, 1, 3], [0, 3, 3]])))  # rows differ: one of each number is used
+    for _ in range(3):  # also by prepacked weights
+        output = linear(x, weight)
+        assert torch.equal(output[0, 0], output[0, 2])
+        assert torch.equal(output[0, 0], output[1, 1])
+        different = output[[0, 0, 1], [0, 1, 0]]
+        assert len(different.unique(dim=0)) == 3
+    torch.testing.assert_close(output[[0, 1], [1, 0]], F.linear(x, weight)[[0, 1], [1, 0]])
+    x.add_(1)
+    torch.testing.assert_close(linear(x, weight), F.linear(x, weight))

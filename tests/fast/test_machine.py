@@ -44,15 +44,19 @@ def test_results_do_not_depend_on_the_library(
 
 TWO_THREADS_ON_ONE_CORE = """
 import os, torch
-from attnlab.fast.machine import choose_threads
+from attnlab.fast.machine import use_faster_threads
 os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-print(choose_threads(128, 2), torch.get_num_threads())
+for recorded in (2, 3, None):
+    torch.set_num_threads(2)
+    use_faster_threads(128, recorded)
+    print(torch.get_num_threads())
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs os.sched_setaffinity")
-def test_one_thread_is_chosen_where_two_share_a_core() -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+@pytest.mark.parametrize(("variable", "threads"), [({}, [2, 1, 1]), ({"OMP_NUM_THREADS": "2"}, [2, 2, 2])])
+def test_one_thread_is_used_where_two_share_a_core(variable: dict[str, str], threads: list[int]) -> None:
+    inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     command = [sys.executable, "-c", TWO_THREADS_ON_ONE_CORE]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1", "2"]
+    done = subprocess.run(command, env={**inherited, **variable}, capture_output=True, text=True, check=True)
+    assert [int(number) for number in done.stdout.split()] == threads

@@ -36,7 +36,10 @@ from attnlab.training.models import load_model
 from attnlab.types import EOS, Batch
 
 BATCH = 64
-"""Number of sentences that are decoded together, unless they are long."""
+"""Number of pairs that are scored together, unless they are long."""
+
+HYPOTHESES = 256
+"""Number of hypotheses that are decoded together, unless they are long: sentences times the beam size."""
 
 MAX_PADDED_TOKENS = 2**17
 """Largest product of sentences, padded length and beam size of a batch; a single sentence may exceed it."""
@@ -143,7 +146,7 @@ class Model:
         *,
         prefixes: str | Sequence[str] | None = None,
         nbest: int = 1,
-        batch_size: int = BATCH,
+        batch_size: int | None = None,
         progress: bool = True,
         **search: Any,
     ) -> list[Prediction]:
@@ -153,7 +156,8 @@ class Model:
             sentences: source sentences; a single string is one sentence.
             prefixes: for each sentence, the text that its translation starts with; a string for one sentence.
             nbest: number of hypotheses per sentence, at most the beam size.
-            batch_size: maximum number of sentences decoded together; they are of similar length.
+            batch_size: maximum number of sentences decoded together, which are of similar length; None for
+                256 divided by the beam size.
             progress: show a progress bar if it takes more than two seconds.
             search: settings of the group `search` that replace those of the run, such as `beam_size=5`.
 
@@ -216,11 +220,12 @@ class Model:
                     f"{name}: {text!r} contains half of a surrogate pair, which is not a character"
                 )
         pair = self.prepare(source, target)
-        batching, vocabularies = self.config.batching, self.vocabularies
+        vocabularies = self.vocabularies
         tokens = len(vocabularies.source.encode(pair.source))
         if not tokens:
             raise UserError(f"{name}: the source contains no token of the vocabulary")
-        source_length = min(tokens + batching.source_eos, batching.max_source_length or inf)
+        source_eos, max_source_length = self._source_settings
+        source_length = min(tokens + source_eos, max_source_length)
         lengths = source_length, len(vocabularies.target.encode(pair.target)) + 1
         for part, length, limit in zip(("encoder", "decoder"), lengths, self.max_lengths, strict=True):
             if length > limit:
@@ -229,6 +234,12 @@ class Model:
                     f"shorten the text, or train with a larger {part}.max_positions"
                 )
         return pair
+
+    @cached_property
+    def _source_settings(self) -> tuple[bool, float]:
+        """Whether sources end with EOS, and their maximum length; read once, since OmegaConf is slow."""
+        batching = self.config.batching
+        return batching.source_eos, batching.max_source_length or inf
 
     @cached_property
     def max_lengths(self) -> tuple[float, float]:
@@ -259,7 +270,7 @@ class Model:
         nbest: int = 1,
         *,
         indices: Sequence[int] | None = None,
-        batch_size: int = BATCH,
+        batch_size: int | None = None,
         progress: bool = False,
     ) -> list[list[Prediction]]:
         """Decode pairs of `read`.
@@ -268,7 +279,7 @@ class Model:
             pairs: N sources, with the prefixes of their outputs as targets.
             nbest: number of hypotheses per pair, at most the beam size.
             indices: `Prediction.index` of each pair, which also seeds its samples; its position by default.
-            batch_size: maximum number of pairs in a batch.
+            batch_size: maximum number of pairs in a batch; None for 256 divided by the beam size.
             progress: show a progress bar if it takes more than two seconds.
 
         Returns:
@@ -276,7 +287,9 @@ class Model:
         """
         results: list[list[Prediction]] = [[] for _ in pairs]
         numbers = torch.arange(len(pairs)) if indices is None else torch.tensor(indices)
-        for rows, batch in self._batches(pairs, batch_size, progress, beam_size=translator.beam_size):
+        beam_size = translator.beam_size
+        batch_size = batch_size or max(1, HYPOTHESES // beam_size)
+        for rows, batch in self._batches(pairs, batch_size, progress, beam_size=beam_size):
             numbered = batch._replace(indices=numbers[rows])
             outputs = translator(self.network, numbered, [pairs[row] for row in rows], nbest=nbest)
             for row, predictions in zip(rows, outputs, strict=True):

@@ -65,13 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be translated, else 0."""
-    from attnlab.api.model import BATCH
+    from attnlab.api.model import HYPOTHESES
     from attnlab.cli import attention_output
     from attnlab.config import evaluation_data
+    from attnlab.fast import machine
 
     attention = attention_output.check(options.attention)
     stream = input_lines.standard_input("one sentence per line")
     model, translator = _load(options)
+    machine.use_faster_threads()
     interactive = sys.stdin.isatty()
     lines = input_lines.read_lines(stream, interactive=interactive)
     warnings = _Warnings(model, translator)
@@ -99,7 +101,7 @@ def main(options: argparse.Namespace) -> int:
             warnings.check(number, pair, predictions)
 
     with attention_output.open_output(attention, model.config) as write_attention:
-        while batch := list(islice(lines, 1 if interactive else BATCH)):
+        while batch := list(islice(lines, 1 if interactive else HYPOTHESES)):
             failed += input_lines.process(batch, read, compute, write, strict=options.strict)
             if interactive:
                 warnings.print()

@@ -191,7 +191,8 @@ def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
     keys = keys[:, None].to(wide)  # [B, 1, S, A]
     twice_energy = _double(energy)[:, None]  # [A, 1]
     parts = torch.split(queries[:, :, None], CHUNK, dim=1)  # each [B, q, 1, A]
-    scores = [(part.to(wide) + keys).mul_(TWO).sigmoid_() @ twice_energy for part in parts]  # [B, q, S, 1]
+    sums = (torch.add(_double(part), keys, alpha=2) for part in parts)  # each [B, q, S, A]
+    scores = [part.sigmoid_() @ twice_energy for part in sums]  # each [B, q, S, 1]
     joined = scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)  # [B, Q, S, 1]
     return (joined[..., 0] - energy.sum()).to(queries.dtype)
 

@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.fast.graphs import StepGraphs
 from attnlab.fast.machine import trains_by_onednn
+from attnlab.nn.copies import marked_copies
 
 MIN_WEIGHT = 2**18
 """Products with fewer elements of the weight use MKL in fp32."""
@@ -51,6 +52,9 @@ MIN_ROWS = 32
 MIN_WEIGHT_OF_FEW_ROWS = 2**19
 """Elements of the smallest weight for which oneDNN is used with few rows, if there are no gradients."""
 
+MAX_DISTINCT = 0.9
+"""With a larger share of distinct rows, finding and copying them takes longer than is saved."""
+
 Product = Callable[[Tensor], Tensor]
 """The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias."""
 
@@ -60,7 +64,7 @@ class Products:
 
     Without gradients, a weight is stored in the layout of its products at its second use, and the stored one
     is used from then on, until `clear`: a search multiplies by the same weights at every step. A weight that
-    changes is stored again.
+    changes is stored again. Rows that are copies of each other (`attnlab.nn.copies`) are multiplied once.
     """
 
     def __init__(self) -> None:
@@ -89,6 +93,10 @@ class Products:
             dtype = torch.get_autocast_dtype(kind)
         elif x.dtype == dtype == torch.float32 and size < MIN_WEIGHT_OF_FEW_ROWS and is_few(x):
             return F.linear(x, weight, bias)
+        if size >= MIN_WEIGHT and (shared := _distinct_rows(x)) is not None:
+            rows, places = shared
+            products = self.linear(rows, weight, bias)  # [n, N]
+            return products.index_select(0, places).view(*x.shape[:-1], len(weight))
         # The entry also holds the weight, so that no other tensor can get its address
         bias_key = None if bias is None else (bias.data_ptr(), bias._version)
         key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
@@ -103,6 +111,22 @@ class Products:
             product = prepack(weight.contiguous(), bias, dtype, repeated=True)
             self.uses[key] = weight, product
         return product(x.to(dtype))
+
+
+def _distinct_rows(x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the distinct rows [n, K] of x [B, Q, K], and the place [B Q] of each row of x among them.
+
+    The first one is repeated, so that few numbers n occur. None if the copies are unknown or too few.
+    """
+    copies = marked_copies(x)
+    if copies is None or len(copies.numbers) < MIN_ROWS:
+        return None
+    rows, places = copies.distinct
+    count = round_rows(len(rows))
+    if count > MAX_DISTINCT * len(places):
+        return None
+    rows = torch.cat([rows, rows[:1].expand(count - len(rows))])  # [n]
+    return x.flatten(0, -2).index_select(0, rows), places
 
 
 def has_large_weights(network: nn.Module) -> bool:

@@ -34,7 +34,7 @@ from attnlab.jobs.worker_process import (
     is_step_of_several_tasks,
 )
 from attnlab.metrics import registry
-from attnlab.training.environment import environment, tokenize_in_one_thread
+from attnlab.training.environment import environment, keep_freed_memory, tokenize_in_one_thread
 
 log = logging.getLogger("attnlab")
 
@@ -46,6 +46,7 @@ def main(directory: str) -> int:
     """Train the run in `directory`, unless another process does; returns the exit code."""
     import_from_current_folder()
     tokenize_in_one_thread()
+    keep_freed_memory()
     run = Run(Path(directory))
     if not run.config.is_file():
         print(f"attnlab: {directory} is not a run directory: it contains no config.yaml", file=sys.stderr)

@@ -107,16 +107,11 @@ def worker_environment() -> dict[str, str]:
     """Return the environment of a worker process.
 
     It is that of this process without `TORCH_DISTRIBUTED`, which stays only in a Slurm step of several tasks,
-    the ranks of one training, and with
-
-    - `PYTHONSAFEPATH`, since `python -m` would put the current folder first on the module search path, where
-      a data file such as `torch.py` would replace a package;
-    - malloc thresholds that keep glibc from returning the memory of a training step to the system.
+    the ranks of one training, and with `PYTHONSAFEPATH`, since `python -m` would put the current folder first
+    on the module search path, where a data file such as `torch.py` would replace a package.
     """
     removed = () if is_step_of_several_tasks() else TORCH_DISTRIBUTED
     environment = {key: value for key, value in os.environ.items() if key not in removed}
-    for threshold in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
-        environment.setdefault(threshold, str(2**32))
     return {**environment, "PYTHONSAFEPATH": "1"}
 
 

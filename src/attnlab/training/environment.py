@@ -33,8 +33,8 @@ def tokenize_in_one_thread() -> None:
 def keep_freed_memory() -> None:
     """Let this process keep freed memory for its next tensors, where the C library is glibc.
 
-    It returns large freed blocks to the system, so that every step of a search gets its memory page by page.
-    A worker has environment variables for it: see `attnlab.jobs.worker_process.worker_environment`.
+    It returns large freed blocks to the system, so that every step of a training or a search gets its memory
+    page by page.
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         mallopt(M_MMAP_MAX, 0)

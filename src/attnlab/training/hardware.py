@@ -64,12 +64,8 @@ def choose_for_machine(config: DictConfig, network: Seq2Seq, run: Run) -> dict[s
     if config.trainer.accelerator != "cpu" and torch.cuda.is_available():
         return {}
     recorded = run.read_result()
-    most = torch.get_num_threads()
-    if most > 1 and config.trainer.devices == 1 and "OMP_NUM_THREADS" not in os.environ:
-        threads = recorded.get("threads")
-        if threads is None or threads > most:
-            threads = machine.choose_threads(network.decoder.output_size, most)
-        torch.set_num_threads(threads)
+    if config.trainer.devices == 1:
+        machine.use_faster_threads(network.decoder.output_size, recorded.get("threads"))
     choices: dict[str, Any] = {"threads": torch.get_num_threads()}
     if has_large_weights(network):
         if "products" in recorded:

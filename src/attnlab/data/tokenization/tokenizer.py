@@ -158,12 +158,12 @@ class Tokenizer:
         return "␣"
 
     def _spelling(self, id: int, oov_tokens: Sequence[str] = ()) -> str:
-        if id >= self.size and oov_tokens:
-            return oov_tokens[id - self.size]
-        spelling = self._pipeline.id_to_token(id - len(SPECIAL_TOKENS))
-        if spelling is None:
+        spelling: str | None = self._pipeline.id_to_token(id - len(SPECIAL_TOKENS))
+        if spelling is not None:
+            return spelling
+        if not oov_tokens:
             raise IndexError(f"token id {id} is out of range for a vocabulary of {self.size}")
-        return spelling
+        return oov_tokens[id - self.size]
 
     def _join(self, pieces: list[str]) -> str:
         decoder = self._pipeline.decoder
