@@ -189,7 +189,7 @@ def test_unknown_tokens_and_columns_are_counted(
     code, _, errors = run_on(monkeypatch, capsys, lines, "predict", checkpoint)
     assert code == 0
     assert [error for error in errors if "may be incomplete" not in error] == [
-        "attnlab: 1 line: of its columns, only the source was read",
+        "attnlab: 1 line with more columns: only the source is read",
         "attnlab: 2 lines (1, 2) of standard input: 3 tokens, such as 'zebra', 'yak', outside the "
         "vocabulary: read as <unk>",
     ]

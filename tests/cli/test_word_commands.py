@@ -13,6 +13,7 @@ from attnlab.cli.main import run as run_command
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from commands import attnlab as run_attnlab
+from exports import write_checkpoint
 
 LEMMAS = ["deve", "zorluk", "ev", "göz", "kitap köpek"]
 ENDINGS = {"N;ACC": "i", "N;ABL(PL;PSS(2,PL))": "lerinizden"}
@@ -121,13 +122,25 @@ def test_covered_files_are_translated_without_scores(
         assert (code, predicted) == (0, outputs)
 
 
-@pytest.mark.slow
-def test_features_apart_are_not_exported(
-    trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_columns_of_lines_are_those_of_the_training_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnx")
-    assert run_command(["export", str(trained.directory), "--onnx", str(tmp_path / "model")]) == 1
-    assert "features=concatenated can be exported" in capsys.readouterr().err
+    """LEMMA<TAB>FORM<TAB>FEATURES, as in the shared tasks of 2016 to 2018."""
+    settings = ("data.features_column=2", "data.target_column=1")
+    run = str(write_checkpoint(tmp_path, *settings, texts=["deve\tdevei\tN;ACC", "at\tatlar\tN;PL"] * 10))
+    lines = "deve\tdevei\tN;ACC\nat\tN;PL\n\tN;PL\nat\tat\tN;PL\n"
+    code, scores, errors = command("score", run, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
+    pairs = [("deve\tN;ACC", "devei"), ("at\tN;PL", "at")]
+    expected = [score.log_probability for score in attnlab.load(run).score(pairs)]
+    assert [float(line.split("\t")[0]) for line in (scores[0], scores[3])] == pytest.approx(
+        expected, abs=1e-3
+    )
+    assert (code, scores[1:3]) == (1, ["", ""])
+    assert "line 2 of standard input: it has 2 columns instead of 3" in errors
+    code, outputs, errors = command("predict", run, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
+    assert (code, [bool(output) for output in outputs]) == (1, [True, True, False, True])
+    assert "line 3 of standard input: there is no text before the tab" in errors
+    assert "2 lines with more columns: only text and features are read" in errors
 
 
 def test_features_apart_need_a_column(tmp_path: Path) -> None:

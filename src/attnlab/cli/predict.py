@@ -200,9 +200,9 @@ class _Warnings:
     def print(self) -> None:
         """Print the warnings, those of a single line with its number, and clear them."""
         if self.more_columns:
-            read = "source and features were" if self.has_features else "the source was"
+            read = "text and features are" if self.has_features else "the source is"
             lines = f"{self.more_columns} line{'s' * (self.more_columns != 1)}"
-            print(f"attnlab: {lines}: of its columns, only {read} read", file=sys.stderr)
+            print(f"attnlab: {lines} with more columns: only {read} read", file=sys.stderr)
         if self.tabs:
             lines = f"{self.tabs} line{'s' * (self.tabs != 1)}"
             message = "a tab: all columns were read as one sentence; cut -f1 gives the first column"

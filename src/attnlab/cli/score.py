@@ -1,8 +1,7 @@
 """`attnlab score`: print the log-probabilities of given pairs.
 
-One source and target per line in, separated by a tab, with features in a column between them if the model
-reads features; per line out the log-probability of the target and,
-after a tab, of each of its tokens.
+One source and target per line in, separated by a tab, or the columns of the training file if the model reads
+features; per line out the log-probability of the target and, after a tab, of each of its tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from attnlab.errors import UserError
 if TYPE_CHECKING:
     from attnlab.api.model import Score
     from attnlab.data.corpus import Pair
+    from attnlab.data.datasets.pair_files import Layout
 
 IMPORTS = ("attnlab.api.model",)
 
@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be scored, else 0."""
     from attnlab.api.model import BATCH, load
+    from attnlab.config import evaluation_data
 
     stream = input_lines.standard_input("a source and a target per line, separated by a tab")
     model = load(options.runs, trust=options.trust)
-
-    expected = 2 if model.config.data.get("features_column") is None else 3
+    layout = evaluation_data.layout_of(model.config)
 
     def read(text: str) -> tuple[str, str, Pair]:
-        source, target = _columns(text, expected)
+        source, target = _columns(text, layout)
         return source, target, model.read(source, target)
 
     def write(_: int, line: tuple[str, str, Pair] | None, score: Score | None) -> None:
@@ -58,17 +58,24 @@ def main(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _columns(text: str, expected: int) -> tuple[str, str]:
-    """Split a line into the source, with its features, and the target."""
-    count = text.count("\t") + 1
-    if count != expected:
-        features = ", its features" * (expected == 3)
+def _columns(text: str, layout: Layout | None) -> tuple[str, str]:
+    """Split a line into the source, with its features, and the target.
+
+    With features, the columns are those of the files that the run was trained on.
+    """
+    cells = text.split("\t")
+    if layout is not None and layout.features_column is not None:
+        if len(cells) <= max(layout.columns):
+            raise UserError(
+                f"it has {len(cells)} columns instead of {max(layout.columns) + 1}: give the columns of the "
+                "training file"
+            )
+        return layout.input_of(text), cells[layout.target_column]
+    if len(cells) != 2:
         raise UserError(
-            f"it has {count} columns instead of {expected}: give a source{features} and a target, separated "
-            f"by {'tabs' if features else 'a tab'}"
+            f"it has {len(cells)} columns instead of 2: give a source and a target, separated by a tab"
         )
-    source, _, target = text.rpartition("\t")
-    return source, target
+    return cells[0], cells[1]
 
 
 def _to_line(source: str, target: str, score: Score, as_json: bool) -> str:

@@ -50,12 +50,22 @@ def pair_with_features(source: str, target: str = "") -> Pair:
     text, tab, features = source.partition("\t")
     if not tab:
         raise UserError(f"{source!r} has no features: give TEXT<TAB>FEATURES; the features may be empty")
+    if not text.strip():
+        raise UserError("there is no text before the tab: give TEXT<TAB>FEATURES")
     return Pair(with_features(text, features), target)
 
 
 def without_features(source: str) -> str:
     """Return the text of a source of `with_features`."""
     return FEATURES.sub("", source)
+
+
+def with_column(source: str) -> str:
+    """Return a source of `with_features` as the input `TEXT<TAB>FEATURES`; one without features as it is."""
+    features = FEATURES.search(source)
+    if features is None:
+        return source
+    return f"{source[: features.start()]}\t{';'.join(re.findall('⟨(.+?)⟩', features[0]))}"
 
 
 def is_feature(token: str) -> bool:

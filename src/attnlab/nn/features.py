@@ -101,13 +101,14 @@ class EncodedFeatures(Features):
         memory = encoder(embedded, lengths, text)
 
         counts = batch.source_lengths - lengths  # [B]: features
-        steps = torch.arange(max(1, int(counts.max())), device=device)  # [F]
+        most = S if torch.compiler.is_exporting() else max(1, int(counts.max()))
+        steps = torch.arange(most, device=device)  # [F]
         start = lengths.to(device)[:, None]  # [B, 1]
         features = _rows(embedded, (start + steps).clamp(max=S - 1))  # [B, F, E]
         read = counts.clamp(min=1)  # a source without features has one that is not used
         own = self.encoder(features, read, _before(read, features))
 
-        back = (torch.arange(S, device=device) - start).clamp(0, len(steps) - 1)  # [B, S]
+        back = (torch.arange(S, device=device) - start).clamp(0, most - 1)  # [B, S]
         states = torch.where(text[..., None], memory.states, _rows(own.states, back))  # [B, S, D]
         present = (counts > 0).to(device)[:, None, None]  # [B, 1, 1]
 

@@ -143,7 +143,9 @@ class Layout:
             raise LeftOutError(
                 "1 column" if len(cells) == 1 else f"{len(cells)} columns",
                 f"expected at least {max(self.columns) + 1}. Separate columns by tabs, or set "
-                "data.source_column and data.target_column",
+                "data.source_column and data.target_column"
+                + " and data.features_column"
+                * (self.features_column is not None),
             )
         source = cells[self.source_column]
         if self.features_column is not None and source.strip():

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from onnx import numpy_helper
 
+from attnlab.data.features import with_column
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export.folder import decoding_settings
 from attnlab.deploy.export.graphs import Graphs
@@ -63,8 +64,8 @@ def write(
 
 
 def example_sentences(run: Run) -> list[str]:
-    """Return some sources of the run's predictions, of different lengths, shortest first."""
-    sources = {prediction.source for prediction in read_predictions(run.attention)}
+    """Return some inputs of the run's predictions, of different lengths, shortest first."""
+    sources = {with_column(prediction.source) for prediction in read_predictions(run.attention)}
     by_length: dict[int, str] = {}
     for source in sorted(sources):
         by_length.setdefault(len(source.split()), source)

@@ -101,6 +101,7 @@ def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[st
         "max_source_tokens": None if limit is None else limit - source_eos,
         "max_positions": encoder.max_positions if encoder.get("positions") == "learned" else None,
         "copies_source": copies_source(config),
+        "reads_features": config.data.get("features_column") is not None,
         **{
             f"{side}_is_python": isinstance(tokenizer, PythonTokenizer)
             for side, tokenizer in vocabularies._asdict().items()

@@ -34,9 +34,9 @@ from attnlab.deploy.export.recurrent import OnnxRecurrentEncoder, solve
 from attnlab.errors import UserError
 from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
-from attnlab.nn.encoders import RecurrentEncoder
+from attnlab.nn.encoders import Encoder, RecurrentEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
-from attnlab.nn.features import Concatenated
+from attnlab.nn.features import EncodedFeatures
 from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
@@ -72,8 +72,6 @@ def export(network: Seq2Seq) -> Graphs:
     """Export a network in evaluation mode, and compare the graphs with the network."""
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
-    if not isinstance(network.features, Concatenated | None):
-        raise _unsupported(network, "its features are encoded apart; features=concatenated can be exported")
     network = deepcopy(network)
     make_plain(network)
     try:
@@ -99,23 +97,28 @@ class _Encoder(nn.Module):
 
     def __init__(self, network: Seq2Seq) -> None:
         super().__init__()
-        self.embedding, self.bridge, self.decoder = network.source_embedding, network.bridge, network.decoder
-        encoder = network.encoder
-        if type(encoder) is RecurrentEncoder:
-            encoder = OnnxRecurrentEncoder(encoder)
-        elif isinstance(encoder, LinearRecurrentEncoder):
-            encoder = deepcopy(encoder)
-            for part in encoder.parts:
-                part.solve = solve  # type: ignore[assignment]
-        self.encoder = encoder
+        self.network = deepcopy(network)
+        self.network.encoder = _traceable(network.encoder)
+        if isinstance(self.network.features, EncodedFeatures):
+            self.network.features.encoder = _traceable(self.network.features.encoder)
 
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:
         """Encode ids [B, S]; return memory, mask, keys and the tensors of the initial state."""
-        mask = source != PAD  # [B, S]
-        memory = self.encoder(self.embedding(source), mask.sum(dim=1), mask)
-        keys = self.decoder.attention.project(memory)
-        state = self.decoder.begin(self.bridge(memory), memory)
-        return memory.states, mask, keys, *_tensors(state).values()
+        lengths = (source != PAD).sum(dim=1)  # [B]
+        encoded, state = self.network.encode(Batch(source, lengths, source, lengths))
+        memory = encoded.memory
+        return memory.states, memory.mask, encoded.keys, *_tensors(state).values()
+
+
+def _traceable(encoder: Encoder) -> Encoder:
+    """Return an encoder that computes the same and can be traced for any length."""
+    if type(encoder) is RecurrentEncoder:
+        return OnnxRecurrentEncoder(encoder)
+    if isinstance(encoder, LinearRecurrentEncoder):
+        encoder = deepcopy(encoder)
+        for part in encoder.parts:
+            part.solve = solve  # type: ignore[assignment]
+    return encoder
 
 
 class _Step(nn.Module):

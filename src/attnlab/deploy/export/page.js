@@ -4,7 +4,7 @@
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const { settings } = data;
-const SOS = 1, EOS = 2, CANDIDATES = 5;
+const PAD = 0, SOS = 1, EOS = 2, CANDIDATES = 5;
 
 /* Network */
 
@@ -21,10 +21,22 @@ const encoder = onnx.prepareGraph(data.encoder, weights);
 const step = onnx.prepareGraph(data.step, weights);
 const sourceTokenizer = makeTokenizer(data.source), targetTokenizer = makeTokenizer(data.target);
 
+const FEATURE = /^ ?⟨[^⟨⟩ ]+⟩$/u;  // of an inflected form; never copied
+
+/* The source of an input: TEXT<TAB>FEATURES of a network with features is the text and its features. */
+function withFeatures(input) {
+  if (!settings.reads_features) return input;
+  const [text, features = ""] = input.split("\t");
+  const all = features.replace(/\p{White_Space}/gu, "").match(/[()]|[^;,()]+/gu) ?? [];
+  const depths = all.reduce((ends, each) => [...ends, ends.at(-1) + (each === "(") - (each === ")")], [0]);
+  if (Math.min(...depths) < 0 || depths.at(-1)) throw new Error("A bracket of the features has no counterpart.");
+  return [text, ...all.map(each => `⟨${each}⟩`)].join(" ");
+}
+
 /* Reads a sentence: its tokens as the network reads them, and what the reader should know.
    Throws an error with a message for the reader if the sentence cannot be read. */
 function read(sentence) {
-  const all = sourceTokenizer.encode(sentence);
+  const all = sourceTokenizer.encode(withFeatures(sentence));
   const foreign = sourceTokenizer.isClosed && all.find(({ isKnown }) => !isKnown);
   if (foreign) throw new Error(`“${foreign.token}” is not in the vocabulary. Use only ${sourceTokenizer.pieces.join(" ")}, separated by spaces.`);
   if (!all.length) throw new Error("The network can read none of these tokens.");
@@ -34,8 +46,8 @@ function read(sentence) {
   const notes = [];
   if (tokens.length < all.length) notes.push(`Only the first ${tokens.length} tokens are read.`);
   // A source token outside the target vocabulary has an id of its own, from V on, in a network that copies
-  const copied = settings.copies_source ? [...new Set(all.map(({ token }) => token))].filter(token => targetTokenizer.idOf(token) === undefined) : [];
-  const copyIds = tokens.map(({ token }) => targetTokenizer.idOf(token) ?? targetTokenizer.size + copied.indexOf(token));
+  const copied = settings.copies_source ? [...new Set(all.map(({ token }) => token))].filter(token => targetTokenizer.idOf(token) === undefined && !FEATURE.test(token)) : [];
+  const copyIds = tokens.map(({ token }) => FEATURE.test(token) ? PAD : targetTokenizer.idOf(token) ?? targetTokenizer.size + copied.indexOf(token));
   const end = settings.source_eos ? [EOS] : [];
   return {
     tokens: [...tokens, ...end.map(() => ({ token: "<eos>", isKnown: true }))],
@@ -235,14 +247,19 @@ function play() {
   showControls();
 }
 
+const typed = () => (settings.reads_features ? `${$("sentence").value}\t${$("features").value}` : $("sentence").value);
+function type(sentence) {
+  [$("sentence").value, $("features").value = ""] = settings.reads_features ? sentence.split("\t") : [sentence];
+}
+
 $("form").addEventListener("submit", event => {
   event.preventDefault();
-  start($("sentence").value);
+  start(typed());
 });
 $("sentence").addEventListener("keydown", event => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
-  start($("sentence").value);
+  start(typed());
 });
 $("play").addEventListener("click", () => {
   if (state.playing) return pause();
@@ -266,10 +283,11 @@ addEventListener("resize", resize);
 $("examples").append(...data.examples.map(sentence => {
   const button = element("button", { type: "button", textContent: sentence, dir: "auto" });
   button.addEventListener("click", () => {
-    $("sentence").value = sentence;
-    start(sentence);
+    type(sentence);
+    start(typed());
   });
   return button;
 }));
 if (matchMedia("(prefers-reduced-motion: reduce)").matches) $("speed").value = "0";
-$("sentence").value = data.examples.at(-1) ?? "";
+$("features").hidden = document.querySelector("label[for=features]").hidden = !settings.reads_features;
+type(data.examples.at(-1) ?? "");

@@ -2,6 +2,8 @@
 
     python translate.py < sentences.txt
 
+A line of a network with features is TEXT<TAB>FEATURES.
+
 Needs onnxruntime, numpy and tokenizers, and the files that `attnlab export` writes next to this one. The loop
 over the graphs is `Translator.decode`. B, S, T and V as in attnlab: sentences, source length, target length
 and target vocabulary.
@@ -12,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -51,25 +53,43 @@ class Translator:
 
     def check(self, sentence: str) -> None:
         """Raise `ValueError` if a sentence cannot be translated."""
-        length, limit = len(self._source_ids(sentence)), self.config["max_positions"]
+        length, limit = len(self._source_ids(self._read(sentence))), self.config["max_positions"]
         if limit is not None and length > limit:
             raise ValueError(f"it has {length} tokens, but the network has only {limit} positions")
 
     def __call__(self, sentences: Sequence[str]) -> list[str]:
         """Translate sentences, in batches of similar length."""
+        sentences = [self._read(sentence) for sentence in sentences]
         lengths = [len(self._source_ids(sentence)) for sentence in sentences]
         outputs = [""] * len(sentences)
         for rows in _batches(lengths):
-            for row, text in zip(rows, self.translate([sentences[row] for row in rows]), strict=True):
+            for row, text in zip(rows, self._translate([sentences[row] for row in rows]), strict=True):
                 outputs[row] = text
         return outputs
+
+    def _read(self, sentence: str) -> str:
+        """Return a sentence; TEXT<TAB>FEATURES of a network with features as the text and its features.
+
+        Raises:
+            ValueError: if there are no features, or a bracket of them has no counterpart.
+        """
+        if not self.config["reads_features"]:
+            return sentence
+        text, *columns = sentence.split("\t")
+        if len(columns) != 1:
+            raise ValueError("expected TEXT<TAB>FEATURES; the features may be empty")
+        features = re.findall(r"[()]|[^;,()]+", "".join(columns[0].split()))
+        depths = [*accumulate((each == "(") - (each == ")") for each in features)]
+        if depths and (min(depths) < 0 or depths[-1]):
+            raise ValueError(f"the features {columns[0]!r} have a bracket without a counterpart")
+        return " ".join([text, *(f"⟨{each}⟩" for each in features)])
 
     def _source_ids(self, sentence: str) -> list[int]:
         limit = self.config["max_source_tokens"]  # None: no limit
         return self.source.encode(sentence)[:limit] + ([EOS] if self.config["source_eos"] else [])
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
-        """Translate one batch of sentences."""
+    def _translate(self, sentences: Sequence[str]) -> list[str]:
+        """Translate one batch of sentences that are read."""
         ids = [self._source_ids(sentence) for sentence in sentences]
         if not self.config["copies_source"]:
             return [self.target.decode(row) for row in self.decode(ids)]

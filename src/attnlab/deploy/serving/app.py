@@ -100,6 +100,7 @@ class ModelDescription(BaseModel):
     beam_size: Annotated[int, Field(description="beam size of the run")]
     interventions: list[str]
     maps: Annotated[list[str], Field(description="what a map can show")]
+    reads_features: Annotated[bool, Field(description="sentences are TEXT<TAB>FEATURES")]
 
 
 class Error(BaseModel):
@@ -225,6 +226,7 @@ def _describe(served: ServedModel) -> ModelDescription:
         beam_size=served.model.config.search.beam_size,
         interventions=list(served.interventions),
         maps=list(served.maps),
+        reads_features=served.model.config.data.get("features_column") is not None,
     )
 
 

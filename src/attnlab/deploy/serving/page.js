@@ -8,8 +8,8 @@
   const CELL = 26; // width and height of a cell of a saved map in pixels
   const LETTER = 8; // approximate width of a letter of a label in pixels
   const NAMES = { weights: "attention weights", gradient: "gradients", integrated_gradients: "integrated gradients", erasure: "erasure" };
-  const [form, source, beam, intervention, map, models, status, cards] = [
-    "form", "source", "beam", "intervention", "map", "models", "status", "cards",
+  const [form, source, features, beam, intervention, map, models, status, cards] = [
+    "form", "source", "features", "beam", "intervention", "map", "models", "status", "cards",
   ].map((id) => document.getElementById(id));
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   const shown = new Map(); // card of each model, by its name
@@ -65,7 +65,8 @@
 
   async function update(card) {
     card.controller?.abort();
-    const text = source.value.trim();
+    const typed = source.value.trim();
+    const text = typed && card.model.reads_features && !typed.includes("\t") ? `${typed}\t${features.value}` : typed;
     card.article.hidden = !isSelected(card);
     if (!text || card.article.hidden) {
       show(card, null);
@@ -183,6 +184,7 @@
     }
     beam.value = descriptions[0].beam_size;
     models.hidden = descriptions.length < 2;
+    features.parentElement.hidden = !descriptions.some((model) => model.reads_features);
     for (const kind of new Set(descriptions.flatMap((model) => model.maps))) {
       map.append(element("option", { value: kind, textContent: NAMES[kind] }));
     }
