@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 Lengths = NDArray[np.int64]
 
+OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
+"""In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""
+
 
 @dataclass(frozen=True)
 class Sequences:
@@ -138,6 +141,8 @@ def encode(
             )
     _log_truncated("source", source_limit, sources)
     _log_truncated("target", target_limit, targets)
+    _log_outlier("source", source_limit, sources, pairs)
+    _log_outlier("target", target_limit, targets, pairs)
     copy_ids: list[list[int]] = []
     if with_copy_ids:
         copy_ids, targets = _copy_ids(pairs, vocabularies, targets, source_limit)
@@ -156,6 +161,27 @@ def _log_truncated(side: str, limit: int | None, sequences: Sequence[Sequence[in
             len(sequences),
             side,
             limit,
+            side,
+        )
+
+
+def _log_outlier(
+    side: str, limit: int | None, sequences: Sequence[Sequence[int]], pairs: Sequence[Pair]
+) -> None:
+    """Warn of a sequence that is far longer than the others: its batch is padded to its length."""
+    lengths = [len(ids) for ids in sequences]
+    if limit is not None or len(lengths) < OUTLIER_PAIRS:
+        return
+    position, usual = int(np.argmax(lengths)), int(np.quantile(lengths, 0.99))
+    if lengths[position] > OUTLIER_FACTOR * usual:
+        log.warning(
+            "%s: the %s has %d tokens, and 99 %% of the %ss have at most %d. Its batch needs much memory: "
+            "correct the line, or set batching.max_%s_length",
+            pairs[position].origin or f"pair {position + 1} of {len(pairs)}",
+            side,
+            lengths[position],
+            side,
+            usual,
             side,
         )
 
