@@ -127,7 +127,10 @@ def test_columns_of_lines_are_those_of_the_training_file(
 ) -> None:
     """LEMMA<TAB>FORM<TAB>FEATURES, as in the shared tasks of 2016 to 2018."""
     settings = ("data.features_column=2", "data.target_column=1")
-    run = str(write_checkpoint(tmp_path, *settings, texts=["deve\tdevei\tN;ACC", "at\tatlar\tN;PL"] * 10))
+    texts = [
+        f"{word}{i}\t{word}\t{each}" for i in range(10) for word, each in (("deve", "N;ACC"), ("at", "N;PL"))
+    ]
+    run = str(write_checkpoint(tmp_path, *settings, texts=["deve\tdevei\tN;ACC", "at\tatlar\tN;PL", *texts]))
     lines = "deve\tdevei\tN;ACC\nat\tN;PL\n\tN;PL\nat\tat\tN;PL\n"
     code, scores, errors = command("score", run, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
     pairs = [("deve\tN;ACC", "devei"), ("at\tN;PL", "at")]

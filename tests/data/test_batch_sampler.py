@@ -105,15 +105,15 @@ def disjoint(group: list[int], groups: list[list[int]]) -> int:
 
 def test_batches_of_a_pool_are_sorted_by_length() -> None:
     lengths = np.random.default_rng(0).permutation(np.arange(96))
-    order = TrainingBatchSampler(lengths, lengths, size=3, pool=4)  # 8 pools of 4 batches
+    order = TrainingBatchSampler(lengths, lengths, size=3, pool=4, bucket_by_length=True)
     for epoch in range(3):
         batches = [lengths[batch].tolist() for batch in batches_of(order, epoch)]
         assert min(disjoint(batch, batches) for batch in batches) >= 3
 
 
 def test_ranks_get_batches_of_similar_length() -> None:
-    lengths = list(range(96))  # 8 pools of 2 steps of 2 ranks
-    steps = [one + other for one, other in zip(*ranks(2, lengths, size=3, pool=2), strict=True)]
+    shares = ranks(2, list(range(96)), size=3, pool=2, bucket_by_length=True)
+    steps = [one + other for one, other in zip(*shares, strict=True)]
     assert min(disjoint(step, steps) for step in steps) >= 1
 
 
@@ -121,22 +121,15 @@ def sets(order: TrainingBatchSampler) -> list[set[int]]:
     return [set(batch) for batch in batches_of(order)]
 
 
-def test_without_bucket_by_length_lengths_do_not_matter() -> None:
+def test_lengths_do_not_matter_by_default() -> None:
     short, long = np.full(64, 1), np.arange(64)
-    one = TrainingBatchSampler(short, short, size=4, pool=2, bucket_by_length=False)
-    other = TrainingBatchSampler(long, long, size=4, pool=2, bucket_by_length=False)
-    assert sets(one) == sets(other) != sets(TrainingBatchSampler(long, long, size=4, pool=2))
+    one = TrainingBatchSampler(short, short, size=4, pool=2)
+    other = TrainingBatchSampler(long, long, size=4, pool=2)
+    by_length = TrainingBatchSampler(long, long, size=4, pool=2, bucket_by_length=True)
+    assert sets(one) == sets(other) != sets(by_length)
 
 
-@pytest.mark.parametrize(("pairs", "sorted_by_length"), [(30, False), (32, True)])
-def test_epochs_of_few_pools_are_in_random_order(pairs: int, sorted_by_length: bool) -> None:
-    lengths = np.arange(pairs)  # 15 or 16 batches: 8 pools of 2 batches are enough
-    order = TrainingBatchSampler(lengths, lengths, size=2, pool=2)
-    random = TrainingBatchSampler(lengths, lengths, size=2, pool=2, bucket_by_length=False)
-    assert (sets(order) != sets(random)) == sorted_by_length
-
-
-@pytest.mark.parametrize("options", [{}, {"bucket_by_length": False}, {"batch_type": "tokens", "size": 60}])
+@pytest.mark.parametrize("options", [{}, {"bucket_by_length": True}, {"batch_type": "tokens", "size": 60}])
 def test_longest_target_of_a_batch_comes_first(options: dict[str, Any]) -> None:
     sources, targets = np.random.default_rng(0).integers(1, 9, (2, 40))
     for batch in batches_of(TrainingBatchSampler(sources, targets, **{"size": 8, **options})):
@@ -158,8 +151,6 @@ def test_invalid_settings_are_rejected() -> None:
     lengths = np.array([1, 2, 3])
     with pytest.raises(UserError, match="3 pairs are too few for 4 processes"):
         TrainingBatchSampler(lengths, lengths, size=1, world=4)
-    with pytest.raises(UserError, match="bucket_by_length=true"):
-        TrainingBatchSampler(lengths, lengths, size=9, batch_type="tokens", bucket_by_length=False)
     with pytest.raises(UserError, match="batch_size=1 tokens gives 3 batches of one pair"):
         TrainingBatchSampler(lengths, lengths, size=1, batch_type="tokens", world=2)
 
@@ -187,13 +178,3 @@ def test_shards_evaluate_every_pair_once(lengths: list[int], size: int, world: i
 def test_evaluation_needs_a_pair_per_shard() -> None:
     with pytest.raises(UserError, match="1 pairs are too few for 2 processes"):
         EvaluationBatchSampler(np.array([1]), size=4, count=2)
-
-
-@pytest.mark.parametrize(("size", "bucket", "said"), [(1, True, False), (2, True, True), (2, False, False)])
-def test_random_order_of_few_pools_is_logged(
-    size: int, bucket: bool, said: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    lengths = np.arange(8)  # eight pools of one batch are of similar length
-    with caplog.at_level("INFO", logger="attnlab"):
-        TrainingBatchSampler(lengths, lengths, size=size, pool=1, bucket_by_length=bucket)
-    assert ("fewer than 8 pools of batching.pool=1" in caplog.text) == said

@@ -3,7 +3,6 @@
 N pairs of a split · B pairs of a batch
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -14,12 +13,7 @@ from torch.utils.data import Sampler
 from attnlab.data.examples import Lengths
 from attnlab.errors import UserError
 
-log = logging.getLogger(__name__)
-
 BatchType = Literal["sentences", "tokens"]
-
-MIN_POOLS = 8
-"""Smallest number of pools in an epoch whose batches are of similar length."""
 
 
 class TrainingBatchSampler(Sampler[Any]):
@@ -32,13 +26,11 @@ class TrainingBatchSampler(Sampler[Any]):
         A batch has at most `size` pairs, and batch sizes differ by at most one. The number of batches is the
         smallest that is divisible by `world`; with `size` 1 some batches therefore may have 2 pairs. With
         `bucket_by_length`, pairs are shuffled, divided into pools of `pool` batches per rank, and sorted by
-        length within each pool before they are divided into batches. An epoch of fewer than `MIN_POOLS` whole
-        pools is in random order: few pools hold nearly the same batches in every epoch, each of one length,
-        and the model then needs more epochs than the saved padding is worth.
+        length within each pool before they are divided into batches; else the order is random.
     batch_type="tokens"
         (longest source + longest target) · B, the number of padded tokens, is at most `size`; a longer pair
         is a batch by itself. The whole split is sorted by length with ties in random order, so that all
-        epochs have the same batch sizes. Requires `bucket_by_length`.
+        epochs have the same batch sizes.
 
     At each step all ranks get batches of similar length, if batches are sorted by length.
 
@@ -59,7 +51,7 @@ class TrainingBatchSampler(Sampler[Any]):
         *,
         size: int,
         batch_type: BatchType = "sentences",
-        bucket_by_length: bool = True,
+        bucket_by_length: bool = False,
         pool: int = 50,
         seed: int = 0,
         with_epochs: bool = False,
@@ -68,31 +60,17 @@ class TrainingBatchSampler(Sampler[Any]):
     ) -> None:
         self._source_lengths = source_lengths
         self._target_lengths = target_lengths
-        self._bucket_by_length = bucket_by_length
+        self._sort = bucket_by_length or batch_type == "tokens"
         self._seed = seed
         self._with_epochs = with_epochs
         self._rank = rank
         self._world = world
         if batch_type == "tokens":
-            if not bucket_by_length:
-                raise UserError(
-                    "batching.batch_type=tokens requires batching.bucket_by_length=true. Set it, or use "
-                    "batching.batch_type=sentences"
-                )
             sizes = _token_batch_sizes(source_lengths, target_lengths, size=size, world=world)
             pools = np.zeros(len(sizes), dtype=np.int64)
         else:
             sizes = _even_batch_sizes(len(source_lengths), size=size, world=world)
             pools = np.arange(len(sizes)) // (pool * world)
-            self._bucket_by_length = bucket_by_length and len(sizes) >= MIN_POOLS * pool * world
-            if bucket_by_length and not self._bucket_by_length:
-                log.info(
-                    "batches are in random order, not of similar length: an epoch has %d batches, fewer than "
-                    "%d pools of batching.pool=%d",
-                    len(sizes) // world,
-                    MIN_POOLS,
-                    pool,
-                )
         self._bounds = np.cumsum(sizes)[:-1]  # [batches - 1]: boundaries between batches
         self._pools = np.repeat(pools, sizes)  # [N]: the pool of each position in the order
         self._epoch = 0
@@ -116,7 +94,7 @@ class TrainingBatchSampler(Sampler[Any]):
         epoch = self._epoch
         random = np.random.default_rng((self._seed, epoch))
         order = random.permutation(len(self._pools))  # [N]
-        if self._bucket_by_length:
+        if self._sort:
             order = order[np.lexsort((self._target_lengths[order], self._source_lengths[order], self._pools))]
         batches = np.split(order, self._bounds)
         steps = random.permutation(len(self))

@@ -30,8 +30,8 @@ class Seq2SeqData(LightningDataModule):
         vocabularies: tokenizers of both sides.
         batch_size: largest batch size, in the unit of `batch_type`.
         batch_type: "sentences", or "tokens": padded source and target tokens.
-        bucket_by_length: sort by length within shuffled pools, which saves padding, if an epoch has at least
-            eight pools; smaller data is in random order, with which it is learned better.
+        bucket_by_length: sort by length within shuffled pools, which saves padding; in random order, small
+            data is learned in fewer steps. Batches of tokens are always sorted.
         pool: batches per pool.
         evaluation_batch_size: pairs per batch in validation and test; None for `batch_size`, or 64 if that
             counts tokens.
@@ -56,7 +56,7 @@ class Seq2SeqData(LightningDataModule):
         *,
         batch_size: Size,
         batch_type: BatchType = "sentences",
-        bucket_by_length: bool = True,
+        bucket_by_length: bool = False,
         pool: Size = 50,
         evaluation_batch_size: Size | None = None,
         source_eos: bool = False,

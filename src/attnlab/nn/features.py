@@ -46,7 +46,7 @@ class Features(nn.Module, ABC):
 
     def text_lengths(self, batch: Batch) -> Tensor:
         """Return the number of tokens before the first feature, at least 1, [B] int64 on the CPU."""
-        is_feature = self.is_feature[batch.source]  # [B, S]
+        is_feature = self.is_feature.index_select(0, batch.source.flatten()).view_as(batch.source)  # [B, S]
         first = is_feature.int().argmax(dim=1).cpu()  # [B]
         return torch.where(is_feature.any(dim=1).cpu(), first, batch.source_lengths).clamp(min=1)
 

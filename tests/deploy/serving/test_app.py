@@ -80,6 +80,7 @@ def test_models_are_listed_under_unique_names(client: TestClient) -> None:
     described = client.get("/api/models").json()
     assert [model["name"] for model in described] == ["additive-seed0", "additive-seed0 (2)"]
     assert described[0]["mechanism"] == "Additive"
+    assert described[0]["reads_features"] is False
     assert described[0]["interventions"] == ["uniform", "shuffled", "argmax", "previous", "none"]
     assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a (2)", "a (3)"]
 
