@@ -4,34 +4,36 @@ python summary.py [RUNS ...]: with folders of run directories, write results.csv
 """
 
 import csv
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from attnlab.data.datasets.scan import SPLITS
 from attnlab.report.collect import collect
 from attnlab.report.statistics import estimate
+from attnlab.report.study import RunRecord
 from attnlab.report.tables import Cell, Column, Table
 
 RESULTS = Path(__file__).with_name("results.csv")
-COLUMNS = (
-    "split",
-    "network",
-    "seed",
-    "same",
-    "exact_match",
-    "parameters",
-    "steps",
-    "minutes",
-    "cpu",
-    "commit",
-)
+NETWORKS = ("none", "additive", "actions", "repetitions")
 PUBLISHED = {
     ("simple", "none"): "99.8",
     ("length", "none"): "13.8",
-    ("length", "additive"): "20.8, a GRU",
+    ("length", "repetitions"): "best: 20.8",
     ("add_jump", "none"): "0.1",
 }
 """Exact match in % of Lake & Baroni (2018)."""
+NEW_PHRASE = re.compile("(walk|look|run|jump) around (left|right) thrice")
+"""Phrases that are in no training command of the length split."""
+SCORES = {
+    "exact_match": "test set",
+    "new_phrase": "with a new phrase",
+    "known_phrases": "without",
+    "same": "like training",
+}
+COLUMNS = ("split", "network", "seed", *SCORES, "parameters", "steps", "minutes", "cpu", "commit")
 
 
 def main(*runs: str) -> None:
@@ -43,52 +45,56 @@ def main(*runs: str) -> None:
     cells = []
     for split, network in dict.fromkeys((row["split"], row["network"]) for row in rows):
         own = [row for row in rows if (row["split"], row["network"]) == (split, network)]
-        scores, same = ([100 * float(row[key]) for row in own] for key in ("exact_match", "same"))
-        minutes = sum(float(row["minutes"]) for row in own) / len(own)
         texts = (
             PUBLISHED.get((split, network), ""),
-            mean_and_interval(scores),
-            " · ".join(f"{score:.1f}" for score in scores),
-            "" if SPLITS[split] == "same" else mean_and_interval(same),
+            *(mean_and_interval([row[score] for row in own]) for score in SCORES),
+            " · ".join(f"{100 * float(row['exact_match']):.1f}" for row in own),
             f"{int(own[0]['parameters']):,}",
             f"{int(own[0]['steps']):,}",
-            f"{minutes:.0f}",
+            f"{fmean(float(row['minutes']) for row in own):.0f}",
         )
         cells.append([Cell(split), Cell(network), *map(Cell, texts)])
-    names = (
-        "published [%]",
-        "test set [%]",
-        "each seed [%]",
-        "commands like those of training [%]",
-        "parameters",
-        "updates",
-        "minutes",
-    )
+    names = ("published [%]", *(f"{name} [%]" for name in SCORES.values()), "each seed [%]")
     columns = [*(Column(name, numeric=False) for name in ("split", "network")), *map(Column, names)]
+    columns += map(Column, ("parameters", "updates", "minutes"))
     print(Table("scan", "Exact match, mean over seeds with 95 % interval", columns, cells, []).markdown())
 
 
 def write_results(folders: list[Path]) -> None:
     """Write results.csv, one line for each run."""
-    runs = collect(folders).finished
-    splits = list(SPLITS)
     with RESULTS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for run in sorted(
-            runs, key=lambda run: (splits.index(run.config["data"]["split"]), run.config["variant"], run.seed)
-        ):
-            split = run.config["data"]["split"]
-            scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", SPLITS[split])]
-            minutes = round((run.seconds or 0) / 60, 2)
-            numbers = (run.parameters, run.steps, minutes, run.cpu, run.commit)
-            writer.writerow((split, run.config["variant"], run.seed, *scores, *numbers))
+        for run in sorted(collect(folders).finished, key=order):
+            split, network, seed = run.config["data"]["split"], run.config["variant"], run.seed
+            numbers = (run.parameters, run.steps, round((run.seconds or 0) / 60, 2), run.cpu, run.commit)
+            writer.writerow((split, network, seed, *scores(run, SPLITS[split]), *numbers))
 
 
-def mean_and_interval(values: list[float]) -> str:
-    """Return the mean with its 95 % interval over seeds, which a single seed does not have."""
-    result = estimate(values, bounds=(0, 100))
-    if result.low is None or result.high is None:
+def order(run: RunRecord) -> tuple[int, int, int]:
+    """Return the place of a run in the table."""
+    split, network = run.config["data"]["split"], run.config["variant"]
+    return list(SPLITS).index(split), NETWORKS.index(network), run.seed
+
+
+def scores(run: RunRecord, test: str) -> list[float | str]:
+    """Return the values of `SCORES`; empty where a split has no such commands."""
+    phrases: list[float | str] = ["", ""]
+    if test == "longer":
+        right: dict[bool, list[bool]] = {True: [], False: []}
+        for each in run.predictions["test/longer"]:
+            right[NEW_PHRASE.search(each.source) is not None].append(each.hypothesis == each.reference)
+        phrases = [round(fmean(values), 6) if values else "" for values in right.values()]
+    same = "" if test == "same" else round(run.scores["test/same/exact_match"], 6)
+    return [round(run.scores[f"test/{test}/exact_match"], 6), *phrases, same]
+
+
+def mean_and_interval(values: Sequence[str]) -> str:
+    """Return the mean in % with its 95 % interval over seeds, which a single seed does not have."""
+    if "" in values:
+        return ""
+    result = estimate([100 * float(value) for value in values], bounds=(0, 100))
+    if result.low is None or result.high is None or result.low == result.high:
         return f"{result.mean:.1f}"
     return f"{result.mean:.1f} [{result.low:.1f}, {result.high:.1f}]"
 
