@@ -153,7 +153,7 @@ def table(text: str, prefix: str, sections: Iterable[str] = ()) -> list[str]:
 
 
 def _line(name: str, default: str, argument: Argument, comment: str) -> str:
-    values = "" if argument.type is Any else describe(argument.type)
+    values = "" if argument.type is Any else describe(argument.type).replace("_target_", "`_target_`")
     text = argument.meaning if argument.meaning and "``" not in argument.meaning else comment
     text = re.sub(r"\bNone\b", "null", text)
     cells = (f"`{name}`", f"`{default}`" if default else "", html.escape(values), html.escape(text))

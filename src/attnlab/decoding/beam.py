@@ -50,7 +50,7 @@ def beam(
     Args:
         model: in evaluation mode.
         batch: sources to decode; targets are ignored.
-        size: K.
+        size: K
         max_length: maximum number of tokens before EOS.
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty:
             0 compares sums of log-probabilities, 1 means. At least 0.

@@ -143,9 +143,9 @@ class _Record:
     single sentence takes hardly longer than it takes to start its operators.
 
     Args:
-        size: R.
-        steps: T.
-        width: S.
+        size: R
+        steps: T
+        width: S
     """
 
     def __init__(self, size: int, steps: int, width: int, device: torch.device) -> None:

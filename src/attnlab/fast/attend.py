@@ -49,7 +49,7 @@ class AttentionForward:
         memory: [B, S, D].
         keys: [B, S, A].
         mask: [B, S], True at real positions.
-        steps: T.
+        steps: T
         dtype: data type of products with weights, and of contexts. Products of memories and keys, which in
             bf16 would take longer, are in fp32 or wider, and so are weights.
     """

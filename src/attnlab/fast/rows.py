@@ -38,7 +38,7 @@ class Rows:
 
     Args:
         counts: active sentences per step, never increasing.
-        batch: B.
+        batch: B
     """
 
     def __init__(self, counts: Sequence[int], batch: int) -> None:

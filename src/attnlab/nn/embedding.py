@@ -11,7 +11,7 @@ class TokenEmbedding(nn.Module):
     """Embedding table E y; the vector of PAD is zero and is not trained.
 
     Args:
-        vocabulary_size: V.
+        vocabulary_size: V
         size: E, the size of a vector.
         dropout: probability of zeroing each element of a vector.
         word_dropout: probability of zeroing the whole vector of a token (Gal & Ghahramani 2016, arXiv

@@ -30,8 +30,8 @@ class Positions(nn.Module):
         """Return the bias of the scores of the last T of S positions, [N, T, S], or None.
 
         Args:
-            queries: T.
-            keys: S.
+            queries: T
+            keys: S
             like: tensor whose device and type, of any shape, the bias gets.
         """
         return None
@@ -41,7 +41,7 @@ class Learned(Positions):
     """Learned positions: a vector per position (Gehring et al. 2017, arXiv 1705.03122, section 3.1).
 
     Args:
-        size: H.
+        size: H
         max_positions: number of vectors. Positions beyond those in training keep their random vectors.
     """
 
@@ -127,7 +127,7 @@ def make_positions(kind: Kind, *, size: int, heads: int | None, max_positions: i
 
     Args:
         kind: kind of positions.
-        size: H.
+        size: H
         heads: N; None without self-attention.
         max_positions: of `Learned`.
     """

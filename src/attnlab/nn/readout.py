@@ -42,10 +42,10 @@ class Readout(nn.Module):
     expensive one, is computed for real tokens only.
 
     Args:
-        state_size: H.
+        state_size: H
         context_size: D; 0 without attention.
-        input_size: E.
-        vocabulary_size: V.
+        input_size: E
+        vocabulary_size: V
         parts: the inputs: "state" s_i, "context" c_i, "input" (embedding of y_{i-1}) and "previous_state"
             s_{i-1}.
         maxout: width of the maxout layer, or None for none.

@@ -42,7 +42,7 @@ class Shards:
     """The K virtual shards of every batch.
 
     Args:
-        count: K.
+        count: K
         seed: seed of the run.
     """
 

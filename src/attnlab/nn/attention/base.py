@@ -47,8 +47,8 @@ class Attention(nn.Module):
     backward pass. The normaliser and the weighted sum (2·S·D operations, S numbers) are not included.
 
     Args:
-        query_size: H.
-        memory_size: D.
+        query_size: H
+        memory_size: D
         normaliser: maps scores to weights.
     """
 

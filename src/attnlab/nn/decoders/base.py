@@ -44,7 +44,7 @@ class Decoder(nn.Module, ABC):
         attention: the mechanism.
         output_size: width H of `DecoderOutput.states`.
         state_shape: shape of the initial state that the bridge computes.
-        input_size: E.
+        input_size: E
         size: H, the number of units.
         positions: kind of position encoding, see `attnlab.nn.positions`.
         max_positions: longest target with `positions="learned"`, in tokens.

@@ -30,7 +30,7 @@ class FiniteStateDecoder(Decoder):
 
     Args:
         attention: a mechanism with queries of size H.
-        input_size: E.
+        input_size: E
         size: H, the number of bits.
         latches: share of the bits that are latches.
     """

@@ -15,7 +15,7 @@ class RecurrentSettings(StackSettings, total=False):
     """Settings that recurrent decoders pass on.
 
     Args:
-        input_size: E.
+        input_size: E
         size: H, the number of units.
     """
 

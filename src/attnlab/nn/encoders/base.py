@@ -15,7 +15,7 @@ class Encoder(nn.Module, ABC):
     passed in.
 
     Args:
-        memory_size: D.
+        memory_size: D
         layers: L of `Memory.hidden`, from which the bridge starts the decoder; 0 if there are no final
             states, in which case only `bridge=zero` fits.
         directions: how many directions are concatenated in D: 2 if its first half comes from a forward and

@@ -19,8 +19,8 @@ class LinearRecurrence(nn.Module, ABC):
     """One direction of a layer: h_t = a_t h_{t-1} + b_t.
 
     Args:
-        input_size: E.
-        size: U.
+        input_size: E
+        size: U
     """
 
     solve = staticmethod(scan)
