@@ -35,7 +35,7 @@ LONGEST = {
 """Longest training input and longest input of the test set `longer` in the atlas, for SCAN the output."""
 RANGES = {"3–12": 12, "13–24": 24, "25–48": 48}
 """Longest inputs of the test sets of mechanisms; networks are trained on the first."""
-MOVING = "two moving heads"
+MOVING, LATCHES = "two moving heads", "moving heads, latches"
 HUNDREDFOLD = {
     "copy": ("copy", 8, 800),
     "reverse": ("reverse", 8, 800),
@@ -45,6 +45,7 @@ HUNDREDFOLD = {
 """Tasks of lengths: the panel, and the longest inputs of training and test."""
 HIGHLIGHTED = {
     MOVING: COLOURS[6],
+    LATCHES: COLOURS[6],
     "shift": COLOURS[0],
     "location_sensitive": COLOURS[1],
     "mixture": COLOURS[3],
@@ -121,11 +122,14 @@ def hundredfold_points() -> Iterator[Point]:
     """Yield those of inputs a hundred times as long as in training."""
     scores = defaultdict(list)
     for row in rows_of("lengths"):
+        network = LATCHES if float(row["latches"]) else MOVING
         for test_set in ("same", "longer"):
-            scores[row["task"], test_set].append(float(row[f"exact_match_{test_set}"]))
+            scores[row["task"], network, test_set].append(float(row[f"exact_match_{test_set}"]))
     for name, (task, trained, longer) in HUNDREDFOLD.items():
-        yield point(task, MOVING, "lengths", trained, trained, scores[name, "same"])
-        yield point(task, MOVING, "lengths", longer, trained, scores[name, "longer"])
+        for network in (MOVING, LATCHES):
+            for test_set, longest in (("same", trained), ("longer", longer)):
+                if values := scores[name, network, test_set]:
+                    yield point(task, network, "lengths", longest, trained, values)
 
 
 def draw(points: list[Point]) -> Figure:
@@ -152,7 +156,7 @@ def draw_panel(axes: Axes, task: str, lines: dict[str, list[Point]]) -> None:
             axes.plot(multiples, means, color=OTHER, linewidth=0.8, marker=".", markersize=3)
             continue
         colour = HIGHLIGHTED[name]
-        dash = "dashed" if name == MOVING else "solid"
+        dash = {MOVING: "dashed", LATCHES: "dotted"}.get(name, "solid")
         axes.plot(multiples, means, color=colour, linestyle=dash, marker="o", markersize=4, zorder=3)
         ends[multiples[-1]].append((means[-1], name))
     for multiple, labels in ends.items():
