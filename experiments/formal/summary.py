@@ -1,6 +1,6 @@
 """Print the table of this folder's README from results.csv.
 
-python summary.py [RUNS]: with the folder of the run directories of study=formal, write results.csv first.
+python summary.py [RUNS ...]: with folders of run directories of study=formal, write results.csv first.
 """
 
 import csv
@@ -18,20 +18,22 @@ RESULTS = HERE / "results.csv"
 END = "<eos>"
 TERMINATED = ("stack_manipulation", "binary_addition", "binary_multiplication")
 """Tasks whose answers have no length that follows from the source's: their end counts as a token."""
+LANGUAGES = [*["regular"] * 4, *["context-free"] * 4, *["context-sensitive"] * 7]
+"""Classes of the tasks."""
 SOLVED = 0.9
 COLUMNS = ("task", "attention", "seed", "accuracy_same", "accuracy_longer", "parameters", "steps", "commit")
 
 
-def main(runs: str | None = None) -> None:
+def main(*runs: str) -> None:
     """Print Markdown."""
-    if runs is not None:
-        write_results(Path(runs))
+    if runs:
+        write_results([Path(folder) for folder in runs])
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     attentions = [*dict.fromkeys(row["attention"] for row in rows)]
-    columns = [Column("task", numeric=False), *map(Column, attentions)]
+    columns = [Column("task", numeric=False), Column("language", numeric=False), *map(Column, attentions)]
     cells = []
-    for task in TASKS:
+    for task, language in zip(TASKS, LANGUAGES, strict=True):
         scores = [
             [
                 float(row["accuracy_longer"])
@@ -41,17 +43,17 @@ def main(runs: str | None = None) -> None:
             for attention in attentions
         ]
         if any(scores):
-            cells.append([Cell(task), *(Cell(percent(each)) for each in scores)])
-    note = f"Bold: solved, a mean of at least {100 * SOLVED:.0f} %."
+            cells.append([Cell(task), Cell(language), *(Cell(percent(each)) for each in scores)])
+    note = f"✓: solved, a mean of at least {100 * SOLVED:.0f} %. Blank: not run."
     print(Table("formal", "Accuracy per token, lengths 41 to 500", columns, cells, [note]).markdown())
 
 
-def write_results(runs: Path) -> None:
+def write_results(folders: list[Path]) -> None:
     """Write results.csv from trained runs, one line each."""
     with RESULTS.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for run in collect([runs]).finished:
+        for run in collect(folders).finished:
             task, _, attention = run.variant.partition("-")
             accuracies = [
                 accuracy(run.directory / "predictions" / f"test-{name}.jsonl", ended=task in TERMINATED)
@@ -77,12 +79,12 @@ def accuracy(path: Path, *, ended: bool) -> float:
 
 
 def percent(values: list[float]) -> str:
-    """Return the mean with the lowest and the highest if they differ, bold if the task is solved."""
+    """Return the mean with the lowest and the highest if they differ, and a mark if the task is solved."""
     if not values:
         return ""
     mean, low, high = (f"{100 * value:.0f}" for value in (fmean(values), min(values), max(values)))
     shown = mean if low == high else f"{mean} ({low}–{high})"
-    return f"**{shown}**" if fmean(values) >= SOLVED else shown
+    return f"{shown} ✓" if fmean(values) >= SOLVED else shown
 
 
 if __name__ == "__main__":
