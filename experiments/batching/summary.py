@@ -34,7 +34,8 @@ def main(runs: str | None = None) -> None:
     """Print Markdown."""
     results = HERE / "results.csv"
     if runs is not None:
-        results.write_text(format_results(collect([Path(runs)])))
+        study = collect([Path(runs)])
+        results.write_text(format_results(replace(study, runs=study.finished)))
     if not results.exists():
         print("**No results file.** The runs are not done.\n")
     print(costs())

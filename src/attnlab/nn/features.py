@@ -110,6 +110,7 @@ class EncodedFeatures(Features):
 
         back = (torch.arange(S, device=device) - start).clamp(0, most - 1)  # [B, S]
         states = torch.where(text[..., None], memory.states, _rows(own.states, back))  # [B, S, D]
+        states = states * batch.source_mask[..., None]  # the same at padding, whatever F
         present = (counts > 0).to(device)[:, None, None]  # [B, 1, 1]
 
         def add(final: Tensor | None, others: Tensor | None) -> Tensor | None:

@@ -21,7 +21,7 @@ LINES = [f"{words}\t{features}" for words in WORDS for features in FEATURES]
     "options",
     [
         ("readout=pointer_generator",),
-        ("features=linear", "decoder=exact_hard", "attention=markov"),
+        ("features=linear", "attention=general"),
         ("features=encoder",),
     ],
     ids=lambda options: options[0],
