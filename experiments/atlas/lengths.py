@@ -120,11 +120,16 @@ def mechanism_points() -> Iterator[Point]:
 
 def hundredfold_points() -> Iterator[Point]:
     """Yield those of inputs a hundred times as long as in training."""
+    rows = rows_of("lengths")
+    settings = ("latches", "gate_bias", "train_size")
+    # Of the networks with latches, those with the last setting of each task.
+    last = {row["task"]: [row[name] for name in settings] for row in rows if float(row["latches"])}
     scores = defaultdict(list)
-    for row in rows_of("lengths"):
+    for row in rows:
         network = LATCHES if float(row["latches"]) else MOVING
-        for test_set in ("same", "longer"):
-            scores[row["task"], network, test_set].append(float(row[f"exact_match_{test_set}"]))
+        if network == MOVING or [row[name] for name in settings] == last[row["task"]]:
+            for test_set in ("same", "longer"):
+                scores[row["task"], network, test_set].append(float(row[f"exact_match_{test_set}"]))
     for name, (task, trained, longer) in HUNDREDFOLD.items():
         for network in (MOVING, LATCHES):
             for test_set, longest in (("same", trained), ("longer", longer)):
