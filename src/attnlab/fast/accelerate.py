@@ -8,9 +8,9 @@ from attnlab.fast.attend import Energy
 from attnlab.fast.cells import Tanh
 from attnlab.fast.linear import Linear, Products, has_large_weights
 from attnlab.fast.machine import trains_by_onednn
-from attnlab.fast.parts import Cells, Concat, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq, TokenEmbedding
+from attnlab.fast.parts import Cells, Concat, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
 from attnlab.fast.support import is_constant, unsupported
-from attnlab.nn import cells, embedding, encoders, marginal, seq2seq
+from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
@@ -19,7 +19,6 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     additive.Concat: Concat,
     additive.Energy: Energy,
     cells.Cells: Cells,
-    embedding.TokenEmbedding: TokenEmbedding,
     encoders.RecurrentEncoder: RecurrentEncoder,
     seq2seq.Seq2Seq: Seq2Seq,
     marginal.MarginalSeq2Seq: MarginalSeq2Seq,

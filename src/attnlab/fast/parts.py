@@ -9,9 +9,8 @@ from attnlab.fast.layer import FusedRecurrence
 from attnlab.fast.linear import Products
 from attnlab.fast.support import is_constant, unsupported
 from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
-from attnlab.nn import cells, embedding, encoders, marginal, seq2seq
+from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
-from attnlab.nn.copies import Copies, mark_copies
 from attnlab.nn.decoders import Unroll
 from attnlab.types import Batch, Memory
 
@@ -37,16 +36,6 @@ class Cells(UsesProducts, cells.Cells):
     """Recurrent cells whose steps are fused."""
 
     recurrence_class = FusedRecurrence
-
-
-class TokenEmbedding(UsesProducts, embedding.TokenEmbedding):
-    """Token embedding that marks the vectors of equal tokens as copies."""
-
-    def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
-        embedded = super().forward(tokens, dropout)
-        if not torch.is_grad_enabled() and not self.training:
-            mark_copies(embedded, Copies(tokens))
-        return embedded
 
 
 class RecurrentEncoder(UsesProducts, encoders.RecurrentEncoder):

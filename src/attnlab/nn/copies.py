@@ -1,6 +1,6 @@
 """Rows of a tensor that are copies of each other, so that a product with them is computed once.
 
-The hypotheses of a beam often extend the same hypothesis, and read the same token.
+The hypotheses of a beam often extend the same hypothesis.
 """
 
 from functools import cached_property
