@@ -69,9 +69,10 @@ def test_metric_missing_in_a_variant_is_not_compared() -> None:
     assert compare(study({"additive": [11.0, 22.0], "none": [float("nan"), float("nan")]})) == []
 
 
-def test_nan_scores_are_ignored() -> None:
-    (result,) = compare(study({"additive": [11.0, float("nan"), 33.0], "none": [10.0, 20.0, 30.0]}))
-    assert result.seeds == 2
+def test_seeds_without_a_finite_score_are_left_out_and_counted() -> None:
+    (result,) = compare(study({"additive": [11.0, float("nan"), 35.0], "none": [10.0, 20.0, 30.0]}))
+    assert (result.seeds, result.left_out, result.difference) == (2, 1, 3.0)
+    assert "2 seeds (1 left out: a score is missing or not finite)" in result.summary
 
 
 def test_differences_without_variance_are_not_tested() -> None:

@@ -54,7 +54,7 @@ class Comparison:
     variant: str
     reference: str
     over: Literal["seeds", "sentences"]
-    seeds: int  # that both variants have
+    seeds: int  # with a score of both variants
     sentences: int | None = None  # of the test set, for comparisons over sentences
     difference: float | None = None  # mean over seeds, or of the corpora of all seeds; None without a seed
     low: float | None = None  # ends of the uncorrected 95 % interval
@@ -67,6 +67,7 @@ class Comparison:
     p_equivalence: float | None = None  # uncorrected, over seeds
     p_equivalence_corrected: float | None = None  # by Holm over the same family
     noun: str = "sentences"  # "inputs" if they are not sentences: see `noun_of`
+    left_out: int = 0  # seeds that both variants finished without a finite score of one of them
 
     @property
     def significant(self) -> bool:
@@ -77,6 +78,8 @@ class Comparison:
     def summary(self) -> str:
         """The result as one sentence, and a second one about equivalence if that was tested."""
         label, seeds = registry.label(self.metric), f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        if self.left_out:
+            seeds += f" ({self.left_out} left out: a score is missing or not finite)"
         if self.difference is None:
             return f"{self.variant} and {self.reference} have no seed with {label} in common: no comparison."
         ahead, behind = self.variant, self.reference
@@ -158,7 +161,10 @@ def compare(
             continue
         ours, theirs = ({run.seed: run for run in group} for group in scored)
         pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
-        comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs))
+        finished = {run.seed for run in groups[variant]} & {run.seed for run in groups[other]}
+        comparison = Comparison(
+            metric, variant, other, "seeds", seeds=len(pairs), left_out=len(finished) - len(pairs)
+        )
         over_seeds.append(_over_seeds(comparison, pairs, (margins or {}).get(metric)))
         over_sentences += _over_sentences(comparison, pairs, counts)
     return correct([*over_seeds, *over_sentences])
