@@ -32,7 +32,10 @@ DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
 """Settings that do not change the results of a run with `batching.shards`."""
 
 NEUTRAL: Mapping[str, Any] = {
+    "attention.gate_bias": 0.0,
+    "attention.score.gate_bias": 0.0,
     "data.metrics": [],
+    "decoder.latches": 0.0,
     "features._target_": "attnlab.nn.features.Concatenated",
     "loss.entropy": 0.0,
     "trainer.barebones": False,
