@@ -256,6 +256,13 @@ def test_metric_that_selects_the_checkpoint_comes_first(tmp_path: Path) -> None:
     assert collect([tmp_path]).metrics == ["test/exact_match", "test/bleu"]
 
 
+def test_exact_match_comes_first_where_inputs_are_no_sentences(tmp_path: Path) -> None:
+    scores = {"test/bleu": 1.0, "test/exact_match": 0.0}
+    for name, source, first in (("symbols", "3 4 5", "exact_match"), ("words", "a small dog", "bleu")):
+        write_run(tmp_path, name=name, scores=scores, sentences=[(source, source, source)])
+        assert collect([tmp_path / name]).metrics[0] == f"test/{first}"
+
+
 def test_variants_are_distinguished_by_their_settings(tmp_path: Path) -> None:
     for size in (64, 128):
         for seed in (0, 1):

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
@@ -99,7 +100,8 @@ class Study:
         """Metrics to compare by; the first one ranks the variants.
 
         The selected metrics, or the main metrics of the finished runs, on every test set if there is one. The
-        first is the metric that selected the best checkpoints, if it is a main metric.
+        first is the metric that selected the best checkpoints, if it is a main metric, and else exact match
+        where the data are no sentences.
         """
         if self.selected_metrics:
             return list(self.selected_metrics)
@@ -107,7 +109,10 @@ class Study:
         splits = dict.fromkeys(split(name) for name in available)
         tests = [name for name in splits if name != "val"]
         monitored = {run.config.get("checkpoint", {}).get("monitor") for run in self.finished}
-        ordered = sorted(main_metrics(), key=lambda metric: f"val/{metric}" not in monitored)
+        main = main_metrics()
+        if self.noun == "inputs":
+            main = ("exact_match", *(metric for metric in main if metric != "exact_match"))
+        ordered = sorted(main, key=lambda metric: f"val/{metric}" not in monitored)
         for chosen in (tests, ["val"]):
             metrics = [f"{name}/{metric}" for name in chosen for metric in ordered]
             if metrics := [metric for metric in metrics if metric in available]:
@@ -135,7 +140,7 @@ class Study:
         """Seeds of the finished runs."""
         return sorted({run.seed for run in self.finished})
 
-    @property
+    @cached_property
     def noun(self) -> str:
         """Name of the sources: see `noun_of`; "sentences" if none are stored."""
         runs = (outputs for run in self.finished for outputs in run.predictions.values())
