@@ -88,6 +88,7 @@ def train(chapter: int, *functions: Callable[..., Any], settings: list[str] | No
     config = compose_run([*SETTINGS, *CHAPTERS.get(chapter, []), *(settings or [])])
     quieten_lightning()
     seed_everything(config.seed, verbose=False)
+    torch.set_num_threads(1)  # a second one gains nothing here, and loses much where students share the cores
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     data = components.build_data(config, corpus, vocabularies)
