@@ -153,7 +153,7 @@ VALUES = (
     ("trainer.barebones=true", "Unknown setting"),
     ("attention_override=argmax", "attention_override is a setting of attnlab evaluate"),
 )
-"""Those of `GROUPS`, and those with a message of their own."""
+"""Overrides with a wrong value and a part of the message, which those of a group share."""
 
 OPTION_VALUES = (
     # options, override, expected message

@@ -237,7 +237,7 @@ class Model:
 
     @cached_property
     def _source_settings(self) -> tuple[bool, float]:
-        """Whether sources end with EOS, and their maximum length; read once, since OmegaConf is slow."""
+        """`batching.source_eos` and the maximum source length, read once because OmegaConf is slow."""
         batching = self.config.batching
         return batching.source_eos, batching.max_source_length or inf
 

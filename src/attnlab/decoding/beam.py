@@ -213,9 +213,9 @@ def top_continuations(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     times as long as these maxima.
     """
     size = values.size(-1)
-    if values.is_cuda or size < MIN_SIZE_OF_BLOCKS:
-        return values.topk(count, dim=-1)
     blocks = size // BLOCK
+    if values.device.type != "cpu" or size < MIN_SIZE_OF_BLOCKS or count > blocks:
+        return values.topk(count, dim=-1)
     parts = values[..., : BLOCK * blocks].view(*values.shape[:-1], BLOCK, blocks)
     maxima = parts.amax(dim=-2)  # [..., blocks], of a block [..., BLOCK] with the stride `blocks`
     best = maxima.topk(count, dim=-1).indices  # [..., count]

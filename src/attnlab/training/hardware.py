@@ -1,4 +1,4 @@
-"""What a run chooses by timings of its machine: the precision, the threads and the library of products."""
+"""Choices of a run that are timed on its machine: precision, threads and the library of matrix products."""
 
 import logging
 import os
