@@ -160,9 +160,9 @@ def load_conala(
         examples = _read_member(archive, TRAIN_MEMBER, md5=train_md5)
         tests = _read_member(archive, TEST_MEMBER) if test is None else []
     else:
-        examples = _parse(read_text(path, setting="data.path"), name=path)
+        examples = parse(read_text(path, setting="data.path"), name=path)
     if test is not None:
-        tests = _parse(read_text(test, setting="data.test"), name=test)
+        tests = parse(read_text(test, setting="data.test"), name=test)
 
     examples, held_out = _hold_out(examples, held_out_fraction)
     if score_held_out and not held_out:
@@ -186,7 +186,7 @@ def load_conala(
         prepare(kept),
         val_fraction=val_fraction,
         seed=seed,
-        groups=_groups(kept, by_question=group_by_question, threshold=near_duplicates),
+        groups=related(kept, by_question=group_by_question, threshold=near_duplicates),
     )
     scored = {"official": tests, "held_out": held_out} if score_held_out else {"official": tests}
     test_sets = {name: prepare(examples) for name, examples in scored.items()}
@@ -203,7 +203,7 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
     """Split off the held-out examples, in the order of the file."""
     if fraction == 0:
         return examples, []
-    groups = _groups(examples, by_question=True, threshold=HELD_OUT_THRESHOLD)
+    groups = related(examples)
     numbers = range(len(examples))
     never_development, _, _ = split(
         numbers, val_fraction=DEFAULT_VAL_FRACTION, seed=DEFAULT_SEED, groups=groups
@@ -218,7 +218,9 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
     return [examples[n] for n in rest], [examples[n] for n in sorted(chosen)]
 
 
-def _groups(examples: list[Example], *, by_question: bool, threshold: float | None) -> list[Hashable] | None:
+def related(
+    examples: Sequence[Example], *, by_question: bool = True, threshold: float | None = HELD_OUT_THRESHOLD
+) -> list[Hashable] | None:
     """Return the group of each example, which a split must keep together; None for no groups."""
     keys: list[Hashable] = [
         example.question_id if by_question else index for index, example in enumerate(examples)
@@ -249,10 +251,10 @@ def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[
     actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if md5 is not None and actual != md5:
         raise UserError(f"{name}: the MD5 is {actual}, expected {md5}. {fix}")
-    return _parse(decode(content, name=name), name=name)
+    return parse(decode(content, name=name), name=name)
 
 
-def _parse(text: str, *, name: str) -> list[Example]:
+def parse(text: str, *, name: str) -> list[Example]:
     """Parse the text of a CoNaLa file; `name` is the file name in error messages."""
     try:
         items = json.loads(text)
