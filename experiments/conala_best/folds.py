@@ -1,7 +1,7 @@
 """Split CoNaLa's training file into five folds: write N/train.json and N/test.json for each fold N.
 
-python folds.py CONALA FOLDER: all examples of a question and near-duplicates are in one fold. The folds depend
-on the file only.
+python folds.py CONALA FOLDER: all examples of a question and near-duplicates are in one fold. The folds
+depend on the file only.
 """
 
 import json
@@ -36,8 +36,8 @@ def split(examples: list[Example]) -> list[set[int]]:
     groups = [*members.values()]
     random.Random(0).shuffle(groups)
     folds: list[set[int]] = [set() for _ in range(FOLDS)]
-    for group in groups:
-        min(folds, key=len).update(group)
+    for numbers in groups:
+        min(folds, key=len).update(numbers)
     return folds
 
 
