@@ -112,8 +112,8 @@ def main(runs: str, reversed_runs: str) -> None:
     RESULTS.write_text(format_results(Study("conala_best", rows)))
 
 
-def decode(model: Model, backward: Model) -> dict[str, list[Candidates]]:
-    """Return the hypotheses of every sentence of the development and the held-out examples."""
+def decode(model: Model, backward: Model | None = None) -> dict[str, list[Candidates]]:
+    """Return the hypotheses of every sentence of the development and the test examples."""
     config = apply_overrides(model.config, ["reranking=none", f"search.beam_size={SIZE}"])
     translator = build.build_translator(config, model.vocabularies)
     decoded = {}
@@ -135,17 +135,17 @@ def decode(model: Model, backward: Model) -> dict[str, list[Candidates]]:
 
 
 def candidates(
-    predictions: list[Prediction], pair: Pair, backward: Model, length_penalty: float
+    predictions: list[Prediction], pair: Pair, backward: Model | None, length_penalty: float
 ) -> Candidates:
-    """Compute the features of the hypotheses of one pair; those that are not valid Python come last."""
+    """Compute the features of the hypotheses of one pair; those that are not valid Python come last.
+
+    Without the model of intents given code, the last feature is 0.
+    """
     lengths = np.array([len(prediction.tokens) for prediction in predictions])
     log_p = np.array([prediction.score for prediction in predictions]) * lengths**length_penalty
     texts = [prediction.hypothesis for prediction in predictions]
     scored = [replace(prediction, reference=pair.reference or "") for prediction in predictions]
-    replaced = pair.postprocess.placeholders if isinstance(pair.postprocess, RestorePlaceholders) else ()
-    reversed_pairs = [Pair(replace_in_code(text, replaced) or EMPTY, pair.source) for text in texts]
-    examples = build.encode_pairs(backward.config, backward.vocabularies, reversed_pairs)
-    of_source = score(backward.network, examples[[*range(len(texts))]]).sum(dim=1).numpy()
+    of_source = np.zeros(len(texts)) if backward is None else reconstruction(texts, pair, backward)
     quoted = [conala.repeated_quotations(prediction) for prediction in predictions]
     valid = np.array([conala.is_valid_python(text) for text in texts])
     return Candidates(
@@ -155,6 +155,15 @@ def candidates(
         BLEU.count(scored),
         EXACT_MATCH.count(scored)[:, 0],
     )
+
+
+def reconstruction(texts: Sequence[str], pair: Pair, backward: Model) -> NDArray[np.float64]:
+    """Return log p(x | y) of the intent x given each code y, [N]."""
+    replaced = pair.postprocess.placeholders if isinstance(pair.postprocess, RestorePlaceholders) else ()
+    reversed_pairs = [Pair(replace_in_code(text, replaced) or EMPTY, pair.source) for text in texts]
+    examples = build.encode_pairs(backward.config, backward.vocabularies, reversed_pairs)
+    log_p: NDArray[np.float64] = score(backward.network, examples[[*range(len(texts))]]).sum(dim=1).numpy()
+    return log_p
 
 
 def bleu(sentences: Sequence[Candidates], weights: tuple[float, ...]) -> float:
