@@ -1,8 +1,8 @@
-"""Print the scores of the recipe on examples that chose nothing, from cross-validation.csv.
+"""Write the scores of the recipe on examples that chose nothing to cross-validation.csv.
 
-python cross_validation.py [RUNS CONALA]: write that file first, from the runs of the recipe on the folds of
-folds.py. The epoch and the weights of the reranker (reranker.py) of a fold are chosen on a development split
-of its training file. The recipe itself was chosen earlier on the default development split of the whole file.
+python cross_validation.py RUNS CONALA: RUNS has the runs of the recipe on the folds of folds.py. The epoch
+and the weights of the reranker (reranker.py) of a fold are chosen on a development split of its training
+file. The recipe itself was chosen earlier on the default development split of the whole file.
 """
 
 import csv
@@ -20,7 +20,6 @@ from attnlab.data.datasets.conala import Preparation, load_conala
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
 from attnlab.report.resampling import score_interval
-from attnlab.report.tables import Cell, Column, Table
 
 RESULTS = Path(__file__).with_name("cross-validation.csv")
 FIELDS = ("way", "fold", "sentences", "bleu", "low", "high", "exact_match", "length_ratio", "weights")
@@ -32,15 +31,12 @@ RERANKERS = {
 LIMIT = f"beam of {SIZE}, most similar to the reference"
 
 
-def main(runs: str | None = None, conala: str = "") -> None:
-    """Print Markdown."""
-    if runs is not None:
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows(Path(runs), Path(conala)))
-    results = list(csv.DictReader(RESULTS.open(newline="")))
-    print(table([row for row in results if row["fold"] in (ALL, UNSEEN)]).markdown())
+def main(runs: str, conala: str) -> None:
+    """Write the file."""
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows(Path(runs), Path(conala)))
 
 
 def rows(runs: Path, conala: Path) -> list[dict[str, str]]:
@@ -87,30 +83,6 @@ def scores(way: str, fold: str, predictions: list[Prediction], weights: str = ""
         hypothesis / reference,
     )
     return dict(zip(FIELDS, (way, fold, *(f"{float(value):.6g}" for value in values), weights), strict=True))
-
-
-def table(results: list[dict[str, str]]) -> Table:
-    """Return the scores of all folds together."""
-    columns = [
-        Column("way of decoding", numeric=False),
-        Column("folds", numeric=False),
-        Column("sentences"),
-        Column("CoNaLa BLEU over sentences"),
-        Column("exact match [%]"),
-        Column("output length / reference length"),
-    ]
-    cells = [
-        [
-            Cell(row["way"]),
-            Cell(row["fold"]),
-            Cell(row["sentences"]),
-            Cell(f"{float(row['bleu']):.1f} [{float(row['low']):.1f}, {float(row['high']):.1f}]"),
-            Cell(f"{100 * float(row['exact_match']):.1f}"),
-            Cell(f"{float(row['length_ratio']):.2f}"),
-        ]
-        for row in results
-    ]
-    return Table("folds", "Nested cross-validation", columns, cells)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Print the table and the comparisons of this folder's README from results.csv.
+"""Print the tables and the comparisons of this folder's README from results.csv and cross-validation.csv.
 
 python summary.py [RUNS GENERATED DISTILLED]: write results.csv first, from the folders of the runs of the
 recipe, evaluated in the ways of `WAYS` and `ENSEMBLES`, of the runs with generated intents, and of those that
-learned from the ensemble. reranker.py writes reranker.csv.
+learned from the ensemble. reranker.py writes reranker.csv, and cross_validation.py the other file.
 """
 
+import csv
 import json
 import sys
 from dataclasses import replace
@@ -16,9 +17,11 @@ from attnlab.report.collect import collect, load_predictions
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
+from attnlab.report.tables import Cell, Column, Table
 
 RESULTS = Path(__file__).with_name("results.csv")
 RERANKER = Path(__file__).with_name("reranker.csv")
+CROSS_VALIDATION = Path(__file__).with_name("cross-validation.csv")
 WAYS = {
     "greedy": ("search.beam_size=1", "reranking=none"),
     "beam of 5": ("reranking=none",),
@@ -60,10 +63,38 @@ def main(*folders: str) -> None:
         RESULTS.write_text(format_results(Study("conala_best", ways)))
     runs_of_all = (*read_results(RESULTS).runs, *read_results(RERANKER).runs)
     study = Study("conala_best", [*runs_of_all], selected_metrics=METRICS)
+    print("### Nested cross-validation over the training file\n")
+    print(cross_validation().markdown())
+    print("### Held-out examples\n")
     print(tables.scores_table(study).markdown())
     single = [run for run in study.runs if not run.variant.startswith(ENSEMBLE) and run.variant != LIMIT]
     tested = replace(study, runs=single, selected_metrics=(HELD_OUT,))
     print(tables.comparison_list(compare(tested, reference=RECIPE)), end="")
+
+
+def cross_validation() -> Table:
+    """Return the scores of all folds together."""
+    columns = [
+        Column("way of decoding", numeric=False),
+        Column("examples", numeric=False),
+        Column("number"),
+        Column("CoNaLa BLEU over sentences"),
+        Column("CoNaLa exact match [%]"),
+        Column("length of outputs / references"),
+    ]
+    cells = [
+        [
+            Cell(row["way"]),
+            Cell(row["fold"]),
+            Cell(row["sentences"]),
+            Cell(f"{float(row['bleu']):.1f} [{float(row['low']):.1f}, {float(row['high']):.1f}]"),
+            Cell(f"{100 * float(row['exact_match']):.1f}"),
+            Cell(f"{float(row['length_ratio']):.2f}"),
+        ]
+        for row in csv.DictReader(CROSS_VALIDATION.open(newline=""))
+        if row["fold"].startswith("all")
+    ]
+    return Table("folds", "Nested cross-validation", columns, cells)
 
 
 def ways_of_decoding(run: RunRecord) -> list[RunRecord]:

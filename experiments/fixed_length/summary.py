@@ -1,9 +1,9 @@
-"""Print the table and the comparisons of this folder's README from results.csv.
+"""Print the tables and the comparisons of this folder's README from results.csv, longer.csv and mixed.csv.
 
-python summary.py [RUNS]: with the folder of the run directories of study=bottleneck, write results.csv and
-the figure first.
+python summary.py [OUTPUTS]: write the files and the figure first, with the folder that contains `STUDIES`.
 """
 
+import json
 import runpy
 import sys
 from dataclasses import replace
@@ -14,25 +14,58 @@ from matplotlib.figure import Figure
 from attnlab.plotting.files import save
 from attnlab.report import tables
 from attnlab.report.collect import collect
+from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
+from attnlab.report.study import RunRecord
 
 HERE = Path(__file__).parent
 GRID = runpy.run_path(str(HERE.parent / "grid.py"))
 METRIC = "test/exact_match"
+STUDIES = {"bottleneck": "results.csv", "bottleneck_long": "longer.csv", "bottleneck_mixed": "mixed.csv"}
+"""Folder of the runs of each file: one length, four times the epochs, and one network for several lengths."""
+MIXED_LENGTHS = (5, 10, 20)
 
 
-def main(runs: str | None = None) -> None:
+def main(outputs: str | None = None) -> None:
     """Print Markdown."""
-    if runs is not None:
-        (HERE / "results.csv").write_text(format_results(collect([Path(runs)])))
+    written = [name for name in STUDIES if outputs is not None and (Path(outputs) / name).is_dir()]
+    for name in written:
+        study = collect([Path(outputs or "") / name])
+        if name == "bottleneck_mixed":
+            study = replace(study, runs=[each for run in study.finished for each in at_each_length(run)])
+        (HERE / STUDIES[name]).write_text(format_results(study))
+    print_lengths(draw="bottleneck" in written)
+    print("### Four times the epochs, 20 tokens\n")
+    study = replace(read_results(HERE / "longer.csv"), selected_metrics=(METRIC, "test/token_accuracy"))
+    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+    tested = replace(study, selected_metrics=(METRIC,))
+    print(tables.comparison_list(compare(tested, reference="none_matched-length20")))
+    print("### One network for 5 to 20 tokens\n")
+    groups = GRID["group"](read_results(HERE / "mixed.csv"))
+    titles = {f"length{length}": f"{length} tokens [%]" for length in MIXED_LENGTHS}
+    print(GRID["table"](groups, titles, METRIC, scale=100).markdown(), end="")
+
+
+def at_each_length(run: RunRecord) -> list[RunRecord]:
+    """Return a record for each length on which a run was evaluated."""
+    records = []
+    for path in run.directory.glob("evaluations/*/result.json"):
+        result = json.loads(path.read_text())
+        (length,) = (n for n in MIXED_LENGTHS if f"data.test_lengths=[{n},{n}]" in result["overrides"])
+        records.append(replace(run, variant=f"{run.variant}-length{length}", scores=result["metrics"]))
+    return records
+
+
+def print_lengths(*, draw: bool) -> None:
+    """Print the scores at each length, and draw them if asked."""
     study = replace(read_results(HERE / "results.csv"), selected_metrics=(METRIC,))
     groups = GRID["group"](study)
     lengths = sorted(int(value.removeprefix("length")) for value in groups["additive"])
     values = {f"length{length}": f"{length} tokens [%]" for length in lengths}
     print(GRID["table"](groups, values, METRIC, scale=100).markdown())
     comparisons = GRID["compare_at_each"](study, values, "additive", ["none_matched"])
-    print(tables.comparison_list(comparisons), end="")
-    if runs is not None:
+    print(tables.comparison_list(comparisons))
+    if draw:
         figure = Figure(figsize=(6, 3.5), layout="constrained")
         axes = figure.subplots()
         GRID["draw"](axes, groups, values, METRIC, scale=100, places=lengths)
