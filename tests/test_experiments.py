@@ -49,7 +49,7 @@ def training_commands(text: str) -> list[list[str]]:
     joined = re.sub(r"\\\n\s*", " ", text)
     commands = re.findall(r"attnlab (?:train|tune|bench) ([^`\n]*)", joined)
     parsed = [shlex.split(command.replace("…", ""), comments=True) for command in commands]
-    return [[argument for argument in command if re.match(r"[\w@/.+~-]+=", argument)] for command in parsed]
+    return [[argument for argument in command if re.match(r"~|[\w@/.+-]+=", argument)] for command in parsed]
 
 
 @pytest.mark.slow

@@ -82,6 +82,8 @@ def cross_validation() -> Table:
         Column("CoNaLa exact match [%]"),
         Column("length of outputs / references"),
     ]
+    with CROSS_VALIDATION.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["fold"].startswith("all")]
     cells = [
         [
             Cell(row["way"]),
@@ -91,8 +93,7 @@ def cross_validation() -> Table:
             Cell(f"{100 * float(row['exact_match']):.1f}"),
             Cell(f"{float(row['length_ratio']):.2f}"),
         ]
-        for row in csv.DictReader(CROSS_VALIDATION.open(newline=""))
-        if row["fold"].startswith("all")
+        for row in rows
     ]
     return Table("folds", "Nested cross-validation", columns, cells)
 
