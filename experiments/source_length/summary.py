@@ -35,13 +35,19 @@ def main(outputs: str | None = None) -> None:
     """Print Markdown."""
     if outputs is not None:
         write_files(Path(outputs))
-    lengths, slopes = (list(csv.DictReader(path.open(newline=""))) for path in (LENGTHS, SLOPES))
+    lengths, slopes = read(LENGTHS), read(SLOPES)
     for study, (title, _) in DATA.items():
         rows = [row for row in lengths if row["study"] == study]
         if rows:
             print(
                 f"### {title}\n\n{table(rows, [row for row in slopes if row['study'] == study]).markdown()}"
             )
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def write_files(outputs: Path) -> None:
