@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Hashable
 from pathlib import Path
 
-from attnlab.data.datasets.conala import Example, parse, related
+from attnlab.data.datasets.conala import Example, group_examples, parse
 
 FOLDS = 5
 
 
 def main(conala: str, folder: str) -> None:
     """Write the files."""
-    text = Path(conala).read_text()
+    text = Path(conala).read_text(encoding="utf-8")
     items = json.loads(text)
     for number, fold in enumerate(split(parse(text, name=conala))):
         target = Path(folder) / str(number)
@@ -31,7 +31,7 @@ def main(conala: str, folder: str) -> None:
 def split(examples: list[Example]) -> list[set[int]]:
     """Return the numbers of the examples of each fold; the next group is put into the smallest one."""
     members: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for index, group in enumerate(related(examples) or []):
+    for index, group in enumerate(group_examples(examples) or []):
         members[group].append(index)
     groups = [*members.values()]
     random.Random(0).shuffle(groups)

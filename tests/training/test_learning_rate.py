@@ -8,18 +8,24 @@ from attnlab.training.learning_rate import HalvingLR, OneCycleLR
 
 
 @pytest.mark.parametrize(
-    ("steps_per_epoch", "every", "step", "rate"),
+    ("steps_per_epoch", "after", "every", "step", "rate"),
     [
-        (10, 0.5, 49, 0.7),
-        (10, 0.5, 50, 0.35),
-        (10, 0.5, 55, 0.175),
-        (10, 0.5, 79, 0.7 / 64),
-        (2, 2, 29, 0.7 / 32),
+        (10, 5, 0.5, 49, 0.7),
+        (10, 5, 0.5, 50, 0.35),
+        (10, 5, 0.5, 55, 0.175),
+        (10, 5, 0.5, 79, 0.7 / 64),
+        (2, 5, 2, 29, 0.7 / 32),
+        (3, 6, 2, 17, 0.7),  # the last step of epoch 6
+        (3, 6, 2, 18, 0.35),
+        (3, 6, 2, 23, 0.35),
+        (3, 6, 2, 24, 0.175),
     ],
 )
-def test_halving_starts_after_five_epochs(steps_per_epoch: int, every: float, step: int, rate: float) -> None:
+def test_halving_starts_after_the_given_epochs(
+    steps_per_epoch: int, after: int, every: float, step: int, rate: float
+) -> None:
     optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.7)
-    scheduler = HalvingLR(optimizer, steps_per_epoch=steps_per_epoch, after=5, every=every)
+    scheduler = HalvingLR(optimizer, steps_per_epoch=steps_per_epoch, after=after, every=every)
     for _ in range(step):
         optimizer.step()
         scheduler.step()

@@ -186,7 +186,7 @@ def load_conala(
         prepare(kept),
         val_fraction=val_fraction,
         seed=seed,
-        groups=related(kept, by_question=group_by_question, threshold=near_duplicates),
+        groups=group_examples(kept, by_question=group_by_question, threshold=near_duplicates),
     )
     scored = {"official": tests, "held_out": held_out} if score_held_out else {"official": tests}
     test_sets = {name: prepare(examples) for name, examples in scored.items()}
@@ -203,7 +203,7 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
     """Split off the held-out examples, in the order of the file."""
     if fraction == 0:
         return examples, []
-    groups = related(examples)
+    groups = group_examples(examples)
     numbers = range(len(examples))
     never_development, _, _ = split(
         numbers, val_fraction=DEFAULT_VAL_FRACTION, seed=DEFAULT_SEED, groups=groups
@@ -218,7 +218,7 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
     return [examples[n] for n in rest], [examples[n] for n in sorted(chosen)]
 
 
-def related(
+def group_examples(
     examples: Sequence[Example], *, by_question: bool = True, threshold: float | None = HELD_OUT_THRESHOLD
 ) -> list[Hashable] | None:
     """Return the group of each example, which a split must keep together; None for no groups."""
