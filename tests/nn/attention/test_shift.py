@@ -148,6 +148,32 @@ def test_weights_match_the_equations(reach: int, length: int) -> None:
     assert not weights[:, length:].any()
 
 
+@torch.no_grad()
+def test_hard_weights_are_the_largest_soft_one_of_each_step_in_evaluation() -> None:
+    attention = Shift(query_size=3, memory_size=2, reach=2, hard=True)
+    randomise(attention)
+    memory, queries = memory_of(7, size=2), torch.randn(1, 6, 3)
+    keys = attention.project(memory)
+    soft = attention.begin(memory)
+    for t in range(6):
+        attention.train()
+        _, expected, _ = attention(queries[:, t : t + 1], memory, keys, soft)
+        assert expected.max() < 1  # training is soft
+        attention.eval()
+        _, weights, soft = attention(queries[:, t : t + 1], memory, keys, soft)
+        assert torch.equal(weights, nn.functional.one_hot(expected.argmax(-1), 9).float())
+        assert torch.equal(soft.weights, weights)
+
+
+def test_hard_weights_wait_and_move_without_drift() -> None:
+    """9/10 of the weight stays at each step: soft weights end far away, hard ones where they started."""
+    attention = make_shift(start=FIRST, gate=-SATURATED, moves=[-SATURATED, math.log(9), 0.0])
+    weights = walk(attention, torch.randn(1, 106, 1), memory_of(50))[1][0]
+    assert weights[-1].argmax() == 10  # 105 moves of 1/10 position
+    attention.hard = True
+    assert focus(attention.eval(), 50, 100) == [0] * 100
+
+
 # ------------------------------------------------------------------------------------ general properties
 
 

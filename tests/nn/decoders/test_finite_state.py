@@ -45,3 +45,23 @@ def test_gradient_of_a_bit_is_that_of_tanh() -> None:
     logits = decoder.update(torch.tanh(decoder.hidden(joined)))
     assert decoder.update.bias.grad is not None
     torch.testing.assert_close(decoder.update.bias.grad, 1 - torch.tanh(logits) ** 2)
+
+
+def test_noise_flips_bits_in_training_only() -> None:
+    """A bit whose input is one standard deviation above 0 is 1 with probability Φ(1) = 0.8413."""
+    torch.manual_seed(3)
+    attention = MultiHead(query_size=4000, memory_size=5, size=4, heads=2, score=Shift)
+    decoder = FiniteStateDecoder(attention=attention, input_size=TARGET_WIDTH, size=4000, noise=0.5)
+    torch.nn.init.zeros_(decoder.update.weight)
+    torch.nn.init.constant_(decoder.update.bias, 0.5)
+    network = assemble(BagEncoder(input_size=SOURCE_WIDTH, size=5), decoder, bridge=ZeroBridge)
+    batch = random_batch([4], [1])
+
+    def share() -> float:
+        encoded, state = network.encode(batch)
+        bits = decoder(network.target_embedding(batch.inputs), state, encoded.memory, encoded.keys).states
+        return (bits > 0).float().mean().item()
+
+    assert abs(share() - 0.8413) < 0.02  # 3.5 standard errors of 4,000 draws
+    network.eval()
+    assert share() == 1

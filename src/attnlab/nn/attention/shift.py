@@ -31,12 +31,17 @@ class Shift(ScoreWrapper):
         w^g = g w^c + (1 - g) α_{i-1}        interpolation, g = σ(W_g s + b_g)
         w̃_j = Σ_k w^g_{j-k} m_k              shift by k = -K … K, m = softmax(W_m s + b_m)
         α_j = w̃_j^γ / Σ w̃^γ                  sharpening, γ = 1 + softplus(W_γ s + b_γ)
+        α = onehot(argmax α)                 with `hard`, in evaluation
 
     Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3, equations 7 to 9. With g = 0 and a shift by
     -1 the weights move backwards over sentences of any length. There are two differences from the paper.
     Positions are not circular: weight shifted beyond an end stays at that end. The first step, which has no
     previous weights, does not shift: w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c with learned shares a that sum
     to 1, so that decoding can start at either end of a sentence of any length.
+
+    Over many steps, weights that are nearly those of one position can drift or spread. With `hard`, evaluation
+    rounds them to their largest one after each step, as monotonic attention (Raffel et al. 2017, arXiv
+    1704.00784) decodes, so that a head has exactly one position, however many steps it moves or waits.
 
     Padding should come last; positions inside a gap of the mask get no weight, and weight shifted into one is
     redistributed by the sharpening. State: α_{i-1}.
@@ -46,6 +51,8 @@ class Shift(ScoreWrapper):
     Args:
         reach: K, the largest shift per step in either direction, in positions.
         gate_bias: added to the initial b_g; below 0, an untrained network mainly moves the previous weights.
+        hard: whether evaluation rounds the weights; for networks trained to sharp weights, for instance by
+            the entropy loss.
         normaliser: computes w^c.
     """
 
@@ -56,11 +63,13 @@ class Shift(ScoreWrapper):
         *,
         reach: Size = 1,
         gate_bias: Finite = 0.0,
+        hard: bool = False,
         score: Callable[..., Attention] = General,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(score=score, **sizes)
         self.reach = reach
+        self.hard = hard
         self.start = nn.Parameter(torch.zeros(3))  # logits of the shares of first, last and content
         self.gate = nn.Linear(self.query_size, 1)
         with torch.no_grad():
@@ -87,6 +96,9 @@ class Shift(ScoreWrapper):
         weights = torch.where(state.started, shift_weights(weights, moves, memory.mask), weights)  # w̃
         sharpness = 1 + F.softplus(at_least_float32(self.sharpness(query)))  # [B, Q, 1]: γ
         weights = SOFTMAX(sharpness * weights.clamp(min=SMALLEST_WEIGHT).log(), mask)  # [B, Q, S]: α
+        if self.hard and not self.training:
+            largest = weights.argmax(dim=-1, keepdim=True)  # [B, Q, 1]
+            weights = torch.zeros_like(weights).scatter(-1, largest, 1.0) * mask  # 0 without real tokens
         return weights, ShiftState(weights, torch.ones_like(weights[..., :1], dtype=torch.bool))
 
 
