@@ -1,6 +1,7 @@
-"""Print the tables of this folder's README from results.csv, ensembles.csv and soft_attention.csv.
+"""Print the tables of this folder's README from results.csv, ensembles.csv, soft_attention.csv and study.csv.
 
-python summary.py [RUNS ...]: with the folders of the run directories, write the first two files before.
+python summary.py [RUNS ...]: with the folders of the run directories, write results.csv and ensembles.csv
+before, and study.csv from the runs of `study=transduction` among them.
 """
 
 import csv
@@ -14,6 +15,7 @@ from statistics import fmean
 
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
+from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import SEPARATOR, RunRecord
 
 FOLDER = Path(__file__).parent
@@ -31,12 +33,17 @@ BASELINE = {
 }
 """WER of the ensemble of ten of SIGMORPHON 2021, development and test, by language."""
 
+STUDY, REFERENCE = "transduction", "additive"
+"""Name of the study, and the mechanism that the others are compared with."""
+
 
 def write_results(folders: Iterable[Path]) -> None:
-    """Write results.csv, and ensembles.csv with the scores of `attnlab evaluate RUN RUN …`."""
+    """Write results.csv and study.csv, and ensembles.csv with the scores of `attnlab evaluate RUN RUN …`."""
     folders = list(folders)
     study = collect(folders)
-    (FOLDER / "results.csv").write_text(format_results(replace(study, runs=study.finished)))
+    for name, belongs in (("results.csv", False), ("study.csv", True)):
+        runs = [run for run in study.finished if (run.study == STUDY) is belongs]
+        (FOLDER / name).write_text(format_results(replace(study, runs=runs)))
     with (FOLDER / "ensembles.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("data", "members", "split", "wer", "ser"))
@@ -113,9 +120,49 @@ def print_others(runs: dict[str, list[RunRecord]]) -> None:
         print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
 
 
+def print_study() -> None:
+    """Print WER by corpus and mechanism, and the differences to the reference over the languages."""
+    rates: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by mechanism and corpus, seed 0
+    first: dict[str, RunRecord] = {}
+    for run in read_results(FOLDER / "study.csv").finished:
+        corpus, _, mechanism = run.variant.partition(SEPARATOR)[0].rpartition("-")
+        split = "test" if "test/exact_match" in run.scores else "val"
+        rates[mechanism][corpus] = error_rates([run], split)[run.seed]
+        first.setdefault(mechanism, run)
+    corpora = list(dict.fromkeys(corpus for own in rates.values() for corpus in own))
+    mechanisms = [REFERENCE, *sorted(rates.keys() - {REFERENCE})]
+    print_row("corpus", *mechanisms)
+    print(f"| --- |{' ---: |' * len(mechanisms)}")
+    for corpus in corpora:
+        print_row(corpus, *(rates[mechanism].get(corpus, "") for mechanism in mechanisms))
+    print()
+    print_row("mechanism", "mean WER", "minus additive", "p, Holm", "parameters", "seconds")
+    print(f"| --- |{' ---: |' * 5}")
+    languages = [language for language in BASELINE if all(language in own for own in rates.values())]
+    differences = {
+        mechanism: [rates[mechanism][each] - rates[REFERENCE][each] for each in languages]
+        for mechanism in mechanisms[1:]
+    }
+    p_values = dict(zip(differences, holm([t_test_p_value(d) for d in differences.values()]), strict=True))
+    for mechanism in mechanisms:
+        mean = fmean(rates[mechanism][each] for each in languages)
+        cells: list[object] = ["", ""]
+        if mechanism in differences:
+            change = estimate(differences[mechanism])
+            cells = [
+                f"{change.mean:.1f} \\[{change.low:.1f}, {change.high:.1f}\\]",
+                f"{p_values[mechanism]:.3f}",
+            ]
+        run = first[mechanism]
+        print_row(mechanism, mean, *cells, f"{run.parameters:,}", f"{run.seconds:.0f}")
+    print(f"\nMeans over {len(languages)} languages of pronunciation.\n")
+
+
 if __name__ == "__main__":
     if sys.argv[1:]:
         write_results(map(Path, sys.argv[1:]))
     all_runs = groups_of("results.csv")
     print_languages(all_runs)
     print_others(all_runs)
+    if (FOLDER / "study.csv").exists():
+        print_study()
