@@ -18,6 +18,7 @@ Odd = Annotated[int, Ge(1), Predicate(lambda value: value % 2 == 1), "an odd num
 Finite = Annotated[float, "a number"]
 Positive = Annotated[float, Gt(0)]
 NotNegative = Annotated[float, Ge(0)]
+AtLeastOne = Annotated[float, Ge(1)]
 Probability = Annotated[float, Ge(0), Le(1)]
 Fraction = Annotated[float, Ge(0), Lt(1)]
 PositiveFraction = Annotated[float, Gt(0), Le(1)]

@@ -1,12 +1,14 @@
 import math
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Dot, Shift
+from attnlab.nn.attention import Dot, MultiHead, Shift
 from attnlab.nn.attention.shift import ShiftState, shift_weights
 from attnlab.types import Memory
 from networks import randomise, walk
@@ -148,30 +150,22 @@ def test_weights_match_the_equations(reach: int, length: int) -> None:
     assert not weights[:, length:].any()
 
 
-@torch.no_grad()
-def test_hard_weights_are_the_largest_soft_one_of_each_step_in_evaluation() -> None:
-    attention = Shift(query_size=3, memory_size=2, reach=2, hard=True)
-    randomise(attention)
-    memory, queries = memory_of(7, size=2), torch.randn(1, 6, 3)
-    keys = attention.project(memory)
-    soft = attention.begin(memory)
-    for t in range(6):
-        attention.train()
-        _, expected, _ = attention(queries[:, t : t + 1], memory, keys, soft)
-        assert expected.max() < 1  # training is soft
-        attention.eval()
-        _, weights, soft = attention(queries[:, t : t + 1], memory, keys, soft)
-        assert torch.equal(weights, nn.functional.one_hot(expected.argmax(-1), 9).float())
-        assert torch.equal(soft.weights, weights)
+def test_least_sharpness_known_values() -> None:
+    """γ = 2 + 0: (3/4, 1/4) becomes (9/10, 1/10)."""
+    attention = make_shift(gate=-SATURATED, moves=[0, SATURATED, 0])
+    attention.least_sharpness = 2.0
+    assert after(attention, [0.75, 0.25, 0.0], [[0.0]] * 3) == pytest.approx([9 / 10, 1 / 10, 0])
 
 
-def test_hard_weights_wait_and_move_without_drift() -> None:
-    """9/10 of the weight stays at each step: soft weights end far away, hard ones where they started."""
-    attention = make_shift(start=FIRST, gate=-SATURATED, moves=[-SATURATED, math.log(9), 0.0])
-    weights = walk(attention, torch.randn(1, 106, 1), memory_of(50))[1][0]
-    assert weights[-1].argmax() == 10  # 105 moves of 1/10 position
-    attention.hard = True
-    assert focus(attention.eval(), 50, 100) == [0] * 100
+def test_heads_start_at_different_places() -> None:
+    """Shares e³ : 1 : 1 of the first position, the last one and content, for heads 0, 1 and 2 and again."""
+    heads = MultiHead(query_size=3, memory_size=4, size=10, heads=5, score=partial(Shift, start_bias=3.0))
+    large, small = (torch.tensor([math.e**3, 1.0]) / (math.e**3 + 2)).tolist()
+    expected = [[large if place == head % 3 else small for place in range(3)] for head in range(5)]
+    starts = [head.start.softmax(0).tolist() for head in heads.heads]
+    assert np.array(starts) == pytest.approx(np.array(expected))
+    alone = Shift(query_size=3, memory_size=4, start_bias=3.0)
+    assert alone.start.softmax(0).tolist() == pytest.approx(expected[0])
 
 
 # ------------------------------------------------------------------------------------ general properties

@@ -65,6 +65,9 @@ class Attention(nn.Module):
         """Width of the context vector: D by default."""
         return self.memory_size
 
+    def separate(self, head: int) -> None:
+        """Start apart from the other heads of a `MultiHead`, which calls this with the number of a head."""
+
     def project(self, memory: Memory) -> Tensor:
         """Return the keys [B, S, …]: everything in the score that depends on the memory alone."""
         return memory.states

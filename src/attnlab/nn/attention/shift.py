@@ -11,7 +11,7 @@ from attnlab.nn.attention.base import Attention, ScoreWrapper, Sizes
 from attnlab.nn.attention.multiplicative import General
 from attnlab.nn.attention.normalisers import SOFTMAX
 from attnlab.nn.attention.numerics import SMALLEST_WEIGHT, at_least_float32
-from attnlab.settings import Finite, Size
+from attnlab.settings import AtLeastOne, Finite, Size
 from attnlab.types import Memory
 
 
@@ -30,8 +30,7 @@ class Shift(ScoreWrapper):
         w^c = softmax(e)                     content addressing by the inner scores e
         w^g = g w^c + (1 - g) α_{i-1}        interpolation, g = σ(W_g s + b_g)
         w̃_j = Σ_k w^g_{j-k} m_k              shift by k = -K … K, m = softmax(W_m s + b_m)
-        α_j = w̃_j^γ / Σ w̃^γ                  sharpening, γ = 1 + softplus(W_γ s + b_γ)
-        α = onehot(argmax α)                 with `hard`, in evaluation
+        α_j = w̃_j^γ / Σ w̃^γ                  sharpening, γ = γ₀ + softplus(W_γ s + b_γ)
 
     Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3, equations 7 to 9. With g = 0 and a shift by
     -1 the weights move backwards over sentences of any length. There are two differences from the paper.
@@ -39,9 +38,9 @@ class Shift(ScoreWrapper):
     previous weights, does not shift: w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c with learned shares a that sum
     to 1, so that decoding can start at either end of a sentence of any length.
 
-    Over many steps, weights that are nearly those of one position can drift or spread. With `hard`, evaluation
-    rounds them to their largest one after each step, as monotonic attention (Raffel et al. 2017, arXiv
-    1704.00784) decodes, so that a head has exactly one position, however many steps it moves or waits.
+    With equal shares and γ₀ = 1, as in the paper, a network can read sums over two or three moving positions
+    with each head, which γ = 1 keeps apart. Such mixtures decay over more steps than in training. With
+    `start_bias`, the heads of `MultiHead` start at different places, and γ₀ > 1 sharpens mixtures to one.
 
     Padding should come last; positions inside a gap of the mask get no weight, and weight shifted into one is
     redistributed by the sharpening. State: α_{i-1}.
@@ -51,8 +50,9 @@ class Shift(ScoreWrapper):
     Args:
         reach: K, the largest shift per step in either direction, in positions.
         gate_bias: added to the initial b_g; below 0, an untrained network mainly moves the previous weights.
-        hard: whether evaluation rounds the weights; for networks trained to sharp weights, for instance by
-            the entropy loss.
+        start_bias: added to the initial logit of one of the shares: the first position for head 0, 3, … of
+            `MultiHead`, and without it; the last one for head 1, 4, …; content for head 2, 5, ….
+        least_sharpness: γ₀.
         normaliser: computes w^c.
     """
 
@@ -63,19 +63,27 @@ class Shift(ScoreWrapper):
         *,
         reach: Size = 1,
         gate_bias: Finite = 0.0,
-        hard: bool = False,
+        start_bias: Finite = 0.0,
+        least_sharpness: AtLeastOne = 1.0,
         score: Callable[..., Attention] = General,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(score=score, **sizes)
         self.reach = reach
-        self.hard = hard
-        self.start = nn.Parameter(torch.zeros(3))  # logits of the shares of first, last and content
+        self.start_bias = start_bias
+        self.least_sharpness = least_sharpness
+        self.start = nn.Parameter(torch.empty(3))  # logits of the shares of first, last and content
+        self.separate(0)
         self.gate = nn.Linear(self.query_size, 1)
         with torch.no_grad():
             self.gate.bias.add_(gate_bias)
         self.moves = nn.Linear(self.query_size, 2 * reach + 1)
         self.sharpness = nn.Linear(self.query_size, 1)
+
+    def separate(self, head: int) -> None:
+        with torch.no_grad():
+            self.start.zero_()
+            self.start[head % 3] = self.start_bias
 
     def begin(self, memory: Memory) -> ShiftState:
         first, last, _ = at_least_float32(self.start).softmax(dim=0)
@@ -94,11 +102,8 @@ class Shift(ScoreWrapper):
         weights = kept + (1 - kept.sum(dim=-1, keepdim=True)) * content  # [B, Q, S]: w^g
         moves = at_least_float32(self.moves(query)).softmax(dim=-1)  # [B, Q, 2K + 1]
         weights = torch.where(state.started, shift_weights(weights, moves, memory.mask), weights)  # w̃
-        sharpness = 1 + F.softplus(at_least_float32(self.sharpness(query)))  # [B, Q, 1]: γ
+        sharpness = F.softplus(at_least_float32(self.sharpness(query))) + self.least_sharpness  # [B, Q, 1]: γ
         weights = SOFTMAX(sharpness * weights.clamp(min=SMALLEST_WEIGHT).log(), mask)  # [B, Q, S]: α
-        if self.hard and not self.training:
-            largest = weights.argmax(dim=-1, keepdim=True)  # [B, Q, 1]
-            weights = torch.zeros_like(weights).scatter(-1, largest, 1.0) * mask  # 0 without real tokens
         return weights, ShiftState(weights, torch.ones_like(weights[..., :1], dtype=torch.bool))
 
 
