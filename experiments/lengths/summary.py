@@ -23,8 +23,10 @@ RESULTS, PREFIXES = HERE / "results.csv", HERE / "prefixes.csv"
 SOLVED = 0.99
 COLUMNS = (
     "task",
+    "heads",
     "latches",
     "gate_bias",
+    "learning_rate",
     "train_size",
     "seed",
     "exact_match_same",
@@ -34,8 +36,10 @@ COLUMNS = (
     "minutes",
     "cpu",
 )
+SETTINGS = COLUMNS.index("seed")
+"""Number of columns that name a setting."""
 TASKS = ("copy", "reverse", "duplicate", "reversed_addition", "sort")
-LABELS = ("no latches", "half of the bits are latches")
+LABELS = ("no latches", "half of the bits are latches", "and three heads that start apart")
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 800, 1000, 1600)
 """Numbers of first tokens for which prefixes.csv has the share of outputs without an error."""
 
@@ -48,8 +52,10 @@ def main(*runs: str) -> None:
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     names = (
+        "heads",
         "latches",
         "gate bias",
+        "learning rate",
         "training pairs",
         "training lengths [%]",
         "longer [%]",
@@ -61,11 +67,13 @@ def main(*runs: str) -> None:
     cells = []
     for settings in dict.fromkeys(settings_of(row) for row in rows):
         own = [row for row in rows if settings_of(row) == settings]
-        task, latches, gate_bias, train_size = settings
+        task, heads, latches, gate_bias, rate, train_size = settings
         longer = [float(row["exact_match_longer"]) for row in own]
         numbers = [
+            heads,
             f"{100 * float(latches):g} %",
             f"{float(gate_bias):g}",
+            f"{float(rate):g}",
             f"{int(train_size):,}",
             percent([float(row["exact_match_same"]) for row in own]),
             percent(longer),
@@ -88,7 +96,7 @@ def write_results(folders: list[Path]) -> None:
     with RESULTS.open("w", newline="") as results, PREFIXES.open("w", newline="") as prefixes:
         rows, curves = (csv.writer(file, lineterminator="\n") for file in (results, prefixes))
         rows.writerow(COLUMNS)
-        curves.writerow((*COLUMNS[:5], "tokens", "right"))
+        curves.writerow((*COLUMNS[:SETTINGS], "seed", "tokens", "right"))
         for run in runs:
             settings_and_seed = (*settings_of_run(run), run.seed)
             scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", "longer")]
@@ -97,15 +105,16 @@ def write_results(folders: list[Path]) -> None:
             curves.writerows((*settings_and_seed, tokens, share) for tokens, share in right_prefixes(run))
 
 
-def settings_of_run(run: RunRecord) -> tuple[str, float, float, int]:
-    """Return task, share of latches, gate bias and number of training pairs of a run."""
-    data, decoder, head = run.config["data"], run.config["decoder"], run.config["attention"]["score"]
-    return data["task"], decoder["latches"], head["gate_bias"], data["train_size"]
+def settings_of_run(run: RunRecord) -> tuple[str, int, float, float, float, int]:
+    """Return the settings of a run in the order of the columns."""
+    data, decoder, attention = run.config["data"], run.config["decoder"], run.config["attention"]
+    bits = (attention["heads"], decoder["latches"], attention["score"]["gate_bias"])
+    return data["task"], *bits, run.config["optimizer"]["lr"], data["train_size"]
 
 
 def settings_of(row: dict[str, str]) -> tuple[str, ...]:
-    """Return task, share of latches, gate bias and number of training pairs of a row of the CSV files."""
-    return tuple(row[column] for column in COLUMNS[:4])
+    """Return the settings of a row of the CSV files."""
+    return tuple(row[column] for column in COLUMNS[:SETTINGS])
 
 
 def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
@@ -131,7 +140,7 @@ def draw() -> Figure:
         for run in dict.fromkeys((*settings_of(row), row["seed"]) for row in own):
             of_run = [row for row in own if (*settings_of(row), row["seed"]) == run]
             line = [(int(row["tokens"]), 100 * float(row["right"])) for row in of_run]
-            colour = COLOURS[int(float(run[1]) > 0)]
+            colour = COLOURS[2 if run[1] == "3" else int(float(run[2]) > 0)]
             axes.plot(*zip(*line, strict=True), color=colour, alpha=0.6, linewidth=1)
         trained = 10 if task == "reversed_addition" else 8
         axes.axvline(trained, color="0.6", linestyle=":")  # longest source of training, in symbols or digits
@@ -141,7 +150,7 @@ def draw() -> Figure:
     lines = [
         Line2D([], [], color=colour, label=label) for colour, label in zip(COLOURS, LABELS, strict=False)
     ]
-    figure.legend(handles=lines, loc="outside lower center", ncols=2)
+    figure.legend(handles=lines, loc="outside lower center", ncols=3)
     return figure
 
 
