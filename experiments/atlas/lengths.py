@@ -4,7 +4,7 @@ The numbers come from the results.csv of three experiments: this one, mechanisms
 """
 
 import csv
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,7 @@ LONGEST = {
 """Longest training input and longest input of the test set `longer` in the atlas, for SCAN the output."""
 RANGES = {"3–12": 12, "13–24": 24, "25–48": 48}
 """Longest inputs of the test sets of mechanisms; networks are trained on the first."""
-MOVING, LATCHES = "two moving heads", "moving heads, latches"
+MOVING, APART = "two moving heads", "heads that start apart"
 HUNDREDFOLD = {
     "copy": ("copy", 8, 800),
     "reverse": ("reverse", 8, 800),
@@ -45,7 +45,7 @@ HUNDREDFOLD = {
 """Tasks of lengths: the panel, and the longest inputs of training and test."""
 HIGHLIGHTED = {
     MOVING: COLOURS[6],
-    LATCHES: COLOURS[6],
+    APART: COLOURS[6],
     "shift": COLOURS[0],
     "location_sensitive": COLOURS[1],
     "mixture": COLOURS[3],
@@ -121,18 +121,15 @@ def mechanism_points() -> Iterator[Point]:
 def hundredfold_points() -> Iterator[Point]:
     """Yield those of inputs a hundred times as long as in training."""
     rows = rows_of("lengths")
-    settings = ("task", "heads", "latches", "gate_bias", "learning_rate", "train_size")
-    # Of the networks with latches, those with the setting of each task that has the most seeds.
-    seeds = Counter(tuple(row[name] for name in settings) for row in rows if float(row["latches"]))
-    final = {setting[0]: setting for setting, _ in reversed(seeds.most_common())}
+    # The first setting of the experiment and the last one, by heads, latches and learning rate.
+    networks = {("2", "0.0", "0.005"): MOVING, ("3", "0.5", "0.003"): APART}
     scores = defaultdict(list)
     for row in rows:
-        network = LATCHES if float(row["latches"]) else MOVING
-        if network == MOVING or tuple(row[name] for name in settings) == final[row["task"]]:
+        if network := networks.get((row["heads"], row["latches"], row["learning_rate"])):
             for test_set in ("same", "longer"):
                 scores[row["task"], network, test_set].append(float(row[f"exact_match_{test_set}"]))
     for name, (task, trained, longer) in HUNDREDFOLD.items():
-        for network in (MOVING, LATCHES):
+        for network in (MOVING, APART):
             for test_set, longest in (("same", trained), ("longer", longer)):
                 if values := scores[name, network, test_set]:
                     yield point(task, network, "lengths", longest, trained, values)
@@ -162,7 +159,7 @@ def draw_panel(axes: Axes, task: str, lines: dict[str, list[Point]]) -> None:
             axes.plot(multiples, means, color=OTHER, linewidth=0.8, marker=".", markersize=3)
             continue
         colour = HIGHLIGHTED[name]
-        dash = {MOVING: "dashed", LATCHES: "dotted"}.get(name, "solid")
+        dash = {MOVING: "dashed", APART: "dotted"}.get(name, "solid")
         axes.plot(multiples, means, color=colour, linestyle=dash, marker="o", markersize=4, zorder=3)
         ends[multiples[-1]].append((means[-1], name))
     for multiple, labels in ends.items():

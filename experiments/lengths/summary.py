@@ -35,6 +35,7 @@ COLUMNS = (
     "steps",
     "minutes",
     "cpu",
+    "commit",
 )
 SETTINGS = COLUMNS.index("seed")
 """Number of columns that name a setting."""
@@ -101,7 +102,8 @@ def write_results(folders: list[Path]) -> None:
             settings_and_seed = (*settings_of_run(run), run.seed)
             scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", "longer")]
             minutes = round((run.seconds or 0) / 60, 2)
-            rows.writerow((*settings_and_seed, *scores, run.parameters, run.steps, minutes, run.cpu))
+            numbers = (run.parameters, run.steps, minutes, run.cpu, run.commit)
+            rows.writerow((*settings_and_seed, *scores, *numbers))
             curves.writerows((*settings_and_seed, tokens, share) for tokens, share in right_prefixes(run))
 
 

@@ -33,8 +33,8 @@ BASELINE = {
 }
 """WER of the ensemble of ten of SIGMORPHON 2021, development and test, by language."""
 
-STUDY, REFERENCE = "transduction", "additive"
-"""Name of the study, and the mechanism that the others are compared with."""
+STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
+"""Name of the study, the mechanism that the others are compared with, and that of `experiment=g2p`."""
 
 
 def write_results(folders: Iterable[Path]) -> None:
@@ -120,49 +120,56 @@ def print_others(runs: dict[str, list[RunRecord]]) -> None:
         print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
 
 
-def print_study() -> None:
-    """Print WER by corpus and mechanism, and the differences to the reference over the languages."""
-    rates: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by mechanism and corpus, seed 0
-    first: dict[str, RunRecord] = {}
+def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
+    """Return the runs of the study by mechanism, corpus and seed."""
+    runs: defaultdict[str, defaultdict[str, dict[int, RunRecord]]] = defaultdict(lambda: defaultdict(dict))
     for run in read_results(FOLDER / "study.csv").finished:
         corpus, _, mechanism = run.variant.partition(SEPARATOR)[0].rpartition("-")
-        split = "test" if "test/exact_match" in run.scores else "val"
-        rates[mechanism][corpus] = error_rates([run], split)[run.seed]
-        first.setdefault(mechanism, run)
-    corpora = list(dict.fromkeys(corpus for own in rates.values() for corpus in own))
-    mechanisms = [REFERENCE, *sorted(rates.keys() - {REFERENCE})]
-    print_row("corpus", *mechanisms)
-    print(f"| --- |{' ---: |' * len(mechanisms)}")
-    for corpus in corpora:
-        print_row(corpus, *(rates[mechanism].get(corpus, "") for mechanism in mechanisms))
-    print()
-    print_row("mechanism", "mean WER", "minus additive", "p, Holm", "parameters", "seconds")
-    print(f"| --- |{' ---: |' * 5}")
-    languages = [language for language in BASELINE if all(language in own for own in rates.values())]
-    differences = {
-        mechanism: [rates[mechanism][each] - rates[REFERENCE][each] for each in languages]
-        for mechanism in mechanisms[1:]
+        runs[mechanism][corpus][run.seed] = run
+    return {mechanism: dict(own) for mechanism, own in sorted(runs.items())}
+
+
+def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
+    """Print WER of the test files by language and mechanism, and the differences to the reference, seed 0."""
+    mechanisms = [REFERENCE, *(name for name in runs if name != REFERENCE)]
+    languages = [each for each in BASELINE if all(0 in runs[name].get(each, {}) for name in mechanisms)]
+    rates = {
+        name: [error_rates([runs[name][each][0]], "test")[0] for each in languages] for name in mechanisms
     }
-    p_values = dict(zip(differences, holm([t_test_p_value(d) for d in differences.values()]), strict=True))
-    for mechanism in mechanisms:
-        mean = fmean(rates[mechanism][each] for each in languages)
-        cells: list[object] = ["", ""]
-        if mechanism in differences:
-            change = estimate(differences[mechanism])
+    print_row("language", *mechanisms)
+    print(f"| --- |{' ---: |' * len(mechanisms)}")
+    for language, *row in zip(languages, *rates.values(), strict=True):
+        print_row(language, *row)
+    differences = {
+        name: [ours - theirs for ours, theirs in zip(rates[name], rates[REFERENCE], strict=True)]
+        for name in mechanisms[1:]
+    }
+    p_values = dict(
+        zip(differences, holm([t_test_p_value(own) for own in differences.values()]), strict=True)
+    )
+    print()
+    print_row("mechanism", "mean WER", f"minus {REFERENCE}", "p, Holm", "mean SER", "parameters")
+    print(f"| --- |{' ---: |' * 5}")
+    for name in mechanisms:
+        cells = ["", ""]
+        if name in differences:
+            change = estimate(differences[name])
             cells = [
                 f"{change.mean:.1f} \\[{change.low:.1f}, {change.high:.1f}\\]",
-                f"{p_values[mechanism]:.3f}",
+                f"{p_values[name]:.2f}",
             ]
-        run = first[mechanism]
-        print_row(mechanism, mean, *cells, f"{run.parameters:,}", f"{run.seconds:.0f}")
-    print(f"\nMeans over {len(languages)} languages of pronunciation.\n")
+        symbols = 100 * fmean(runs[name][each][0].scores["test/ser"] for each in languages)
+        print_row(name, fmean(rates[name]), *cells, symbols, f"{runs[name][languages[0]][0].parameters:,}")
+    print()
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
         write_results(map(Path, sys.argv[1:]))
-    all_runs = groups_of("results.csv")
+    all_runs, study = groups_of("results.csv"), study_runs()
+    for language, own in study[RECIPE].items():
+        known = {run.seed for run in all_runs[language]}
+        all_runs[language] += [run for seed, run in own.items() if seed not in known]
     print_languages(all_runs)
     print_others(all_runs)
-    if (FOLDER / "study.csv").exists():
-        print_study()
+    print_study(study)
