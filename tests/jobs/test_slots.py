@@ -155,6 +155,16 @@ def test_cores_are_divided_into_neighbours() -> None:
     assert divide([], shares=1, threads=1) == []  # the system does not tell
 
 
+def test_fewer_jobs_than_shares_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sweeps of one job each would run on the first core, and leave the others idle."""
+    monkeypatch.setattr(slots_module, "_affinity", lambda: [4, 6, 7])
+    pinned = [
+        find_slots([trainer(accelerator="cpu")] * jobs, slots=3, jobs_per_gpu=1, threads=1).cores
+        for jobs in (1, 2, 3)
+    ]
+    assert pinned == [{}, {}, {"0": [4], "1": [6], "2": [7]}]
+
+
 def test_number_of_cores_respects_the_limit_of_a_container(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

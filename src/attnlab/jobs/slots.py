@@ -114,7 +114,8 @@ def find_slots(
         jobs_per_gpu: number of jobs that a GPU runs at a time.
         threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`
             if that is less.
-        pin: restrict the jobs of each share of the cores to these cores: see `divide`.
+        pin: restrict the jobs of each share of the cores to these cores, if there are as many jobs as shares:
+            see `divide`.
     """
     for name, value in (("slots", slots), ("jobs_per_gpu", jobs_per_gpu), ("threads", threads)):
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -124,7 +125,9 @@ def find_slots(
     devices = gpus or [str(number) for number in range(slots or cores)]
     jobs_per_device = jobs_per_gpu if gpus else 1
     threads = threads or max(1, min(cores // (len(devices) * jobs_per_device), _thread_limit(cores)))
-    shares = divide(_affinity(), len(devices), threads) if pin and not gpus else []
+    # Fewer jobs are not pinned: two such sweeps at a time would share the first cores, with others idle.
+    fill = len(trainers) >= len(devices)
+    shares = divide(_affinity(), len(devices), threads) if pin and fill and not gpus else []
     return Slots(devices, gpus=bool(gpus), jobs_per_device=jobs_per_device, threads=threads, cores=shares)
 
 
