@@ -1,5 +1,7 @@
 """Draw the attention of every mechanism to three words of each language into heat_maps/LANGUAGE.svg.
 
+A row is an output symbol, a column a letter, and a dot the end.
+
 python heat_maps.py RUNS: the folder of the run directories of `study=transduction`. The words are the first
 three of the test file with five to eight letters.
 """
@@ -55,7 +57,7 @@ def plot(language: str, runs: dict[str, RunRecord]) -> Figure:
         grid[0, column].set_title(model)
         for row, place in enumerate(chosen):
             draw(grid[row, column], own[place], fonts)
-    figure.suptitle(f"{language}: source letters (columns) and output symbols (rows)")
+    figure.suptitle(language)
     return figure
 
 
