@@ -75,8 +75,8 @@ def entropy_loss(weights: Tensor, real: Tensor) -> Tensor:
 
     Its weight grows during training, since an attention that is sharp too early does not find its alignment.
     A network with small cross-entropy can still spread its weights over several positions, which a mechanism
-    with state repeats at every step. With several heads the weights are their mean, whose entropy does not tell
-    heads with a position each from heads that all read a mixture of these positions.
+    with state repeats at every step. With several heads the weights are their mean, whose entropy does not
+    tell heads with a position each from heads that all read a mixture of these positions.
 
     Args:
         weights: α [B, T, S].
