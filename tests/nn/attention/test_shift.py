@@ -19,10 +19,16 @@ FIRST, LAST, CONTENT = range(3)
 
 
 def make_shift(
-    *, start: int = CONTENT, gate: float = 0.0, moves: list[float], sharpness: float = -SATURATED
+    *,
+    start: int = CONTENT,
+    gate: float = 0.0,
+    moves: list[float],
+    sharpness: float = -SATURATED,
+    least_sharpness: float = 1.0,
 ) -> Shift:
     """Return a mechanism whose gates depend on its biases only; content addressing is uniform."""
-    attention = Shift(query_size=1, memory_size=1, reach=len(moves) // 2)
+    reach = len(moves) // 2
+    attention = Shift(query_size=1, memory_size=1, reach=reach, least_sharpness=least_sharpness)
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.zero_()
@@ -152,8 +158,7 @@ def test_weights_match_the_equations(reach: int, length: int) -> None:
 
 def test_least_sharpness_known_values() -> None:
     """γ = 2 + 0: (3/4, 1/4) becomes (9/10, 1/10)."""
-    attention = make_shift(gate=-SATURATED, moves=[0, SATURATED, 0])
-    attention.least_sharpness = 2.0
+    attention = make_shift(gate=-SATURATED, moves=[0, SATURATED, 0], least_sharpness=2.0)
     assert after(attention, [0.75, 0.25, 0.0], [[0.0]] * 3) == pytest.approx([9 / 10, 1 / 10, 0])
 
 

@@ -38,9 +38,10 @@ class Shift(ScoreWrapper):
     previous weights, does not shift: w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c with learned shares a that sum
     to 1, so that decoding can start at either end of a sentence of any length.
 
-    With equal shares and γ₀ = 1, as in the paper, a network can read sums over two or three moving positions
-    with each head, which γ = 1 keeps apart. Such mixtures decay over more steps than in training. With
-    `start_bias`, the heads of `MultiHead` start at different places, and γ₀ > 1 sharpens mixtures to one.
+    With equal initial shares and γ₀ = 1, that of the paper, each head of a network can learn to read a mixture
+    of two or three positions, which move together. γ near 1 preserves the mixture over the steps of training,
+    and it decays over more steps. With `start_bias`, the heads of `MultiHead` start at different places, and
+    γ₀ > 1 sharpens a mixture to its largest position.
 
     Padding should come last; positions inside a gap of the mask get no weight, and weight shifted into one is
     redistributed by the sharpening. State: α_{i-1}.
