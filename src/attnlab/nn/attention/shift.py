@@ -38,8 +38,8 @@ class Shift(ScoreWrapper):
     previous weights, does not shift: w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c with learned shares a that sum
     to 1, so that decoding can start at either end of a sentence of any length.
 
-    With equal initial shares and γ₀ = 1, that of the paper, each head of a network can learn to read a mixture
-    of two or three positions, which move together. γ near 1 preserves the mixture over the steps of training,
+    With equal initial shares and γ₀ = 1, that of the paper, each head can learn to read a mixture of two
+    or three positions, which move together. γ near 1 preserves the mixture over the steps of training,
     and it decays over more steps. With `start_bias`, the heads of `MultiHead` start at different places, and
     γ₀ > 1 sharpens a mixture to its largest position.
 
