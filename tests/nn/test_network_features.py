@@ -13,6 +13,7 @@ from attnlab.nn.encoders import (
     Encoder,
     MinGRUEncoder,
     RecurrentEncoder,
+    StackEncoder,
     TransformerEncoder,
 )
 from attnlab.nn.features import Concatenated, EncodedFeatures, Features, LinearFeatures
@@ -28,6 +29,7 @@ ENCODERS: dict[str, Callable[[], Encoder]] = {
     "mingru": lambda: MinGRUEncoder(input_size=SOURCE_WIDTH, size=UNITS),
     "convolutional": lambda: ConvolutionalEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS),
     "bag": lambda: BagEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS, positions="sinusoidal"),
+    "stack": lambda: StackEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS),
     "transformer": lambda: TransformerEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS, layers=1, heads=1),
 }
 # Texts of 3, 1 and 2 tokens with 2, 3 and 0 features

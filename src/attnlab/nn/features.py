@@ -81,6 +81,7 @@ class LinearFeatures(Features):
             mask=mask,
             hidden=None if memory.hidden is None else memory.hidden + shift,
             cell=memory.cell,
+            origin=memory.origin,
         )
 
 
@@ -116,7 +117,11 @@ class EncodedFeatures(Features):
         def add(final: Tensor | None, others: Tensor | None) -> Tensor | None:
             return None if final is None or others is None else final + others * present
 
-        return Memory(states, batch.source_mask, add(memory.hidden, own.hidden), add(memory.cell, own.cell))
+        hidden, cell = add(memory.hidden, own.hidden), add(memory.cell, own.cell)
+        origin = None
+        if memory.origin is not None and own.origin is not None:
+            origin = torch.where(text, memory.origin, (start + own.origin).gather(1, back))  # [B, S]
+        return Memory(states, batch.source_mask, hidden, cell, origin)
 
 
 def _before(lengths: Tensor, rows: Tensor) -> Tensor:

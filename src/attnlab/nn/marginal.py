@@ -134,7 +134,7 @@ class MarginalSeq2Seq(Seq2Seq):
         inputs = self.decoder.project(self.target_embedding(tokens))  # [B, Q, gates]
         output, state = self.decoder.step(inputs, state, memory, keys)
         log_p = self.readout.mix(self.readout.emissions(output.states, memory), output.weights)  # [B, Q, V]
-        return log_p, output.weights, state
+        return log_p, memory.on_source(output.weights), state
 
     def decode(
         self, encoded: Encoded, state: DecoderState, batch: Batch, forced: Tensor | None = None
@@ -150,7 +150,7 @@ class MarginalSeq2Seq(Seq2Seq):
         log_p = self.readout.mix(emissions, weights)  # [B, T, V]
         if not self.training:
             weights = self.decoder.attention.posterior(states, memory, keys, weights, likelihood)
-        return Decoded(log_p, weights)
+        return Decoded(log_p, memory.on_source(weights))
 
     def _align(self, states: Tensor, likelihood: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:
         """Return α [B, T, S]."""

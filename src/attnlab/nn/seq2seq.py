@@ -140,8 +140,9 @@ class Seq2Seq(TranslationModel):
         embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
         inputs = self.decoder.project(embedded)  # [B, Q, …]
         output, state = self.decoder.step(inputs, state, encoded.memory, encoded.keys)
-        decoded = Decoded(self.readout.features(output, embedded, before), output.weights)
-        return self.logits(decoded, encoded.copy_ids), output.weights, state
+        weights = encoded.memory.on_source(output.weights)  # [B, Q, S]
+        decoded = Decoded(self.readout.features(output, embedded, before), weights)
+        return self.logits(decoded, encoded.copy_ids), weights, state
 
     def decode(self, encoded: Encoded, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         tokens = batch.inputs  # [B, T]
@@ -149,11 +150,12 @@ class Seq2Seq(TranslationModel):
         unroll = self.begin_unroll(encoded, state, batch.labels)
         first = self._top(state)  # [B, 1, H]
         if forced is not None:
-            tokens = sample_inputs(tokens, forced, self._predictor(dropout, unroll, first, encoded.copy_ids))
+            tokens = sample_inputs(tokens, forced, self._predictor(dropout, unroll, first, encoded))
         embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
         output = unroll.finish(embedded)
         before = None if first is None else torch.cat([first, output.states[:, :-1]], dim=1)  # [B, T, H]
-        return Decoded(self.readout.features(output, embedded, before), output.weights)
+        weights = encoded.memory.on_source(output.weights)  # [B, T, S]
+        return Decoded(self.readout.features(output, embedded, before), weights)
 
     def begin_unroll(self, encoded: Encoded, state: Any, labels: Tensor) -> Unroll:
         """Return an unroll of the decoder over targets.
@@ -179,7 +181,7 @@ class Seq2Seq(TranslationModel):
         return state.layers[-1][0] if self.readout.reads_previous_state else None
 
     def _predictor(
-        self, dropout: Tensor | None, unroll: Unroll, before: Tensor | None, copy_ids: Tensor | None
+        self, dropout: Tensor | None, unroll: Unroll, before: Tensor | None, encoded: Encoded
     ) -> Callable[[Tensor, int], Tensor]:
         """Return a function of the tokens [B, 1] and the step that returns logits [n, 1, V].
 
@@ -195,9 +197,10 @@ class Seq2Seq(TranslationModel):
             output = unroll.step(embedded)
             n = len(output.states)
             previous = None if before is None else before[:n]  # [n, 1, H]
-            decoded = Decoded(self.readout.features(output, embedded[:n], previous), output.weights)
+            weights = encoded.memory.on_source(output.weights)  # [n, 1, S]
+            decoded = Decoded(self.readout.features(output, embedded[:n], previous), weights)
             before = None if before is None else output.states
-            return self.logits(decoded, None if copy_ids is None else copy_ids[:n])
+            return self.logits(decoded, None if encoded.copy_ids is None else encoded.copy_ids[:n])
 
         return predict
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
+from attnlab.nn.bits import sign
 from attnlab.nn.cells import CellState, StateShape
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
 from attnlab.settings import NotNegative, Probability, Size
@@ -68,13 +69,7 @@ class FiniteStateDecoder(Decoder):
         update = self.update(torch.tanh(self.hidden(joined))) + self.kept * previous  # [B, Q, H]
         if self.training and self.noise > 0:
             update = update + self.noise * torch.randn_like(update)
-        bits = _sign(update)  # [B, Q, H]
+        bits = sign(update)  # [B, Q, H]
         context, weights, attention = self.attention(bits, memory, keys, state.attention)
         new = state._replace(layers=((bits,),), attention=attention, feed=context)
         return DecoderOutput(bits, context, weights), new
-
-
-def _sign(x: Tensor) -> Tensor:
-    """Return -1 or 1 with the gradient of tanh."""
-    soft = torch.tanh(x)
-    return soft + (torch.where(x < 0, -1.0, 1.0) - soft).detach()

@@ -6,6 +6,7 @@ from attnlab.nn.encoders.convolutional import ConvolutionalEncoder
 from attnlab.nn.encoders.delta import DeltaNetEncoder
 from attnlab.nn.encoders.linear_recurrent import MinGRUEncoder, RGLRUEncoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
+from attnlab.nn.encoders.stack import StackEncoder
 from attnlab.nn.encoders.transformer import TransformerEncoder
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "MinGRUEncoder",
     "RGLRUEncoder",
     "RecurrentEncoder",
+    "StackEncoder",
     "TransformerEncoder",
 ]
