@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def sign(x: Tensor) -> Tensor:
-    """Return -1 or 1 with the gradient of tanh (straight-through).
+    """Return -1 or 1, in the shape of x [B, …], with the gradient of tanh (straight-through).
 
     The estimator is that of Bengio, Léonard & Courville 2013 (arXiv 1308.3432), section 3.
     """

@@ -62,7 +62,7 @@ class StackEncoder(Encoder):
         return Memory(stack[:, :S], mask, hidden=state[:, None], origin=origin[:, :S, 0])
 
     def _disturb(self, x: Tensor) -> Tensor:
-        """Add the noise ε in training."""
+        """Add the noise ε in training to [B, …]."""
         return x + self.noise * torch.randn_like(x) if self.training and self.noise > 0 else x
 
 
