@@ -118,6 +118,30 @@ def test_features_with_an_encoder_of_their_own_are_attended_to() -> None:
     assert network(make_batch(SOURCES, TARGETS)).weights[0, :, 3:].gt(0).all()
 
 
+@torch.no_grad()
+def test_origins_of_text_and_features_are_places_in_the_source() -> None:
+    network = make(EncodedFeatures, ENCODERS["stack"])
+    origin = network.encode(make_batch(SOURCES, TARGETS))[0].memory.origin
+    expected = []
+    for encoder, tokens, start in (
+        (network.encoder, [5, 6, 7], 0),
+        (network.features.encoder, [17, 19], 3),
+        (network.encoder, [8], 0),
+        (network.features.encoder, [18, 17, 21], 1),
+    ):
+        n = len(tokens)
+        embedded = network.source_embedding(torch.tensor([tokens]))
+        expected.append(encoder(embedded, torch.tensor([n]), torch.ones(1, n) == 1).origin[0] + start)
+    assert torch.equal(origin[0], torch.cat(expected[:2]))
+    assert torch.equal(origin[1, :4], torch.cat(expected[2:]))
+
+    network = make(LinearFeatures, ENCODERS["stack"])
+    origin = network.encode(make_batch(SOURCES, TARGETS))[0].memory.origin
+    embedded = network.source_embedding(torch.tensor([[5, 6, 7]]))
+    text = network.encoder(embedded, torch.tensor([3]), torch.ones(1, 3) == 1)
+    assert torch.equal(origin[0, :3], text.origin[0])
+
+
 @pytest.mark.parametrize("option", [LinearFeatures, EncodedFeatures])
 def test_features_apart_are_trained(option: type[Features]) -> None:
     network = make(option)
