@@ -2,11 +2,16 @@
 
 A word that occurs in the training file gets its most frequent normalisation there, the first one at a tie;
 any other word stays as it is. Prints the word error rate of all words, of known and of unknown words.
+summary.py compares networks with it.
 """
 
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Container
 from pathlib import Path
+
+Output = tuple[str, str, str]
+"""A word, its normalisation, and the output for it."""
 
 
 def read(path: str) -> list[tuple[str, str]]:
@@ -24,9 +29,15 @@ def memorise(pairs: list[tuple[str, str]]) -> dict[str, str]:
     return {word: norms.most_common(1)[0][0] for word, norms in counts.items()}
 
 
-def error_rate(pairs: list[tuple[str, str]], table: dict[str, str]) -> float:
-    """Return the percentage of wrong words."""
-    return 100 * sum(table.get(word, word) != norm for word, norm in pairs) / len(pairs)
+def rates_apart(outputs: list[Output], known: Container[str]) -> tuple[float, float, float]:
+    """Return the percentage of wrong outputs: of all words, of known and of unknown ones."""
+    parts = ([output for output in outputs if (output[0] in known) is wanted] for wanted in (True, False))
+    return error_rate(outputs), *map(error_rate, parts)  # type: ignore[return-value]
+
+
+def error_rate(outputs: list[Output]) -> float:
+    """Return the percentage of wrong outputs."""
+    return 100 * sum(output != norm for _, norm, output in outputs) / len(outputs)
 
 
 def main(*paths: str) -> None:
@@ -38,11 +49,11 @@ def main(*paths: str) -> None:
     for train, dev in zip(paths[::2], paths[1::2], strict=True):
         training, pairs = read(train), read(dev)
         table = memorise(training)
-        known = [pair for pair in pairs if pair[0] in table]
-        unknown = [pair for pair in pairs if pair[0] not in table]
-        rates = [error_rate(part, table) for part in (pairs, known, unknown)]
-        numbers = " | ".join(f"{rate:.2f}" for rate in (*rates, error_rate(pairs, {})))
-        print(f"| {Path(train).name} | {len(training):,} | {len(pairs):,} | {len(unknown):,} | {numbers} |")
+        outputs = [(word, norm, table.get(word, word)) for word, norm in pairs]
+        copies = [(word, norm, word) for word, norm in pairs]
+        unknown = sum(word not in table for word, _ in pairs)
+        numbers = " | ".join(f"{rate:.2f}" for rate in (*rates_apart(outputs, table), error_rate(copies)))
+        print(f"| {Path(train).name} | {len(training):,} | {len(pairs):,} | {unknown:,} | {numbers} |")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
-"""Print the tables of this folder's README from results.csv, ensembles.csv, soft_attention.csv and study.csv.
+"""Print the tables of this folder's README from its CSV files.
 
 python summary.py [RUNS ...]: with the folders of the run directories, write results.csv and ensembles.csv
-before, and study.csv from the runs of `study=transduction` among them.
+before, study.csv from the runs of `study=transduction` among them, and normalisation.csv from those of
+`experiment=normalisation`.
 """
 
 import csv
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+
+from memorise import memorise, rates_apart, read
 
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
@@ -33,13 +35,19 @@ BASELINE = {
 }
 """WER of the ensemble of ten of SIGMORPHON 2021, development and test, by language."""
 
+NORMALISATION = (
+    *("corpus", "seed", "words", "unknown_words"),
+    *("memorised", "memorised_known", "memorised_unknown", "network", "network_known", "network_unknown"),
+    *("parameters", "steps", "minutes", "commit"),
+)
+"""Columns of normalisation.csv; error rates are percentages of the words of the development file."""
+
 STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 """Name of the study, the mechanism that the others are compared with, and that of `experiment=g2p`."""
 
 
-def write_results(folders: Iterable[Path]) -> None:
+def write_results(folders: list[Path]) -> None:
     """Write results.csv and study.csv, and ensembles.csv with the scores of `attnlab evaluate RUN RUN …`."""
-    folders = list(folders)
     study = collect(folders)
     for name, belongs in (("results.csv", False), ("study.csv", True)):
         runs = [run for run in study.finished if (run.study == STUDY) is belongs]
@@ -53,6 +61,26 @@ def write_results(folders: Iterable[Path]) -> None:
             members = 1 + len(result["ensemble_with"])
             language = path.parents[2].name.partition("-seed")[0]
             writer.writerow((language, members, split, scores[f"{split}/wer"], scores[f"{split}/ser"]))
+
+
+def write_normalisation(folders: list[Path]) -> None:
+    """Write normalisation.csv: error rates of networks, and of memorising their training files."""
+    with (FOLDER / "normalisation.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(NORMALISATION)
+        for run in collect(folders).finished:
+            if run.config["name"] != "normalisation":
+                continue
+            table = memorise(read(run.config["data"]["train"]))
+            lines = (run.directory / "predictions" / "val.jsonl").read_text(encoding="utf-8").splitlines()
+            rows = [json.loads(line) for line in lines]
+            networks = [(row["source"], row["reference"], row["hypothesis"]) for row in rows]
+            memorised = [(word, norm, table.get(word, word)) for word, norm, _ in networks]
+            unknown = sum(word not in table for word, *_ in networks)
+            rates = (*rates_apart(memorised, table), *rates_apart(networks, table))
+            numbers = (run.parameters, run.steps, round((run.seconds or 0) / 60, 2), run.commit)
+            shown = (f"{rate:.2f}" for rate in rates)
+            writer.writerow((run.variant, run.seed, len(networks), unknown, *shown, *numbers))
 
 
 def groups_of(name: str) -> dict[str, list[RunRecord]]:
@@ -120,6 +148,20 @@ def print_others(runs: dict[str, list[RunRecord]]) -> None:
         print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
 
 
+def print_normalisation() -> None:
+    """Print error rates of memorising and of the networks, by corpus."""
+    names = ("all", "known", "unknown")
+    print_row(
+        "corpus", "words", "unknown", *(f"{by}: {name}" for by in ("memorise", "network") for name in names)
+    )
+    print(f"| --- |{' ---: |' * 8}")
+    with (FOLDER / "normalisation.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            counts = (f"{int(row[name]):,}" for name in ("words", "unknown_words"))
+            print_row(row["corpus"], *counts, *(float(row[name]) for name in NORMALISATION[4:10]))
+    print()
+
+
 def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
     """Return the runs of the study by mechanism, corpus and seed."""
     runs: defaultdict[str, defaultdict[str, dict[int, RunRecord]]] = defaultdict(lambda: defaultdict(dict))
@@ -165,11 +207,14 @@ def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        write_results(map(Path, sys.argv[1:]))
+        folders = [Path(folder) for folder in sys.argv[1:]]
+        write_results(folders)
+        write_normalisation(folders)
     all_runs, study = groups_of("results.csv"), study_runs()
     for language, own in study[RECIPE].items():
         known = {run.seed for run in all_runs[language]}
         all_runs[language] += [run for seed, run in own.items() if seed not in known]
     print_languages(all_runs)
     print_others(all_runs)
+    print_normalisation()
     print_study(study)

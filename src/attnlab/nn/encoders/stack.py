@@ -21,45 +21,49 @@ class StackEncoder(Encoder):
         u_t = tanh(W [x_t; k_{t-1,1}; s_{t-1}] + b)
         s_t = sign(V u_t + d + ε)                                ±1; the gradient is that of tanh
         a_t = softmax(A u_t + e + ε)                             push, pop, keep
-        k_{t,j} = a_push k_{t-1,j-1} + a_pop k_{t-1,j+1} + a_keep k_{t-1,j}        k_{t-1,0} = s_t
+        k_{t,j} = a_push k_{t-1,j-1} + a_pop k_{t-1,j+1} + a_keep k_{t-1,j}        k_{t-1,0} = [x_t; s_t]
 
     The stack k, with its top k_{t,1}, is the mixture of the results of three actions (Joulin & Mikolov 2015,
     arXiv 1503.01007, section 3.2). In evaluation a_t is 1 for the most probable action, so that nothing blurs
-    over more steps than in training. As in `FiniteStateDecoder`, the state is one of 2^D, it is what is
-    pushed, and ε ~ N(0, σ²) in training.
+    over more steps than in training. As in `FiniteStateDecoder`, the state is one of 2^U. A push adds the
+    token and the state, so D = E + U. The noise ε ~ N(0, σ²) of training drives the probabilities of actions
+    to 0 or 1; without it, networks that mix actions in training can fail in evaluation.
 
     The memory is the stack after the last token, top first; empty cells below its lowest symbol are 0. Its
     `origin` is the token that pushed the symbol, by the most probable actions, or the last token for empty
     cells.
 
-    Cost: 2·D·(E + 3·D + 3) + 5·t·D operations at token t, one token after the other.
+    Cost: 2·U·(2·D + U + 3) + 5·t·D operations at token t, one token after the other.
 
     Args:
+        size: U, the number of bits of the state.
         noise: σ, the standard deviation of the noise in training.
     """
 
-    def __init__(self, *, input_size: int, size: Size, noise: NotNegative = 0.0) -> None:
-        super().__init__(memory_size=size, layers=1)
-        self.hidden = nn.Linear(input_size + 2 * size, size)
+    def __init__(self, *, input_size: int, size: Size, noise: NotNegative = 1.0) -> None:
+        super().__init__(memory_size=input_size + size, layers=1)
+        self.hidden = nn.Linear(2 * self.memory_size, size)
         self.update = nn.Linear(size, size)
         self.action = nn.Linear(size, 3)
         self.noise = noise
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        state = embedded.new_zeros(len(embedded), self.memory_size)  # [B, D]
-        stack = empty = state[:, None]  # [B, 1, D]; the stack grows by a cell with every token
+        symbol = embedded.new_zeros(len(embedded), self.memory_size)  # [B, D]: the last token and the state
+        stack = empty = symbol[:, None]  # [B, 1, D]; the stack grows by a cell with every token
         origin = last = (lengths - 1).to(mask.device)[:, None, None]  # [B, 1, 1]
         for t, (inputs, real) in enumerate(zip(embedded.unbind(1), mask[..., None].unbind(1), strict=True)):
-            hidden = torch.tanh(self.hidden(torch.cat([inputs, stack[:, 0], state], dim=-1)))  # [B, D]
-            state = torch.where(real, sign(self._disturb(self.update(hidden))), state)
+            state = symbol[:, inputs.size(1) :]  # [B, U]
+            hidden = torch.tanh(self.hidden(torch.cat([inputs, stack[:, 0], state], dim=-1)))  # [B, U]
+            state = sign(self._disturb(self.update(hidden)))
+            symbol = torch.where(real, torch.cat([inputs, state], dim=-1), symbol)
             logits = self._disturb(self.action(hidden))  # [B, 3]
             best = torch.where(real[:, 0], logits.argmax(dim=-1), KEEP)  # [B]
             chosen = F.one_hot(best, 3)  # [B, 3]
             shares = torch.where(real, logits.softmax(dim=-1), chosen) if self.training else chosen
-            stack = _act(shares.to(stack.dtype), stack, state[:, None], empty)  # [B, t + 2, D]
+            stack = _act(shares.to(stack.dtype), stack, symbol[:, None], empty)  # [B, t + 2, D]
             origin = _act(chosen, origin, torch.full_like(last, t), last)  # [B, t + 2, 1]
         S = mask.size(1)
-        return Memory(stack[:, :S], mask, hidden=state[:, None], origin=origin[:, :S, 0])
+        return Memory(stack[:, :S], mask, hidden=symbol[:, None], origin=origin[:, :S, 0])
 
     def _disturb(self, x: Tensor) -> Tensor:
         """Add the noise ε in training to [B, …]."""
