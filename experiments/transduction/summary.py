@@ -146,6 +146,7 @@ def print_others(runs: dict[str, list[RunRecord]]) -> None:
         words = [fmean(error_rates(group, split).values()) for split in ("val", "test")]
         symbols = [100 * fmean(run.scores[f"{split}/ser"] for run in group) for split in ("val", "test")]
         print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
+    print()
 
 
 def print_normalisation() -> None:
