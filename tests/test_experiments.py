@@ -143,6 +143,7 @@ def test_table_of_a_readme_is_that_of_its_results(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["summary.py"])
+    monkeypatch.syspath_prepend(str(path.parent))  # as `python summary.py` does
     runpy.run_path(str(path.with_name("summary.py")), run_name="__main__")
     assert generated_part(path.with_name("README.md")) == capsys.readouterr().out.strip()
 
