@@ -91,6 +91,12 @@ def groups_of(name: str) -> dict[str, list[RunRecord]]:
     return groups
 
 
+def read_ensembles() -> list[dict[str, str]]:
+    """Return the rows of ensembles.csv: `data` is a language, or LANGUAGE-MECHANISM for one of mechanisms."""
+    with (FOLDER / "ensembles.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def error_rates(runs: list[RunRecord], split: str) -> dict[int, float]:
     """Return WER by seed; exact match is its complement."""
     return {run.seed: 100 * (1 - run.scores[f"{split}/exact_match"]) for run in runs}
@@ -104,11 +110,9 @@ def print_row(*cells: object) -> None:
 def print_languages(runs: dict[str, list[RunRecord]]) -> None:
     """Print WER of the low languages, and macro averages of the seeds that all of them have."""
     soft = groups_of("soft_attention.csv")
-    with (FOLDER / "ensembles.csv").open(newline="") as file:
-        ensembles = {
-            (row["data"], row["split"]): f"{float(row['wer']):.1f} ({row['members']})"
-            for row in csv.DictReader(file)
-        }
+    ensembles = {
+        (row["data"], row["split"]): f"{float(row['wer']):.1f} ({row['members']})" for row in read_ensembles()
+    }
     columns = ("single", "ensemble", "soft", "baseline")
     print_row("language", "seeds", *(f"{split}: {name}" for split in ("dev", "test") for name in columns))
     print(f"| --- |{' ---: |' * 9}")
@@ -179,10 +183,16 @@ def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
     rates = {
         name: [error_rates([runs[name][each][0]], "test")[0] for each in languages] for name in mechanisms
     }
-    print_row("language", *mechanisms)
-    print(f"| --- |{' ---: |' * len(mechanisms)}")
+    together = {
+        language: (float(row["wer"]), float(row["ser"]))
+        for row in read_ensembles()
+        for language, _, mechanism in [row["data"].rpartition("-")]
+        if mechanism in runs
+    }
+    print_row("language", *mechanisms, "five together")
+    print(f"| --- |{' ---: |' * (len(mechanisms) + 1)}")
     for language, *row in zip(languages, *rates.values(), strict=True):
-        print_row(language, *row)
+        print_row(language, *row, together[language][0])
     differences = {
         name: [ours - theirs for ours, theirs in zip(rates[name], rates[REFERENCE], strict=True)]
         for name in mechanisms[1:]
@@ -203,6 +213,8 @@ def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
             ]
         symbols = 100 * fmean(runs[name][each][0].scores["test/ser"] for each in languages)
         print_row(name, fmean(rates[name]), *cells, symbols, f"{runs[name][languages[0]][0].parameters:,}")
+    words, symbols = (fmean(each) for each in zip(*together.values(), strict=True))
+    print_row("five together", words, "", "", 100 * symbols, "")
     print()
 
 
