@@ -50,7 +50,11 @@ def write_results(folders: list[Path]) -> None:
     """Write results.csv and study.csv, and ensembles.csv with the scores of `attnlab evaluate RUN RUN …`."""
     study = collect(folders)
     for name, belongs in (("results.csv", False), ("study.csv", True)):
-        runs = [run for run in study.finished if (run.study == STUDY) is belongs]
+        runs = [
+            run
+            for run in study.finished
+            if (run.study == STUDY) is belongs and run.config["name"] != "normalisation"
+        ]
         (FOLDER / name).write_text(format_results(replace(study, runs=runs)))
     with (FOLDER / "ensembles.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
