@@ -45,9 +45,10 @@ def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: di
     "settings",
     [
         ("encoder=mingru", "attention=mocha"),
+        ("encoder=flip_flop", "attention=additive"),
         ("encoder=transformer", "decoder=exact_hard", "attention=markov"),
     ],
-    ids=["linear recurrence", "self-attention and exact hard attention"],
+    ids=["linear recurrence", "flip-flops", "self-attention and exact hard attention"],
 )
 def test_other_networks_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)

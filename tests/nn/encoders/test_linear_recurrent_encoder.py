@@ -1,12 +1,13 @@
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 
-from attnlab.nn.encoders import MinGRUEncoder, RGLRUEncoder
-from attnlab.nn.encoders.linear_recurrent import RGLRU, MinGRU
+from attnlab.nn.encoders import FlipFlopEncoder, MinGRUEncoder, RGLRUEncoder
+from attnlab.nn.encoders.linear_recurrent import RGLRU, FlipFlop, MinGRU
 from attnlab.nn.scan import scan
-from networks import randomise
+from networks import encode, randomise
 
 B, S, E, U = 2, 7, 3, 5
 
@@ -55,7 +56,48 @@ def test_rglru_equals_the_equations_of_the_paper() -> None:
         torch.testing.assert_close(states[t], h, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("encoder", [MinGRUEncoder, RGLRUEncoder])
+@torch.no_grad()
+def test_flip_flops_hold_set_reset_and_toggle() -> None:
+    encoder = FlipFlopEncoder(input_size=E, size=U, layers=1).eval()
+    randomise(encoder, 1.5)
+    lengths = [S, 4]
+    embedded = torch.randn(B, S, E)
+    states = encode(encoder, embedded, lengths).states
+    actions = set()
+    for part, backward in zip(encoder.parts, (False, True), strict=True):
+        for row, length in enumerate(lengths):
+            bits = [0] * U
+            positions = range(length - 1, -1, -1) if backward else range(length)
+            for t in positions:
+                sets, resets = (part.input(embedded[row, t]) > 0).chunk(2)
+                for unit, action in enumerate(zip(sets.tolist(), resets.tolist(), strict=True)):
+                    match action:
+                        case (True, False):
+                            bits[unit] = 1
+                        case (False, True):
+                            bits[unit] = -1
+                        case (True, True):
+                            bits[unit] = -bits[unit]
+                    actions.add((action, bits[unit] != 0))
+                assert states[row, t].chunk(2)[backward].tolist() == bits
+    assert {(action, True) for action in product((False, True), repeat=2)} <= actions
+
+
+def test_flip_flops_have_noise_in_training_only_and_a_straight_through_gradient() -> None:
+    encoder = FlipFlopEncoder(input_size=E, size=U)
+    embedded = torch.randn(B, S, E)
+    assert not torch.equal(*(encode(encoder, embedded, [S, 5]).states for _ in range(2)))
+    encoder.eval()
+    assert torch.equal(*(encode(encoder, embedded, [S, 5]).states for _ in range(2)))
+    layer = FlipFlop(input_size=E, size=1, noise=0.0)
+    x = torch.randn(1, 1, E)
+    bit = layer(x, torch.ones(1, 1, dtype=torch.bool)).sum()  # J - K, as there is no state before
+    bit.backward()
+    slope = 1 - torch.tanh(layer.input(x)[0, 0].detach()) ** 2  # of tanh, [2]
+    torch.testing.assert_close(layer.input.bias.grad, slope * torch.tensor([0.5, -0.5]))
+
+
+@pytest.mark.parametrize("encoder", [MinGRUEncoder, RGLRUEncoder, FlipFlopEncoder])
 def test_gradients_are_finite_at_extreme_inputs(encoder: Any) -> None:
     network = encoder(input_size=E, size=U)
     embedded = (torch.randn(B, S, E) * 1e4).requires_grad_()

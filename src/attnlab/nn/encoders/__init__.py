@@ -4,7 +4,7 @@ from attnlab.nn.encoders.bag import BagEncoder
 from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.convolutional import ConvolutionalEncoder
 from attnlab.nn.encoders.delta import DeltaNetEncoder
-from attnlab.nn.encoders.linear_recurrent import MinGRUEncoder, RGLRUEncoder
+from attnlab.nn.encoders.linear_recurrent import FlipFlopEncoder, MinGRUEncoder, RGLRUEncoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
 from attnlab.nn.encoders.stack import StackEncoder
 from attnlab.nn.encoders.transformer import TransformerEncoder
@@ -14,6 +14,7 @@ __all__ = [
     "ConvolutionalEncoder",
     "DeltaNetEncoder",
     "Encoder",
+    "FlipFlopEncoder",
     "MinGRUEncoder",
     "RGLRUEncoder",
     "RecurrentEncoder",

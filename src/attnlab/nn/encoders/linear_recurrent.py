@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.numerics import at_least_float32
+from attnlab.nn.bits import sign
 from attnlab.nn.encoders.layered import LayeredEncoder, LayerSettings
 from attnlab.nn.scan import scan
+from attnlab.settings import NotNegative
 
 
 class LinearRecurrence(nn.Module, ABC):
@@ -93,6 +95,36 @@ class RGLRU(LinearRecurrence):
         return log_decay.exp(), scale * gate * at_least_float32(u)
 
 
+class FlipFlop(LinearRecurrence):
+    """A JK flip-flop in each unit: hold, set, reset or toggle a bit.
+
+    ::
+
+        J_t, K_t = [W x_t + b + ε > 0]               0 or 1; the gradient is that of ½ tanh (straight-through)
+        h_t = (1 - J_t - K_t) h_{t-1} + J_t - K_t    ±1, and 0 before the first set or reset
+
+    ε ~ N(0, σ²) in training. A bit that is set or reset keeps its value over any number of positions, and one
+    that is toggled counts modulo 2, since the recurrence has the factors 1, 0 and -1. Without the negative
+    factor a linear recurrence with a diagonal matrix cannot compute parity (Grazzi et al. 2024, arXiv
+    2411.12537).
+
+    Args:
+        noise: σ, the standard deviation of the noise in training.
+    """
+
+    def __init__(self, *, input_size: int, size: int, noise: NotNegative) -> None:
+        super().__init__(input_size=input_size, size=size)
+        self.input = nn.Linear(input_size, 2 * size)
+        self.noise = noise
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        logits = at_least_float32(self.input(x))  # [B, S, 2U]
+        if self.training and self.noise > 0:
+            logits = logits + self.noise * torch.randn_like(logits)
+        sets, resets = ((1 + sign(logits)) / 2).chunk(2, dim=-1)  # J and K, each [B, S, U]
+        return 1 - sets - resets, sets - resets
+
+
 class LinearRecurrentEncoder(LayeredEncoder):
     """Layers of a linear recurrence, in one or both directions."""
 
@@ -114,3 +146,15 @@ class RGLRUEncoder(LinearRecurrentEncoder):
     """Encoder with layers of `RGLRU`."""
 
     recurrence = RGLRU
+
+
+class FlipFlopEncoder(LayeredEncoder):
+    """Encoder with layers of `FlipFlop`.
+
+    Args:
+        noise: standard deviation of the noise in training, of the numbers that decide between 0 and 1.
+    """
+
+    def __init__(self, *, noise: NotNegative = 1.0, **settings: Unpack[LayerSettings]) -> None:
+        size = settings["size"]
+        super().__init__(lambda width: FlipFlop(input_size=width, size=size, noise=noise), **settings)
