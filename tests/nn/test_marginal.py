@@ -18,6 +18,7 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
+from attnlab.nn.readout import PointerGenerator
 from attnlab.types import EOS, PAD, UNK, Batch, Memory
 from networks import (
     ENERGY,
@@ -31,6 +32,7 @@ from networks import (
     randomise,
     stepwise,
 )
+from networks import make_network as make_seq2seq
 
 V = 6  # special tokens and two others
 ADDITIVE = partial(Additive, size=ENERGY)
@@ -230,6 +232,41 @@ def test_ensemble_averages_probabilities() -> None:
     batch = batch_of([3, 5], [4, 4])
     each = torch.stack([score(member, batch).exp() for member in members])
     torch.testing.assert_close(score(Ensemble(members), batch).exp(), each.mean(dim=0))
+
+
+@torch.no_grad()
+def test_ensemble_with_a_network_that_copies() -> None:
+    """Copied words have ids from V on; for a network that does not copy, they are UNK in the history."""
+    hard = make_network("1st monotonic", seed=1)
+    copying = make_seq2seq(vocabulary_size=V, seed=2)
+    copying.readout = PointerGenerator(
+        state_size=copying.decoder.output_size,
+        context_size=copying.decoder.context_size,
+        input_size=copying.target_embedding.size,
+        vocabulary_size=V,
+    )
+    torch.nn.init.constant_(copying.readout.switch.bias, -5.0)  # it nearly always copies
+    batch = batch_of([3, 5], [4, 4])
+    target = batch.target.clone()
+    target[0, 2], target[1, 3] = V, V + 1
+    copy_ids = torch.tensor([[V, 4, 5, 0, 0], [5, V, 4, V + 1, V]])
+    batch = batch._replace(target=target, copy_ids=copy_ids)
+    as_unknown = batch._replace(target=target.masked_fill(target >= V, UNK), copy_ids=None)
+    plain = hard(as_unknown).features.exp()  # [B, T, V]
+    mixed = copying.logits(copying(batch), copy_ids).exp()  # [B, T, V + S]
+    expected = (torch.nn.functional.pad(plain, (0, 5)) + mixed) / 2
+    for members in ([hard, copying], [copying, hard]):
+        model = Ensemble(members)
+        torch.testing.assert_close(model.logits(model(batch), copy_ids).exp(), expected)
+        hypotheses = beam(model, batch, size=3, max_length=6)
+        copied = [token for row in hypotheses.tokens for tokens in row for token in tokens if token >= V]
+        assert copied
+        best = [row[0] for row in hypotheses.tokens]
+        rows = [source[:length] for source, length in zip(batch.source.tolist(), [3, 5], strict=True)]
+        again = make_batch(rows, best)._replace(copy_ids=copy_ids)
+        real = again.labels != PAD
+        means = (score(model, again) * real).sum(dim=1) / real.sum(dim=1)
+        assert means.tolist() == pytest.approx([row[0] for row in hypotheses.scores], abs=1e-5)
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.seq2seq import Decoded, TranslationModel
@@ -14,8 +15,9 @@ from attnlab.types import Batch
 class Ensemble(TranslationModel):
     """Ensemble of N models: p(y_i | …) = 1/N Σ_n p_n(y_i | …) at every step, over the same vocabularies.
 
-    It costs N times as much as one model. The attention weights are the mean of the members'. It is not meant
-    for training.
+    Members that do not copy give source words outside the vocabulary the probability 0. An ensemble costs N
+    times as much as one model. The attention weights are the mean of the members'. It is not meant for
+    training.
     """
 
     def __init__(self, members: Sequence[TranslationModel]) -> None:
@@ -49,6 +51,12 @@ class Ensemble(TranslationModel):
 
 
 def _log_mean(logits: Sequence[Tensor]) -> Tensor:
-    """Compute the logarithm of the mean of the members' probabilities [..., V]."""
-    logs = torch.stack([member.float().log_softmax(dim=-1) for member in logits])  # [N, ..., V]
+    """Compute the log of the mean of the members' probabilities: [..., V], or [..., V + S] if one copies."""
+    size = max(member.size(-1) for member in logits)
+    logs = torch.stack(
+        [
+            F.pad(member.float().log_softmax(dim=-1), (0, size - member.size(-1)), value=-math.inf)
+            for member in logits
+        ]
+    )  # [N, ..., V]
     return logs.logsumexp(dim=0) - math.log(len(logits))

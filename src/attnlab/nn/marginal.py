@@ -21,7 +21,7 @@ from attnlab.nn.decoders.base import DecoderState
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.seq2seq import Decoded, Encoded, Seq2Seq, sample_inputs
 from attnlab.settings import Fraction
-from attnlab.types import PAD, SOS, Batch, Memory
+from attnlab.types import PAD, SOS, UNK, Batch, Memory
 
 RANGE = 30.0
 """Summands of the logits are at least their maximum minus this. The products of exponentials are then in the
@@ -86,8 +86,12 @@ class Marginal(nn.Module):
         return Emissions(of_state, of_memory, total)
 
     def log_likelihood(self, emissions: Emissions, tokens: Tensor) -> Tensor:
-        """Return log p(y_i | s_i, h_j) [B, T, S] of tokens [B, T]; 0 at PAD and SOS."""
+        """Return log p(y_i | s_i, h_j) [B, T, S] of tokens [B, T]; 0 at PAD and SOS.
+
+        Words that another member of an ensemble copied, whose ids are V and above, count as UNK.
+        """
         of_state, of_memory, total = emissions
+        tokens = tokens.masked_fill(tokens >= of_state.size(-1), UNK)
         from_state = of_state.gather(-1, tokens[..., None])  # [B, T, 1]
         columns = tokens[..., None].expand(total.shape)  # [B, T, S]
         from_memory = of_memory.transpose(1, 2).gather(1, columns)  # [B, T, S]

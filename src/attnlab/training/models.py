@@ -69,13 +69,19 @@ def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]
 def load_model(
     paths: Sequence[Path], trust: Sequence[str] = ()
 ) -> tuple[DictConfig, Vocabularies, TranslationModel]:
-    """Restore the network of one checkpoint, or the ensemble of several with the first configuration."""
+    """Restore the network of one checkpoint, or the ensemble of several.
+
+    The configuration of an ensemble is that of its first member that copies source tokens, so that batches
+    hold their `copy_ids`, or that of the first member.
+    """
     config, vocabularies, first = load_network(paths[0], trust)
     members = [first]
     for path in paths[1:]:
         other, others, network = load_network(path, trust)
         if difference := _difference(config, vocabularies, other, others):
             raise UserError(f"{path} and {paths[0]} cannot be ensembled: they differ in {difference}")
+        if copies_source(other) and not copies_source(config):
+            config = other
         members.append(network)
     if len(members) == 1:
         return config, vocabularies, first
@@ -95,7 +101,10 @@ def load_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationM
         taught, theirs, teacher = load_model([locate_run(location)[1] for location in locations])
     except UserError as error:
         raise UserError(f"distillation.teachers: {error}") from error
-    if difference := _difference(config, vocabularies, taught, theirs):
+    difference = _difference(config, vocabularies, taught, theirs)
+    if not difference and copies_source(taught) != copies_source(config):
+        difference = "whether the readout copies: give teachers that do what this run does"
+    if difference:
         raise UserError(f"distillation.teachers: {locations[0]} and this run differ in {difference}")
     return teacher
 
@@ -106,9 +115,6 @@ def _difference(
     """Return why two networks cannot predict the same tokens, and the fix; None if they can."""
     if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
         return "their vocabularies: give runs with the same data and tokenizers, such as several seeds"
-    if (other.batching.source_eos, copies_source(other)) != (
-        config.batching.source_eos,
-        copies_source(config),
-    ):
-        return "batching.source_eos, or in whether the readout copies: give runs in which both are equal"
+    if other.batching.source_eos != config.batching.source_eos:
+        return "batching.source_eos: give runs in which it is equal"
     return None
