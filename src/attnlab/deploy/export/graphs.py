@@ -35,7 +35,7 @@ from attnlab.errors import UserError
 from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import Encoder, RecurrentEncoder
-from attnlab.nn.encoders.linear_recurrent import LinearRecurrence
+from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
 from attnlab.nn.features import EncodedFeatures
 from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import PointerGenerator
@@ -114,10 +114,10 @@ def _traceable(encoder: Encoder) -> Encoder:
     """Return an encoder that computes the same and can be traced for any length."""
     if type(encoder) is RecurrentEncoder:
         return OnnxRecurrentEncoder(encoder)
-    encoder = deepcopy(encoder)
-    for part in encoder.modules():
-        if isinstance(part, LinearRecurrence):
-            part.solve = solve
+    if isinstance(encoder, LinearRecurrentEncoder):
+        encoder = deepcopy(encoder)
+        for part in encoder.parts:
+            part.solve = solve  # type: ignore[assignment]
     return encoder
 
 

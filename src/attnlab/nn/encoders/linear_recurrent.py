@@ -14,7 +14,6 @@ from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.bits import sign
 from attnlab.nn.encoders.layered import LayeredEncoder, LayerSettings
 from attnlab.nn.scan import scan
-from attnlab.settings import NotNegative
 
 
 class LinearRecurrence(nn.Module, ABC):
@@ -37,8 +36,8 @@ class LinearRecurrence(nn.Module, ABC):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Return h [B, S, U] of inputs [B, S, E]; at padding (mask [B, S] False) the state stays as it is."""
-        decays, inputs = self.coefficients(x)
         padding = ~mask[..., None]  # [B, S, 1]
+        decays, inputs = self.coefficients(x.masked_fill(padding, 0))
         return self.solve(decays.masked_fill(padding, 1), inputs.masked_fill(padding, 0)).to(x.dtype)
 
 
@@ -100,27 +99,21 @@ class FlipFlop(LinearRecurrence):
 
     ::
 
-        J_t, K_t = [W x_t + b + ε > 0]               0 or 1; the gradient is that of ½ tanh (straight-through)
+        J_t, K_t = [W [x_{t-1}; x_t] + b ≥ 0]        0 or 1; the gradient is that of ½ tanh (straight-through)
         h_t = (1 - J_t - K_t) h_{t-1} + J_t - K_t    ±1, and 0 before the first set or reset
 
-    ε ~ N(0, σ²) in training. A bit that is set or reset keeps its value over any number of positions, and one
-    that is toggled counts modulo 2, since the recurrence has the factors 1, 0 and -1. Without the negative
-    factor a linear recurrence with a diagonal matrix cannot compute parity (Grazzi et al. 2024, arXiv
-    2411.12537).
-
-    Args:
-        noise: σ, the standard deviation of the noise in training.
+    x_0 = 0. A bit that is set or reset keeps its value over any number of positions, and one that is toggled
+    counts modulo 2, since the recurrence has the factors 1, 0 and -1. Without the negative factor a linear
+    recurrence with a diagonal matrix cannot compute parity (Grazzi et al. 2024, arXiv 2411.12537).
     """
 
-    def __init__(self, *, input_size: int, size: int, noise: NotNegative) -> None:
+    def __init__(self, *, input_size: int, size: int) -> None:
         super().__init__(input_size=input_size, size=size)
-        self.input = nn.Linear(input_size, 2 * size)
-        self.noise = noise
+        self.input = nn.Linear(2 * input_size, 2 * size)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        logits = at_least_float32(self.input(x))  # [B, S, 2U]
-        if self.training and self.noise > 0:
-            logits = logits + self.noise * torch.randn_like(logits)
+        previous = F.pad(x, (0, 0, 1, -1))  # [B, S, E]: x_{t-1}
+        logits = at_least_float32(self.input(torch.cat([previous, x], dim=-1)))  # [B, S, 2U]
         sets, resets = ((1 + sign(logits)) / 2).chunk(2, dim=-1)  # J and K, each [B, S, U]
         return 1 - sets - resets, sets - resets
 
@@ -148,13 +141,7 @@ class RGLRUEncoder(LinearRecurrentEncoder):
     recurrence = RGLRU
 
 
-class FlipFlopEncoder(LayeredEncoder):
-    """Encoder with layers of `FlipFlop`.
+class FlipFlopEncoder(LinearRecurrentEncoder):
+    """Encoder with layers of `FlipFlop`."""
 
-    Args:
-        noise: standard deviation of the noise in training, of the numbers that decide between 0 and 1.
-    """
-
-    def __init__(self, *, noise: NotNegative = 1.0, **settings: Unpack[LayerSettings]) -> None:
-        size = settings["size"]
-        super().__init__(lambda width: FlipFlop(input_size=width, size=size, noise=noise), **settings)
+    recurrence = FlipFlop
