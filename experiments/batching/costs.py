@@ -1,8 +1,8 @@
 """Measure the processor time of a training step by the order of the batches, into costs.csv.
 
-python costs.py TRAIN DEV [PAIRS]: the files of ice_g2p, and a tab-separated file of sentence pairs. Steps
-with batches of each order alternate, so that other load on the machine affects all of them equally.
-Milliseconds of one thread.
+python costs.py ICE_TRAIN ICE_DEV TUR_TRAIN TUR_DEV CONALA PAIRS: files of words and phones, of Turkish forms,
+conala-train.json, and a tab-separated file of sentence pairs. Steps with batches of each order alternate, so
+that other load on the machine affects all of them equally. Milliseconds of one thread.
 """
 
 import csv
@@ -21,23 +21,23 @@ from attnlab.training.benchmark import timing
 HERE = Path(__file__).parent
 BATCHES, ROUNDS = 40, 3
 SMALL = ("encoder.size=64", "decoder.size=128")
-WORDS = (
-    *("experiment=g2p", "attention=additive", "decoder=luong", "batching.source_eos=false"),
-    *("encoder.layers=1", "embedding.size=64", "attention_size=64", *SMALL),
-)
+SMALL_WORDS = ("encoder.layers=1", "embedding.size=64", "attention_size=64", *SMALL)
 RANDOM = "random"
-POOLS = {"reverse": (50, 12, 4), "ice_g2p": (3, 2), "eng_mar": (50, 12, 4)}
+POOLS = {"reverse": (50, 12, 4), "ice_g2p": (3, 2), "tur_inflection": (4,), "conala": (4,), "eng_mar": (10,)}
 
 
-def main(train: str, dev: str, pairs: str | None = None) -> None:
+def main(ice_train: str, ice_dev: str, tur_train: str, tur_dev: str, conala: str, pairs: str) -> None:
     """Measure all data sets and write costs.csv."""
     torch.set_num_threads(1)
+    ice = ("experiment=g2p", "attention=additive", "decoder=luong", "batching.source_eos=false")
+    tur = ("experiment=inflection", "data.features_column=2", "data.target_column=1")
     data = {
         "reverse": ["data.train_size=26000", *SMALL],
-        "ice_g2p": [*WORDS, f"data.train={train}", f"data.val={dev}"],
+        "ice_g2p": [*ice, *SMALL_WORDS, f"data.train={ice_train}", f"data.val={ice_dev}"],
+        "tur_inflection": [*tur, *SMALL_WORDS, f"data.train={tur_train}", f"data.val={tur_dev}"],
+        "conala": ["data=conala", f"data.path={conala}", *SMALL],
+        "eng_mar": ["experiment=translation", f"data.path={pairs}", "data.limit=5000", *SMALL],
     }
-    if pairs is not None:
-        data["eng_mar"] = ["experiment=translation", f"data.path={pairs}", *SMALL]
     with (HERE / "costs.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("data", "pool", "round", "ms", "padding"))
@@ -49,7 +49,10 @@ def main(train: str, dev: str, pairs: str | None = None) -> None:
 def measure(name: str, overrides: list[str]) -> list[tuple[object, ...]]:
     """Return a row per order and round: milliseconds per step, and the share of padding."""
     common = [*overrides, "trainer.accelerator=cpu"]
-    orders = {str(pool): [*common, f"batching.pool={pool}"] for pool in POOLS[name]}
+    orders = {
+        str(pool): [*common, "batching.bucket_by_length=true", f"batching.pool={pool}"]
+        for pool in POOLS[name]
+    }
     orders[RANDOM] = [*common, "batching.bucket_by_length=false"]
     configs = {order: compose_run(words) for order, words in orders.items()}
     config = configs[RANDOM]

@@ -19,6 +19,9 @@ HERE = Path(__file__).parent
 METRICS = {
     "reverse": ("test/exact_match", "test/loss"),
     "ice_g2p": ("test/loss", "test/ser", "test/wer"),
+    "tur_inflection": ("test/loss", "test/ser", "test/wer"),
+    "conala": ("val/loss", "val/bleu"),
+    "eng_mar": ("test/loss", "test/chrf"),
 }
 DECLARED = {
     "reverse": (
@@ -26,8 +29,14 @@ DECLARED = {
         [("pool_50", "random"), ("pool_50", "random_time"), ("pool_4", "random")],
     ),
     "ice_g2p": ("test/loss", [("pool_3", "random"), ("pool_3", "random_time")]),
+    "tur_inflection": ("test/loss", [("pool_4", "random"), ("pool_4", "random_time")]),
+    "conala": ("val/loss", [("pool_4", "random"), ("pool_4", "random_time")]),
+    "eng_mar": ("test/loss", [("pool_10", "random"), ("pool_10", "random_time")]),
 }
 """The score that is tested, and the pairs of orders, by data set."""
+
+FAMILIES = ("reverse", "ice_g2p"), ("tur_inflection", "conala", "eng_mar")
+"""Data sets whose tests were declared, and are corrected, together."""
 
 
 def main(runs: str | None = None) -> None:
@@ -42,16 +51,19 @@ def main(runs: str | None = None) -> None:
     if not results.exists():
         return
     study = read_results(results)
-    comparisons = []
-    for data, metrics in METRICS.items():
-        each = replace(study, runs=[run for run in study.runs if run.variant.startswith(f"{data}-")])
-        print(tables.scores_table(replace(each, selected_metrics=metrics)).markdown())
-        score, pairs = DECLARED[data]
-        for one, other in pairs:
-            names = (f"{data}-{one}", f"{data}-{other}")
-            pair = replace(each, runs=[run for run in each.runs if run.variant in names])
-            comparisons += compare(replace(pair, selected_metrics=(score,)), reference=names[1])
-    print(tables.comparison_list(correct(comparisons)), end="")
+    for family in FAMILIES:
+        comparisons = []
+        for data in family:
+            each = replace(study, runs=[run for run in study.runs if run.variant.startswith(f"{data}-")])
+            if not each.runs:
+                continue
+            print(tables.scores_table(replace(each, selected_metrics=METRICS[data])).markdown())
+            score, pairs = DECLARED[data]
+            for one, other in pairs:
+                names = (f"{data}-{one}", f"{data}-{other}")
+                pair = replace(each, runs=[run for run in each.runs if run.variant in names])
+                comparisons += compare(replace(pair, selected_metrics=(score,)), reference=names[1])
+        print(tables.comparison_list(correct(comparisons)))
 
 
 def costs() -> str:
