@@ -184,6 +184,11 @@ def test_train_from_an_ensemble(tmp_path: Path) -> None:
     )
     assert "differ in their vocabularies" in others.stderr
     copying = attnlab(
-        "train", *SHORT, f"distillation.teachers=[{two}]", "readout=pointer_generator", folder=tmp_path, code=2
+        "train",
+        *SHORT,
+        f"distillation.teachers=[{two}]",
+        "readout=pointer_generator",
+        folder=tmp_path,
+        code=2,
     )
     assert "differ in whether the readout copies" in copying.stderr
