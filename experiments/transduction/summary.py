@@ -1,8 +1,8 @@
 """Print the tables of this folder's README from its CSV files.
 
 python summary.py [RUNS ...]: with the folders of the run directories, write results.csv and ensembles.csv
-before, study.csv from the runs of `study=transduction` among them, and normalisation.csv from those of
-`experiment=normalisation`.
+before, study.csv from the runs of `study=transduction` among them, normalisation.csv from those of
+`experiment=normalisation`, and inflection.csv from those with `name=inflection_2023`.
 """
 
 import csv
@@ -47,15 +47,11 @@ STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 
 
 def write_results(folders: list[Path]) -> None:
-    """Write results.csv and study.csv, and ensembles.csv with the scores of `attnlab evaluate RUN RUN …`."""
+    """Write results.csv, study.csv, inflection.csv, and ensembles.csv from `attnlab evaluate RUN RUN …`."""
     study = collect(folders)
-    for name, belongs in (("results.csv", False), ("study.csv", True)):
-        runs = [
-            run
-            for run in study.finished
-            if (run.study == STUDY) is belongs and run.config["name"] != "normalisation"
-        ]
-        (FOLDER / name).write_text(format_results(replace(study, runs=runs)))
+    for file in ("results.csv", "study.csv", "inflection.csv"):
+        runs = [run for run in study.finished if file_of(run) == file]
+        (FOLDER / file).write_text(format_results(replace(study, runs=runs)))
     with (FOLDER / "ensembles.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("data", "members", "split", "wer", "ser"))
@@ -65,6 +61,14 @@ def write_results(folders: list[Path]) -> None:
             members = 1 + len(result["ensemble_with"])
             language = path.parents[2].name.partition("-seed")[0]
             writer.writerow((language, members, split, scores[f"{split}/wer"], scores[f"{split}/ser"]))
+
+
+def file_of(run: RunRecord) -> str:
+    """Return the name of the results file that a run belongs to."""
+    if run.study == STUDY:
+        return "study.csv"
+    files = {"normalisation": "normalisation.csv", "inflection_2023": "inflection.csv"}
+    return files.get(run.config["name"], "results.csv")
 
 
 def write_normalisation(folders: list[Path]) -> None:
@@ -171,6 +175,19 @@ def print_normalisation() -> None:
     print()
 
 
+def print_inflection(runs: dict[str, list[RunRecord]]) -> None:
+    """Print the accuracy and SER of the development files of inflection, by language, and their means."""
+    print_row("language", "accuracy", "SER", "minutes")
+    print(f"| --- |{' ---: |' * 3}")
+    rows = []
+    for language, (run,) in sorted(runs.items()):
+        accuracy, symbols = (100 * run.scores[f"val/{name}"] for name in ("exact_match", "ser"))
+        rows.append((accuracy, symbols, (run.seconds or 0) / 60))
+        print_row(language, *rows[-1])
+    print_row(f"mean of {len(rows)}", *map(fmean, zip(*rows, strict=True)))
+    print()
+
+
 def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
     """Return the runs of the study by mechanism, corpus and seed."""
     runs: defaultdict[str, defaultdict[str, dict[int, RunRecord]]] = defaultdict(lambda: defaultdict(dict))
@@ -234,4 +251,5 @@ if __name__ == "__main__":
     print_languages(all_runs)
     print_others(all_runs)
     print_normalisation()
+    print_inflection(groups_of("inflection.csv"))
     print_study(study)
