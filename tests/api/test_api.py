@@ -1,6 +1,7 @@
 """The Python interface: training, loading, translating, data frames."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,6 +179,20 @@ def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnl
         attnlab.load([])
     with pytest.raises(attnlab.UserError, match="does not exist"):
         attnlab.load("nowhere")
+
+
+def test_order_of_members_that_copy_and_others_changes_nothing(trained: Run, model: attnlab.Model) -> None:
+    copying = attnlab.train([*SETTINGS, "readout=pointer_generator", "name=copying"])
+    one, other = (
+        attnlab.load(members) for members in ([trained, copying], [copying.directory, trained.directory])
+    )
+    pairs = [(source, source[::-1]) for source in SOURCES]
+    each = [model.score(pairs), attnlab.load(copying).score(pairs), one.score(pairs), other.score(pairs)]
+    for plain, copied, both, again in zip(*each, strict=True):
+        members = [plain.token_log_probabilities, copied.token_log_probabilities]
+        expected = [math.log((math.exp(a) + math.exp(b)) / 2) for a, b in zip(*members, strict=True)]
+        assert both.token_log_probabilities == pytest.approx(expected, abs=1e-4)
+        assert again.token_log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
 def test_evaluate_returns_what_it_writes(trained: Run) -> None:
