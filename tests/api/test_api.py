@@ -195,6 +195,12 @@ def test_order_of_members_that_copy_and_others_changes_nothing(trained: Run, mod
         assert again.token_log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
+def test_members_that_end_sources_differently_are_refused(trained: Run) -> None:
+    ending = attnlab.train([*SETTINGS, "batching.source_eos=true", "name=ending"])
+    with pytest.raises(UserError, match=r"cannot be ensembled: they differ in batching\.source_eos"):
+        attnlab.load([trained, ending])
+
+
 def test_evaluate_returns_what_it_writes(trained: Run) -> None:
     (evaluation,) = attnlab.evaluate(trained)
     expected = {name: value for name, value in trained.read_result()["metrics"].items() if "test/" in name}
