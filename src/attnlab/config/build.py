@@ -15,6 +15,7 @@ from attnlab.config.options import suggest
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
+from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.decoding import reranking
 from attnlab.decoding.reranking import Reranker
@@ -97,11 +98,14 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
-    source_embedding = TokenEmbedding(vocabulary_size=vocabularies.source.size, **settings)
+    marks = _brackets(config, vocabularies.source)
+    source_embedding = TokenEmbedding(vocabulary_size=vocabularies.source.size, marks=marks, **settings)
     if config.embedding.shared and not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
         )
+    if config.embedding.shared and marks is not None:
+        raise UserError("encoder=nested marks brackets in the source alone: set embedding.shared=false")
     target_embedding = (
         source_embedding
         if config.embedding.shared
@@ -109,14 +113,16 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
     def make_encoder() -> Encoder:
-        encoder: Encoder = construct(_without(config.encoder, "match"), input_size=config.embedding.size)
+        encoder: Encoder = construct(
+            _without(config.encoder, "match", "brackets"), input_size=source_embedding.width
+        )
         return encoder
 
     encoder = make_encoder()
     features = construct(
         config.features,
         is_feature=_is_feature(config, vocabularies),
-        input_size=config.embedding.size,
+        input_size=source_embedding.width,
         memory_size=encoder.memory_size,
         make_encoder=make_encoder,
     )
@@ -178,6 +184,25 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     return network
 
 
+def _brackets(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
+    """Return whether a source token opens and closes a phrase, [V, 2], if the encoder has brackets."""
+    brackets = config.encoder.get("brackets")
+    if brackets is None:
+        return None
+    if len(brackets) != 2:
+        raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')']")
+    marks = torch.zeros(tokenizer.size, 2)
+    for column, token in enumerate(brackets):
+        number = tokenizer.id_of(token)
+        if number is None:
+            raise UserError(
+                f"encoder.brackets={[*brackets]}: the training sources have no {token!r}. Give the tokens "
+                "that open and close a phrase"
+            )
+        marks[number, column] = 1
+    return marks
+
+
 def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
     """Return which source tokens are features, [V]."""
     ids = feature_ids(vocabularies.source)
@@ -231,10 +256,10 @@ def _count_parameters(config: DictConfig, vocabularies: Vocabularies) -> int:
         return _build_network(config, vocabularies).parameter_count
 
 
-def _without(node: DictConfig, name: str) -> dict[str, Any]:
-    """Return the resolved settings of a section without one that its class does not take."""
+def _without(node: DictConfig, *names: str) -> dict[str, Any]:
+    """Return the resolved settings of a section without those that its class does not take."""
     settings: Any = OmegaConf.to_container(node, resolve=True)
-    return {key: value for key, value in settings.items() if key != name}
+    return {key: value for key, value in settings.items() if key not in names}
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:

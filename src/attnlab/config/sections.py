@@ -68,6 +68,14 @@ _EMBEDDING: Types = {
 
 _MATCHED: Types = {"match": Component | None}
 
+_ENCODER: Types = {
+    **_MATCHED,
+    "brackets": (
+        Sequence[str],
+        "the tokens that open and close a phrase, such as ['(',')'], for encoder=nested.",
+    ),
+}
+
 _TIED: Types = {"tied": bool}
 
 _LOSS: Types = {
@@ -269,8 +277,10 @@ SECTIONS = {
     "data": Section(),
     "tokenizer": TOKENIZER,
     "target_tokenizer": TOKENIZER._replace(optional=True),
-    "embedding": Section(_EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size",)),
-    "encoder": Section(_MATCHED, supplied=("input_size",)),
+    "embedding": Section(
+        _EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size", "marks")
+    ),
+    "encoder": Section(_ENCODER, supplied=("input_size",)),
     "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
     "attention": Section(_MATCHED, supplied=("query_size", "memory_size", "normaliser")),

@@ -1,5 +1,6 @@
 """Token embeddings with their two kinds of dropout."""
 
+import torch
 from torch import Tensor, nn
 
 from attnlab.nn.dropout import Dropout
@@ -16,19 +17,34 @@ class TokenEmbedding(nn.Module):
         dropout: probability of zeroing each element of a vector.
         word_dropout: probability of zeroing the whole vector of a token (Gal & Ghahramani 2016, arXiv
             1512.05287; Sennrich & Zhang 2019, arXiv 1905.11901). The vectors that are kept are scaled up.
+        marks: constant dimensions that follow the E learned ones, without dropout, [V, M].
     """
 
+    marks: Tensor | None
+
     def __init__(
-        self, *, vocabulary_size: int, size: Size, dropout: Fraction = 0.0, word_dropout: Fraction = 0.0
+        self,
+        *,
+        vocabulary_size: int,
+        size: Size,
+        dropout: Fraction = 0.0,
+        word_dropout: Fraction = 0.0,
+        marks: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.size = size
+        self.register_buffer("marks", marks, persistent=False)
         self.table = nn.Embedding(vocabulary_size, size, padding_idx=PAD)
         self.dropout = Dropout(dropout)
         self.word_dropout = nn.Dropout1d(word_dropout)
 
+    @property
+    def width(self) -> int:
+        """Size of an embedded token, E + M."""
+        return self.size if self.marks is None else self.size + self.marks.size(1)
+
     def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
-        """Embed tokens [B, T] int64 to [B, T, E].
+        """Embed tokens [B, T] int64 to [B, T, E + M].
 
         Args:
             tokens: ids; copied words, whose ids are V and above, are embedded as UNK.
@@ -37,7 +53,8 @@ class TokenEmbedding(nn.Module):
         in_vocabulary = tokens.masked_fill(tokens >= self.table.num_embeddings, UNK)  # [B, T]
         embedded: Tensor = self.table(in_vocabulary)  # [B, T, E]
         dropout = self.draw_dropout(tokens) if dropout is None else dropout  # [B, T, E]
-        return embedded if dropout is None else embedded * dropout
+        embedded = embedded if dropout is None else embedded * dropout
+        return embedded if self.marks is None else torch.cat([embedded, self.marks[in_vocabulary]], dim=-1)
 
     def draw_dropout(self, tokens: Tensor) -> Tensor | None:
         """Draw the dropout factors of the vectors of tokens [B, T], [B, T, E]; None without dropout."""

@@ -5,6 +5,7 @@ from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.encoders.convolutional import ConvolutionalEncoder
 from attnlab.nn.encoders.delta import DeltaNetEncoder
 from attnlab.nn.encoders.linear_recurrent import FlipFlopEncoder, MinGRUEncoder, RGLRUEncoder
+from attnlab.nn.encoders.nested import NestedEncoder
 from attnlab.nn.encoders.recurrent import RecurrentEncoder
 from attnlab.nn.encoders.stack import StackEncoder
 from attnlab.nn.encoders.transformer import TransformerEncoder
@@ -16,6 +17,7 @@ __all__ = [
     "Encoder",
     "FlipFlopEncoder",
     "MinGRUEncoder",
+    "NestedEncoder",
     "RGLRUEncoder",
     "RecurrentEncoder",
     "StackEncoder",

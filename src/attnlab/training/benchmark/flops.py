@@ -51,7 +51,7 @@ def attention_flops(network: Seq2Seq) -> AttentionFlops:
     network = copy.deepcopy(network).cpu().eval()
     decoder = network.decoder
     short, long = 16, 32
-    width = network.source_embedding.table.embedding_dim
+    width = network.source_embedding.width
     counts = []
     for length in (short, long):
         lengths, mask = torch.tensor([length]), torch.ones(1, length, dtype=torch.bool)

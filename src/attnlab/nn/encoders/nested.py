@@ -1,0 +1,80 @@
+"""Encoder that reads a phrase in brackets as one symbol."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attnlab.nn.encoders.base import Encoder
+from attnlab.settings import NotNegative, Size
+from attnlab.types import Memory
+
+BRACKETS = 2
+"""Constant dimensions at the end of an embedded token: whether it opens and whether it closes a phrase."""
+
+
+class NestedEncoder(Encoder):
+    """Second-order automaton that calls itself for a phrase in brackets.
+
+    ::
+
+        δ(s, x) = softmax(s T x + ε)        T is U × U × E; one of U states, in evaluation the most probable
+        s_t = δ(s_{t-1}, x_t)               at a token that is no bracket
+        s_t = s_0                           at an opening bracket
+        s_t = δ(s_{o-1}, W s_{t-1})         at the closing bracket of the one at o
+
+    A closed phrase is so read in the state before it, as a symbol with the vector W s that stands for what
+    the phrase means, like an embedded token. What is learned about tokens carries over to phrases, and to
+    any depth. With the states before open brackets on a stack this is a pushdown automaton for a visibly
+    pushdown language (Alur & Madhusudan 2004, doi 10.1145/1007352.1007390), whose tokens alone tell when it
+    pushes and pops. The products of states and inputs are those of second-order networks (Giles et al. 1992,
+    doi 10.1162/neco.1992.4.3.393). The noise ε ~ N(0, σ²) of training makes the states distinct.
+
+    A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
+
+    Cost: 2·U·U·E operations a token, one token after the other; [B, P, U] numbers for the stack, P brackets
+    that open.
+
+    Args:
+        input_size: E + 2
+        size: U, the number of states.
+        noise: σ, the standard deviation of the noise in training.
+    """
+
+    start: Tensor
+
+    def __init__(self, *, input_size: int, size: Size, noise: NotNegative = 0.2) -> None:
+        super().__init__(memory_size=size, layers=1)
+        width = input_size - BRACKETS
+        self.transition = nn.Parameter(2 * torch.randn(size, width * size) / width**0.5)  # T
+        self.phrase = nn.Parameter(torch.randn(size, width))  # W
+        self.register_buffer("start", F.one_hot(torch.tensor(0), size).float(), persistent=False)  # [U]: s_0
+        self.noise = noise
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        tokens, marks = embedded.split([self.phrase.size(1), BRACKETS], dim=-1)
+        opens, closes = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
+        state = self.start.to(embedded.dtype).expand(len(embedded), -1)  # [B, U]
+        stack = state[:, None].repeat(1, 1 + int(opens.sum(dim=1).max()), 1)  # [B, P + 1, U], from s_0 up
+        depth = torch.zeros_like(lengths, device=mask.device)  # [B]
+        states = []
+        for t, real in enumerate(mask[..., None].unbind(dim=1)):
+            opening, closing = opens[:, t, None], closes[:, t, None]  # each [B, 1]
+            top = depth[:, None, None].expand(-1, 1, state.size(-1))  # [B, 1, U]
+            before = torch.where(closing, stack.gather(1, top)[:, 0], state)
+            symbol = torch.where(closing, state @ self.phrase, tokens[:, t])
+            stack = torch.where(
+                opening[..., None], stack.scatter(1, top + opening[..., None], state[:, None]), stack
+            )
+            depth = (depth + opens[:, t].long() - closes[:, t].long()).clamp(min=0)
+            following = torch.where(opening, self.start.to(state.dtype), self._read(before, symbol))
+            state = torch.where(real, following, state)
+            states.append(state)
+        return Memory(torch.stack(states, dim=1), mask, hidden=state[:, None])
+
+    def _read(self, state: Tensor, symbol: Tensor) -> Tensor:
+        """Return δ(s, x) [B, U] of states [B, U] and vectors [B, E]."""
+        maps = (state @ self.transition).view(*symbol.shape, -1)  # [B, E, U]
+        logits = torch.einsum("be,beu->bu", symbol, maps)
+        if not self.training:
+            return F.one_hot(logits.argmax(dim=-1), state.size(-1)).to(state.dtype)
+        return torch.softmax(logits + self.noise * torch.randn_like(logits), dim=-1)

@@ -1,0 +1,93 @@
+"""Nested encoder: against a recursive evaluation of phrases."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from attnlab.nn.encoders import NestedEncoder
+from networks import encode, randomise
+
+E, U = 5, 7
+OPEN, CLOSE = torch.tensor([1.0, 0]), torch.tensor([0, 1.0])
+
+
+def make() -> NestedEncoder:
+    torch.manual_seed(1)
+    encoder = NestedEncoder(input_size=E + 2, size=U).eval()
+    randomise(encoder, 1.5)
+    return encoder
+
+
+def embed(text: str) -> Tensor:
+    """Embed one letter per token; only brackets are marked."""
+    table = torch.randn(128, E, generator=torch.Generator().manual_seed(3))
+    marks = {"(": OPEN, ")": CLOSE}
+    return torch.stack([torch.cat([table[ord(c)], marks.get(c, torch.zeros(2))]) for c in text])
+
+
+def read(encoder: NestedEncoder, state: Tensor, vector: Tensor) -> Tensor:
+    """Return the state after a symbol, [U], by a sum over all products."""
+    transition = encoder.transition.view(U, E, U)
+    logits = sum(state[i] * vector[j] * transition[i, j] for i in range(U) for j in range(E))
+    return F.one_hot(logits.argmax(), U).float()
+
+
+def evaluate(encoder: NestedEncoder, rest: Iterator[str]) -> Tensor:
+    """Return the state at the end of a phrase or of the text: a phrase in brackets is evaluated by itself."""
+    state = encoder.start
+    for token in rest:
+        if token == ")":
+            break
+        vector = evaluate(encoder, rest) @ encoder.phrase if token == "(" else embed(token)[0, :E]
+        state = read(encoder, state, vector)
+    return state
+
+
+@pytest.mark.parametrize("text", ["abc", "a(bc)d", "((ab)c(d(ef))g)ha", "(a)", "a(b(c(d(e)f)g)h)"])
+@torch.no_grad()
+def test_a_phrase_is_evaluated_by_itself(text: str) -> None:
+    encoder = make()
+    memory = encode(encoder, embed(text)[None], [len(text)])
+    assert torch.equal(memory.hidden[0, 0], evaluate(encoder, iter(text)))
+    assert torch.equal(memory.states[0, -1], memory.hidden[0, 0])
+
+
+@torch.no_grad()
+def test_sentences_of_different_depth_share_a_batch() -> None:
+    encoder, texts = make(), ["a(b(cd)e)f(g)", "ab", "(((c)d)e"]
+    embedded = torch.randn(3, 13, E + 2)  # any values at padding, also ones that look like brackets
+    embedded[..., E:] = 1
+    for row, text in enumerate(texts):
+        embedded[row, : len(text)] = embed(text)
+    memory = encode(encoder, embedded, [len(text) for text in texts])
+    for row, text in enumerate(texts):
+        alone = encode(encoder, embed(text)[None], [len(text)])
+        assert torch.equal(memory.states[row, : len(text)], alone.states[0])
+    assert len({tuple(state.tolist()) for state in memory.states[0]}) > 2
+
+
+@torch.no_grad()
+def test_a_bracket_without_an_opening_one_is_read_in_the_first_state() -> None:
+    encoder = make()
+    memory = encode(encoder, embed("ab)c")[None], [4])
+    closed = read(encoder, encoder.start, memory.states[0, 1] @ encoder.phrase)
+    assert torch.equal(memory.states[0, 2], closed)
+    assert torch.equal(memory.states[0, 3], read(encoder, closed, embed("c")[0, :E]))
+
+
+@torch.no_grad()
+def test_training_has_probabilities_and_noise() -> None:
+    encoder = make().train()
+    embedded = embed("ab")[None]
+    first, second = (encode(encoder, embedded, [2]).states for _ in range(2))
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(first.sum(dim=-1), torch.ones(1, 2))
+    encoder.noise = 0.0
+    state = encoder.start
+    for vector, expected in zip(embedded[0, :, :E], encode(encoder, embedded, [2]).states[0], strict=True):
+        logits = torch.einsum("i,j,iju->u", state, vector, encoder.transition.view(U, E, U))
+        state = torch.softmax(logits, dim=0)
+        torch.testing.assert_close(expected, state)
