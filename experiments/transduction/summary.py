@@ -100,7 +100,7 @@ def groups_of(name: str) -> dict[str, list[RunRecord]]:
 
 
 def read_ensembles() -> list[dict[str, str]]:
-    """Return the rows of ensembles.csv: `data` is a language, or LANGUAGE-MECHANISM for one of mechanisms."""
+    """Return the rows of ensembles.csv: `data` is LANGUAGE-MECHANISM of the first member."""
     with (FOLDER / "ensembles.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -118,26 +118,20 @@ def print_row(*cells: object) -> None:
 def print_languages(runs: dict[str, list[RunRecord]]) -> None:
     """Print WER of the low languages, and macro averages of the seeds that all of them have."""
     soft = groups_of("soft_attention.csv")
-    ensembles = {
-        (row["data"], row["split"]): f"{float(row['wer']):.1f} ({row['members']})" for row in read_ensembles()
-    }
+    ensembles = {(row["data"], row["split"]): float(row["wer"]) for row in read_ensembles()}
     columns = ("single", "ensemble", "soft", "baseline")
     print_row("language", "seeds", *(f"{split}: {name}" for split in ("dev", "test") for name in columns))
     print(f"| --- |{' ---: |' * 9}")
     table = []
     for language, baseline in BASELINE.items():
-        row: list[object] = []
+        row: list[float] = []
         for split, reference in zip(("val", "test"), baseline, strict=True):
             single = fmean(error_rates(runs[language], split).values())
             earlier = fmean(error_rates(soft[language], split).values())
-            row += [single, ensembles.get((language, split), "–"), earlier, float(reference)]
+            row += [single, ensembles[f"{language}-{RECIPE}", split], earlier, float(reference)]
         table.append(row)
         print_row(language, len(runs[language]), *row)
-    means = [
-        fmean(values) if all(isinstance(value, float) for value in values) else ""
-        for values in zip(*table, strict=True)
-    ]
-    print_row("mean", "", *means)
+    print_row("mean", "", *map(fmean, zip(*table, strict=True)))
     print()
     for split, name in (("val", "development"), ("test", "test")):
         rates = [error_rates(runs[language], split) for language in BASELINE]
@@ -149,12 +143,10 @@ def print_languages(runs: dict[str, list[RunRecord]]) -> None:
 
 
 def print_others(runs: dict[str, list[RunRecord]]) -> None:
-    """Print one row for each recipe on other data, if there are any."""
-    others = {variant: group for variant, group in sorted(runs.items()) if variant not in BASELINE}
-    if others:
-        print_row("variant", "seeds", "WER, dev", "WER, test", "SER, dev", "SER, test", "steps", "parameters")
-        print(f"| --- |{' ---: |' * 7}")
-    for variant, group in others.items():
+    """Print one row for each recipe on other data."""
+    print_row("variant", "seeds", "WER, dev", "WER, test", "SER, dev", "SER, test", "steps", "parameters")
+    print(f"| --- |{' ---: |' * 7}")
+    for variant, group in sorted(runs.items()):
         words = [fmean(error_rates(group, split).values()) for split in ("val", "test")]
         symbols = [100 * fmean(run.scores[f"{split}/ser"] for run in group) for split in ("val", "test")]
         print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
@@ -197,23 +189,27 @@ def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
     return {mechanism: dict(own) for mechanism, own in sorted(runs.items())}
 
 
-def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
-    """Print WER of the test files by language and mechanism, and the differences to the reference, seed 0."""
+def print_study(
+    runs: dict[str, dict[str, dict[int, RunRecord]]],
+    corpora: list[str],
+    split: str,
+    together: dict[str, tuple[float, float]],
+) -> None:
+    """Print WER by corpus and mechanism, and the differences to the reference, seed 0.
+
+    Args:
+        runs: by mechanism, corpus and seed.
+        corpora: those of the table.
+        split: `val` or `test`.
+        together: WER and SER of the ensemble of five mechanisms by corpus, if there are any.
+    """
     mechanisms = [REFERENCE, *(name for name in runs if name != REFERENCE)]
-    languages = [each for each in BASELINE if all(0 in runs[name].get(each, {}) for name in mechanisms)]
-    rates = {
-        name: [error_rates([runs[name][each][0]], "test")[0] for each in languages] for name in mechanisms
-    }
-    together = {
-        language: (float(row["wer"]), float(row["ser"]))
-        for row in read_ensembles()
-        for language, _, mechanism in [row["data"].rpartition("-")]
-        if mechanism in runs
-    }
-    print_row("language", *mechanisms, "five together")
-    print(f"| --- |{' ---: |' * (len(mechanisms) + 1)}")
-    for language, *row in zip(languages, *rates.values(), strict=True):
-        print_row(language, *row, together[language][0])
+    rates = {name: [error_rates([runs[name][each][0]], split)[0] for each in corpora] for name in mechanisms}
+    columns = ["five together"] if together else []
+    print_row("data", *mechanisms, *columns)
+    print(f"| --- |{' ---: |' * (len(mechanisms) + len(columns))}")
+    for corpus, *row in zip(corpora, *rates.values(), strict=True):
+        print_row(corpus, *row, *(together[corpus][0] for _ in columns))
     differences = {
         name: [ours - theirs for ours, theirs in zip(rates[name], rates[REFERENCE], strict=True)]
         for name in mechanisms[1:]
@@ -222,8 +218,8 @@ def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
         zip(differences, holm([t_test_p_value(own) for own in differences.values()]), strict=True)
     )
     print()
-    print_row("mechanism", "mean WER", f"minus {REFERENCE}", "p, Holm", "mean SER", "parameters")
-    print(f"| --- |{' ---: |' * 5}")
+    print_row("mechanism", "mean WER", f"minus {REFERENCE}", "p, Holm", "mean SER", "parameters", "minutes")
+    print(f"| --- |{' ---: |' * 6}")
     for name in mechanisms:
         cells = ["", ""]
         if name in differences:
@@ -232,11 +228,32 @@ def print_study(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
                 f"{change.mean:.1f} \\[{change.low:.1f}, {change.high:.1f}\\]",
                 f"{p_values[name]:.2f}",
             ]
-        symbols = 100 * fmean(runs[name][each][0].scores["test/ser"] for each in languages)
-        print_row(name, fmean(rates[name]), *cells, symbols, f"{runs[name][languages[0]][0].parameters:,}")
-    words, symbols = (fmean(each) for each in zip(*together.values(), strict=True))
-    print_row("five together", words, "", "", 100 * symbols, "")
+        own = [runs[name][each][0] for each in corpora]
+        symbols = 100 * fmean(run.scores[f"{split}/ser"] for run in own)
+        minutes = fmean((run.seconds or 0) / 60 for run in own)
+        print_row(name, fmean(rates[name]), *cells, symbols, f"{own[0].parameters:,}", minutes)
+    if together:
+        words, symbols = (fmean(each) for each in zip(*together.values(), strict=True))
+        print_row("five together", words, "", "", 100 * symbols, "", "")
     print()
+
+
+def complete(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> list[str]:
+    """Return the corpora that have been given to every mechanism with seed 0, in the order of the study."""
+    shared = set.intersection(
+        *({corpus for corpus, own in each.items() if 0 in own} for each in runs.values())
+    )
+    return sorted(shared, key=[*runs[REFERENCE]].index)
+
+
+def mixed_ensembles() -> dict[str, tuple[float, float]]:
+    """Return WER and SER of five mechanisms together on the test files, by language."""
+    rates = {}
+    for row in read_ensembles():
+        language, _, first = row["data"].rpartition("-")
+        if first != RECIPE:
+            rates[language] = (float(row["wer"]), float(row["ser"]))
+    return rates
 
 
 if __name__ == "__main__":
@@ -244,12 +261,11 @@ if __name__ == "__main__":
         folders = [Path(folder) for folder in sys.argv[1:]]
         write_results(folders)
         write_normalisation(folders)
-    all_runs, study = groups_of("results.csv"), study_runs()
-    for language, own in study[RECIPE].items():
-        known = {run.seed for run in all_runs[language]}
-        all_runs[language] += [run for seed, run in own.items() if seed not in known]
-    print_languages(all_runs)
-    print_others(all_runs)
+    study = study_runs()
+    corpora = complete(study)
+    print_languages({language: [*own.values()] for language, own in study[RECIPE].items()})
+    print_others(groups_of("results.csv"))
     print_normalisation()
     print_inflection(groups_of("inflection.csv"))
-    print_study(study)
+    print_study(study, [each for each in corpora if each in BASELINE], "test", mixed_ensembles())
+    print_study(study, [each for each in corpora if each not in BASELINE], "val", {})

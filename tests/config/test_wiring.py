@@ -182,3 +182,35 @@ def test_gradients_are_clipped_after_they_are_normalised(
     assert module.gradient_norm > 0.01
     size = change.norm() if algorithm == "norm" else change.abs().max()
     assert size == pytest.approx(0.01, rel=1e-2)
+
+
+EXPRESSIONS = (
+    "data=formal",
+    "data.task=modular_arithmetic_brackets",
+    "data.train_lengths=[1,9]",
+    "data.train_size=60",
+)
+
+
+def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Composed) -> None:
+    config = composed(*EXPRESSIONS, "encoder=nested", "encoder.brackets=[')','-']", "bridge=linear")
+    built = build_all(config)
+    tokenizer = built.vocabularies.source
+    marks = built.network.source_embedding.marks
+    assert marks[tokenizer.id_of(")")].tolist() == [1, 0] and marks[tokenizer.id_of("-")].tolist() == [0, 1]
+    assert marks.sum() == 2
+    assert built.network.encoder.phrase.size(1) == config.embedding.size
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("encoder.brackets=['[',')']", r"encoder.brackets=\['\[', '\)'\]: the training sources have no '\['"),
+        ("encoder.brackets=['(']", "must be two tokens"),
+        ("embedding.shared=true", "set embedding.shared=false"),
+    ],
+)
+def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, composed: Composed) -> None:
+    config = composed(*EXPRESSIONS, "encoder=nested", "bridge=linear", "shared_vocabulary=true", setting)
+    with pytest.raises(UserError, match=message):
+        build_all(config)

@@ -53,3 +53,13 @@ def test_no_dropout_in_evaluation() -> None:
     embedding = TokenEmbedding(vocabulary_size=V, size=E, dropout=0.5, word_dropout=0.5).eval()
     inputs = tokens()
     assert torch.equal(embedding(inputs), F.embedding(inputs, embedding.table.weight))
+
+
+def test_marks_follow_the_learned_dimensions_without_dropout() -> None:
+    marks = torch.randn(V, 2)
+    embedding = TokenEmbedding(vocabulary_size=V, size=E, dropout=0.9, word_dropout=0.5, marks=marks)
+    inputs = tokens()
+    embedded = embedding(inputs)
+    assert embedded.shape == (B, T, E + 2) and embedding.width == E + 2
+    assert torch.equal(embedded[..., E:], marks[inputs])
+    assert (embedded[..., :E] == 0).any()

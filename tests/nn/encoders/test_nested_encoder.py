@@ -82,6 +82,7 @@ def test_a_bracket_without_an_opening_one_is_read_in_the_first_state() -> None:
 def test_training_has_probabilities_and_noise() -> None:
     encoder = make().train()
     embedded = embed("ab")[None]
+    encoder.batches.fill_(encoder.ramp)
     first, second = (encode(encoder, embedded, [2]).states for _ in range(2))
     assert not torch.equal(first, second)
     torch.testing.assert_close(first.sum(dim=-1), torch.ones(1, 2))

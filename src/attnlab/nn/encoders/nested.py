@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.encoders.base import Encoder
-from attnlab.settings import NotNegative, Size
+from attnlab.settings import Count, NotNegative, Size
 from attnlab.types import Memory
 
 BRACKETS = 2
@@ -27,7 +27,8 @@ class NestedEncoder(Encoder):
     any depth. With the states before open brackets on a stack this is a pushdown automaton for a visibly
     pushdown language (Alur & Madhusudan 2004, doi 10.1145/1007352.1007390), whose tokens alone tell when it
     pushes and pops. The products of states and inputs are those of second-order networks (Giles et al. 1992,
-    doi 10.1162/neco.1992.4.3.393). The noise ε ~ N(0, σ²) of training makes the states distinct.
+    doi 10.1162/neco.1992.4.3.393). The noise ε ~ N(0, σ²) of training makes the states distinct; it grows
+    from 0, so that there is something to make distinct.
 
     A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
 
@@ -38,17 +39,21 @@ class NestedEncoder(Encoder):
         input_size: E + 2
         size: U, the number of states.
         noise: σ, the standard deviation of the noise in training.
+        ramp: number of training batches over which the noise grows from 0 to σ.
     """
 
     start: Tensor
+    batches: Tensor
 
-    def __init__(self, *, input_size: int, size: Size, noise: NotNegative = 0.2) -> None:
+    def __init__(self, *, input_size: int, size: Size, noise: NotNegative = 2.0, ramp: Count = 3000) -> None:
         super().__init__(memory_size=size, layers=1)
         width = input_size - BRACKETS
         self.transition = nn.Parameter(2 * torch.randn(size, width * size) / width**0.5)  # T
         self.phrase = nn.Parameter(torch.randn(size, width))  # W
         self.register_buffer("start", F.one_hot(torch.tensor(0), size).float(), persistent=False)  # [U]: s_0
+        self.register_buffer("batches", torch.tensor(0))  # of training, until now
         self.noise = noise
+        self.ramp = ramp
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         tokens, marks = embedded.split([self.phrase.size(1), BRACKETS], dim=-1)
@@ -56,6 +61,10 @@ class NestedEncoder(Encoder):
         state = self.start.to(embedded.dtype).expand(len(embedded), -1)  # [B, U]
         stack = state[:, None].repeat(1, 1 + int(opens.sum(dim=1).max()), 1)  # [B, P + 1, U], from s_0 up
         depth = torch.zeros_like(lengths, device=mask.device)  # [B]
+        noise = 0.0
+        if self.training:
+            self.batches += 1
+            noise = self.noise * min(1.0, int(self.batches) / max(1, self.ramp))
         states = []
         for t, real in enumerate(mask[..., None].unbind(dim=1)):
             opening, closing = opens[:, t, None], closes[:, t, None]  # each [B, 1]
@@ -66,15 +75,15 @@ class NestedEncoder(Encoder):
                 opening[..., None], stack.scatter(1, top + opening[..., None], state[:, None]), stack
             )
             depth = (depth + opens[:, t].long() - closes[:, t].long()).clamp(min=0)
-            following = torch.where(opening, self.start.to(state.dtype), self._read(before, symbol))
+            following = torch.where(opening, self.start.to(state.dtype), self._read(before, symbol, noise))
             state = torch.where(real, following, state)
             states.append(state)
         return Memory(torch.stack(states, dim=1), mask, hidden=state[:, None])
 
-    def _read(self, state: Tensor, symbol: Tensor) -> Tensor:
+    def _read(self, state: Tensor, symbol: Tensor, noise: float) -> Tensor:
         """Return δ(s, x) [B, U] of states [B, U] and vectors [B, E]."""
         maps = (state @ self.transition).view(*symbol.shape, -1)  # [B, E, U]
         logits = torch.einsum("be,beu->bu", symbol, maps)
         if not self.training:
             return F.one_hot(logits.argmax(dim=-1), state.size(-1)).to(state.dtype)
-        return torch.softmax(logits + self.noise * torch.randn_like(logits), dim=-1)
+        return torch.softmax(logits + noise * torch.randn_like(logits), dim=-1)
