@@ -197,7 +197,8 @@ def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Compo
     module, data = build_all(config)
     tokenizer, embedding = data.vocabularies.source, module.network.source_embedding
     marks = embedding.marks
-    assert marks[tokenizer.id_of(")")].tolist() == [1, 0] and marks[tokenizer.id_of("-")].tolist() == [0, 1]
+    assert marks[tokenizer.id_of(")")].tolist() == [1, 0]
+    assert marks[tokenizer.id_of("-")].tolist() == [0, 1]
     assert marks.sum() == 2
     assert module.network.encoder.phrase.size(1) == config.embedding.size == embedding.width - 2
 

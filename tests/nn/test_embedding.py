@@ -60,6 +60,7 @@ def test_marks_follow_the_learned_dimensions_without_dropout() -> None:
     embedding = TokenEmbedding(vocabulary_size=V, size=E, dropout=0.9, word_dropout=0.5, marks=marks)
     inputs = tokens()
     embedded = embedding(inputs)
-    assert embedded.shape == (B, T, E + 2) and embedding.width == E + 2
+    assert embedded.shape == (B, T, E + 2)
+    assert embedding.width == E + 2
     assert torch.equal(embedded[..., E:], marks[inputs])
     assert (embedded[..., :E] == 0).any()

@@ -56,7 +56,7 @@ class NestedEncoder(Encoder):
         self.ramp = ramp
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        tokens, marks = embedded.split([self.phrase.size(1), BRACKETS], dim=-1)
+        tokens, marks = embedded[..., :-BRACKETS], embedded[..., -BRACKETS:]
         opens, closes = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
         state = self.start.to(embedded.dtype).expand(len(embedded), -1)  # [B, U]
         stack = state[:, None].repeat(1, 1 + int(opens.sum(dim=1).max()), 1)  # [B, P + 1, U], from s_0 up
