@@ -1,9 +1,9 @@
 """Draw the attention of every mechanism to three words of each language into heat_maps/LANGUAGE.svg.
 
-A row is an output symbol, a column a letter, and a dot the end.
+A row is an output symbol, a column a letter or a feature, and a dot the end.
 
 python heat_maps.py RUNS: the folder of the run directories of `study=transduction`. The words are the first
-three of the test file with five to eight letters.
+three of the test file, or else of the development file, with five to eight letters.
 """
 
 import sys
@@ -43,7 +43,8 @@ def plot(language: str, runs: dict[str, RunRecord]) -> Figure:
         model: read_predictions(run.directory / "predictions/attention.jsonl") for model, run in runs.items()
     }
     first = next(iter(predictions.values()))
-    chosen = [place for place, each in enumerate(first) if len(each.source_tokens) - 1 in LETTERS][:WORDS]
+    letters = [sum(not token.startswith("⟨") for token in each.source_tokens) - 1 for each in first]
+    chosen = [place for place, count in enumerate(letters) if count in LETTERS][:WORDS]
     figure = Figure(figsize=(2.2 * len(runs), 2.4 * WORDS), layout="constrained")
     grid = figure.subplots(WORDS, len(runs), squeeze=False)
     tokens = [
