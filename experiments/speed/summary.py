@@ -16,6 +16,10 @@ TABLES = {
     "search for 256 sentences of 30 steps": "peers.csv",
     "yoyodyne 0.5.27, its settings for tests of soft attention on 800 Icelandic words: 6 epochs in random "
     "order, greedy decoding of 100 words after each, 3 seeds, one thread": "transduction.csv",
+    "The same on two threads": "transduction-two-threads.csv",
+    "1,000 Turkish forms with their features: 6 epochs, greedy decoding of 1,000 after each, one thread": (
+        "transduction-forms.csv"
+    ),
     "Decoding with the untrained CoNaLa model, two threads: 100 intents one at a time, or 2,000 in batches "
     "of 500": "decoding.csv",
     "What `attnlab train` adds to a bare loop of steps of the reversing model": "overhead-reverse.csv",

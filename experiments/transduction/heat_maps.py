@@ -32,6 +32,8 @@ def draw(axes: Axes, prediction: Prediction, fonts: LabelFonts) -> None:
     for axis, tokens in ((axes.xaxis, prediction.source_tokens), (axes.yaxis, prediction.tokens)):
         axis.set_ticks(range(len(tokens)), [fonts.drawable(token.replace("<eos>", "·")) for token in tokens])
         fonts.apply(*axis.get_ticklabels())
+    if any("⟨" in token for token in prediction.source_tokens):
+        axes.tick_params(axis="x", rotation=90)  # features are longer than letters
     axes.grid(visible=False)
     if prediction.hypothesis != prediction.reference:
         axes.set_xlabel("wrong", color="tab:red", labelpad=1)
@@ -43,7 +45,7 @@ def plot(language: str, runs: dict[str, RunRecord]) -> Figure:
         model: read_predictions(run.directory / "predictions/attention.jsonl") for model, run in runs.items()
     }
     first = next(iter(predictions.values()))
-    letters = [sum(not token.startswith("⟨") for token in each.source_tokens) - 1 for each in first]
+    letters = [sum("⟨" not in token for token in each.source_tokens) - 1 for each in first]
     chosen = [place for place, count in enumerate(letters) if count in LETTERS][:WORDS]
     figure = Figure(figsize=(2.2 * len(runs), 2.4 * WORDS), layout="constrained")
     grid = figure.subplots(WORDS, len(runs), squeeze=False)
