@@ -92,3 +92,22 @@ def test_training_has_probabilities_and_noise() -> None:
         logits = torch.einsum("i,j,iju->u", state, vector, encoder.transition.view(U, E, U))
         state = torch.softmax(logits, dim=0)
         torch.testing.assert_close(expected, state)
+
+
+@torch.no_grad()
+def test_noise_grows_with_the_batches_of_training() -> None:
+    encoder, embedded = make().train(), embed("a")[None]
+    encoder.noise, encoder.ramp = 0.6, 3
+
+    def draw() -> Tensor:
+        torch.manual_seed(5)
+        logits = encode(encoder, embedded, [1]).states[0, 0].log()
+        return logits - logits.mean()
+
+    first, second, third, fourth = (draw() for _ in range(4))
+    torch.testing.assert_close(third - second, second - first)
+    assert (second - first).abs().max() > 0.1
+    assert torch.equal(third, fourth)
+    encoder.eval()
+    draw()
+    assert encoder.batches == 4

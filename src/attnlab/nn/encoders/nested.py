@@ -22,8 +22,8 @@ class NestedEncoder(Encoder):
         s_t = s_0                           at an opening bracket
         s_t = δ(s_{o-1}, W s_{t-1})         at the closing bracket of the one at o
 
-    A closed phrase is so read in the state before it, as a symbol with the vector W s that stands for what
-    the phrase means, like an embedded token. What is learned about tokens carries over to phrases, and to
+    A closed phrase is read in the state before it, as a symbol whose vector W s stands for what the phrase
+    means, like that of an embedded token. What is learned about tokens carries over to phrases, and to
     any depth. With the states before open brackets on a stack this is a pushdown automaton for a visibly
     pushdown language (Alur & Madhusudan 2004, doi 10.1145/1007352.1007390), whose tokens alone tell when it
     pushes and pops. The products of states and inputs are those of second-order networks (Giles et al. 1992,
@@ -32,8 +32,8 @@ class NestedEncoder(Encoder):
 
     A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
 
-    Cost: 2·U·U·E operations a token, one token after the other; [B, P, U] numbers for the stack, P brackets
-    that open.
+    Cost: 2·U·U·E operations at a token, one token after the other. Training keeps E·U + P·U numbers of each
+    token, P the largest number of opening brackets, so that its memory grows with the square of the length.
 
     Args:
         input_size: E + 2
@@ -59,7 +59,7 @@ class NestedEncoder(Encoder):
         tokens, marks = embedded[..., :-BRACKETS], embedded[..., -BRACKETS:]
         opens, closes = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
         state = self.start.to(embedded.dtype).expand(len(embedded), -1)  # [B, U]
-        stack = state[:, None].repeat(1, 1 + int(opens.sum(dim=1).max()), 1)  # [B, P + 1, U], from s_0 up
+        stack = state[:, None].repeat(1, 2 + int(opens.sum(dim=1).max()), 1)  # [B, P + 2, U], from s_0 up
         depth = torch.zeros_like(lengths, device=mask.device)  # [B]
         noise = 0.0
         if self.training:
@@ -71,9 +71,7 @@ class NestedEncoder(Encoder):
             top = depth[:, None, None].expand(-1, 1, state.size(-1))  # [B, 1, U]
             before = torch.where(closing, stack.gather(1, top)[:, 0], state)
             symbol = torch.where(closing, state @ self.phrase, tokens[:, t])
-            stack = torch.where(
-                opening[..., None], stack.scatter(1, top + opening[..., None], state[:, None]), stack
-            )
+            stack = stack.scatter(1, top + 1, state[:, None])  # counts only if the depth grows
             depth = (depth + opens[:, t].long() - closes[:, t].long()).clamp(min=0)
             following = torch.where(opening, self.start.to(state.dtype), self._read(before, symbol, noise))
             state = torch.where(real, following, state)
