@@ -66,6 +66,7 @@ def test_sentences_of_different_depth_share_a_batch() -> None:
     for row, text in enumerate(texts):
         alone = encode(encoder, embed(text)[None], [len(text)])
         assert torch.equal(memory.states[row, : len(text)], alone.states[0])
+        assert torch.equal(memory.hidden[row], alone.hidden[0])
     assert len({tuple(state.tolist()) for state in memory.states[0]}) > 2
 
 
