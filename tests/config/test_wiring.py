@@ -215,3 +215,9 @@ def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, 
     config = composed(*EXPRESSIONS, "encoder=nested", "bridge=linear", "shared_vocabulary=true", setting)
     with pytest.raises(UserError, match=message):
         build_all(config)
+
+
+def test_brackets_of_other_encoders_are_refused(composed: Composed) -> None:
+    config = composed(*EXPRESSIONS, "encoder=recurrent", "+encoder.brackets=['(',')']")
+    with pytest.raises(UserError, match=r"encoder\.brackets is a setting of encoder=nested"):
+        build_all(config)

@@ -26,7 +26,7 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, has_weights, intervene
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, ExactHardDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders import Encoder
+from attnlab.nn.encoders import Encoder, NestedEncoder
 from attnlab.nn.features import Concatenated
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
@@ -119,6 +119,8 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         return encoder
 
     encoder = make_encoder()
+    if marks is not None and not isinstance(encoder, NestedEncoder):
+        raise UserError("encoder.brackets is a setting of encoder=nested: leave it out")
     features = construct(
         config.features,
         is_feature=_is_feature(config, vocabularies),
