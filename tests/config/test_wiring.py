@@ -217,6 +217,13 @@ def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, 
         build_all(config)
 
 
+def test_without_brackets_the_nested_encoder_is_an_automaton(composed: Composed) -> None:
+    module, _ = build_all(composed(*EXPRESSIONS, "encoder=nested", "encoder.brackets=[]", "bridge=linear"))
+    marks = module.network.source_embedding.marks
+    assert marks.size(1) == 2
+    assert not marks.any()
+
+
 def test_brackets_of_other_encoders_are_refused(composed: Composed) -> None:
     config = composed(*EXPRESSIONS, "encoder=recurrent", "+encoder.brackets=['(',')']")
     with pytest.raises(UserError, match=r"encoder\.brackets is a setting of encoder=nested"):

@@ -191,8 +191,8 @@ def _brackets(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
     brackets = config.encoder.get("brackets")
     if brackets is None:
         return None
-    if len(brackets) != 2:
-        raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')']")
+    if len(brackets) not in {0, 2}:
+        raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')'], or none: []")
     marks = torch.zeros(tokenizer.size, 2)
     for column, token in enumerate(brackets):
         number = tokenizer.id_of(token)

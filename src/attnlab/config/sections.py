@@ -72,7 +72,7 @@ _ENCODER: Types = {
     **_MATCHED,
     "brackets": (
         Sequence[str],
-        "the tokens that open and close a phrase, such as ['(',')'], for encoder=nested.",
+        "the tokens that open and close a phrase, such as ['(',')'], or [], for encoder=nested.",
     ),
 }
 
