@@ -2,7 +2,8 @@
 
 python summary.py [RUNS ...]: with the folders of the run directories, write results.csv and ensembles.csv
 before, study.csv from the runs of `study=transduction` among them, normalisation.csv from those of
-`experiment=normalisation`, and inflection.csv from those with `name=inflection_2023`.
+`experiment=normalisation`, and inflection.csv and medium.csv from those with `name=inflection_2023` and
+`name=g2p_medium`.
 """
 
 import csv
@@ -35,6 +36,20 @@ BASELINE = {
 }
 """WER of the ensemble of ten of SIGMORPHON 2021, development and test, by language."""
 
+MEDIUM_BASELINE = {
+    "arm_e": 4.5,
+    "bul": 8.3,
+    "dut": 10.8,
+    "fre": 7.4,
+    "geo": 0.0,
+    "hbs_latn": 34.7,
+    "hun": 1.5,
+    "jpn_hira": 6.2,
+    "kor": 18.4,
+    "vie_hanoi": 1.3,
+}
+"""WER of that ensemble on the development files of the medium setting."""
+
 NORMALISATION = (
     *("corpus", "seed", "words", "unknown_words"),
     *("memorised", "memorised_known", "memorised_unknown", "network", "network_known", "network_unknown"),
@@ -49,7 +64,7 @@ STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 def write_results(folders: list[Path]) -> None:
     """Write results.csv, study.csv, inflection.csv, and ensembles.csv from `attnlab evaluate RUN RUN …`."""
     study = collect(folders)
-    for file in ("results.csv", "study.csv", "inflection.csv"):
+    for file in ("results.csv", "study.csv", "inflection.csv", "medium.csv"):
         runs = [run for run in study.finished if file_of(run) == file]
         (FOLDER / file).write_text(format_results(replace(study, runs=runs)))
     with (FOLDER / "ensembles.csv").open("w", newline="") as file:
@@ -67,7 +82,11 @@ def file_of(run: RunRecord) -> str:
     """Return the name of the results file that a run belongs to."""
     if run.study == STUDY:
         return "study.csv"
-    files = {"normalisation": "normalisation.csv", "inflection_2023": "inflection.csv"}
+    files = {
+        "normalisation": "normalisation.csv",
+        "inflection_2023": "inflection.csv",
+        "g2p_medium": "medium.csv",
+    }
     return files.get(run.config["name"], "results.csv")
 
 
@@ -180,6 +199,20 @@ def print_inflection(runs: dict[str, list[RunRecord]]) -> None:
     print()
 
 
+def print_medium(runs: dict[str, list[RunRecord]]) -> None:
+    """Print WER and SER of the medium languages, development files, and their means."""
+    print_row("language", "WER, dev", "SER, dev", "baseline", "minutes")
+    print(f"| --- |{' ---: |' * 4}")
+    rows = []
+    for language, baseline in MEDIUM_BASELINE.items():
+        (run,) = runs[language]
+        symbols = 100 * run.scores["val/ser"]
+        rows.append((*error_rates([run], "val").values(), symbols, baseline, (run.seconds or 0) / 60))
+        print_row(language, *rows[-1])
+    print_row("mean", *map(fmean, zip(*rows, strict=True)))
+    print()
+
+
 def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
     """Return the runs of the study by mechanism, corpus and seed."""
     runs: defaultdict[str, defaultdict[str, dict[int, RunRecord]]] = defaultdict(lambda: defaultdict(dict))
@@ -264,6 +297,7 @@ if __name__ == "__main__":
     study = study_runs()
     corpora = complete(study)
     print_languages({language: [*own.values()] for language, own in study[RECIPE].items()})
+    print_medium(groups_of("medium.csv"))
     print_others(groups_of("results.csv"))
     print_normalisation()
     print_inflection(groups_of("inflection.csv"))
