@@ -129,6 +129,11 @@ def error_rates(runs: list[RunRecord], split: str) -> dict[int, float]:
     return {run.seed: 100 * (1 - run.scores[f"{split}/exact_match"]) for run in runs}
 
 
+def print_caption(text: str) -> None:
+    """Print the line above a table."""
+    print(f"{text}:\n")
+
+
 def print_row(*cells: object) -> None:
     """Print a row of a Markdown table; numbers with one decimal."""
     print(f"| {' | '.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)} |")
@@ -139,6 +144,7 @@ def print_languages(runs: dict[str, list[RunRecord]]) -> None:
     soft = groups_of("soft_attention.csv")
     ensembles = {(row["data"], row["split"]): float(row["wer"]) for row in read_ensembles()}
     columns = ("single", "ensemble", "soft", "baseline")
+    print_caption("Pronunciation, 800 training words, WER")
     print_row("language", "seeds", *(f"{split}: {name}" for split in ("dev", "test") for name in columns))
     print(f"| --- |{' ---: |' * 9}")
     table = []
@@ -163,6 +169,7 @@ def print_languages(runs: dict[str, list[RunRecord]]) -> None:
 
 def print_others(runs: dict[str, list[RunRecord]]) -> None:
     """Print one row for each recipe on other data."""
+    print_caption("Inflection of Turkish, 2017")
     print_row("variant", "seeds", "WER, dev", "WER, test", "SER, dev", "SER, test", "steps", "parameters")
     print(f"| --- |{' ---: |' * 7}")
     for variant, group in sorted(runs.items()):
@@ -175,6 +182,7 @@ def print_others(runs: dict[str, list[RunRecord]]) -> None:
 def print_normalisation() -> None:
     """Print error rates of memorising and of the networks, by corpus."""
     names = ("all", "known", "unknown")
+    print_caption("Normalisation, WER on the development files")
     print_row(
         "corpus", "words", "unknown", *(f"{by}: {name}" for by in ("memorise", "network") for name in names)
     )
@@ -188,6 +196,7 @@ def print_normalisation() -> None:
 
 def print_inflection(runs: dict[str, list[RunRecord]]) -> None:
     """Print the accuracy and SER of the development files of inflection, by language, and their means."""
+    print_caption("Inflection of 2023, development files")
     print_row("language", "accuracy", "SER", "minutes")
     print(f"| --- |{' ---: |' * 3}")
     rows = []
@@ -201,6 +210,7 @@ def print_inflection(runs: dict[str, list[RunRecord]]) -> None:
 
 def print_medium(runs: dict[str, list[RunRecord]]) -> None:
     """Print WER and SER of the medium languages, development files, and their means."""
+    print_caption("Pronunciation, 8,000 training words")
     print_row("language", "WER, dev", "SER, dev", "baseline", "minutes")
     print(f"| --- |{' ---: |' * 4}")
     rows = []
@@ -226,6 +236,7 @@ def print_study(
     runs: dict[str, dict[str, dict[int, RunRecord]]],
     corpora: list[str],
     split: str,
+    caption: str,
     together: dict[str, tuple[float, float]],
 ) -> None:
     """Print WER by corpus and mechanism, and the differences to the reference, seed 0.
@@ -234,11 +245,13 @@ def print_study(
         runs: by mechanism, corpus and seed.
         corpora: those of the table.
         split: `val` or `test`.
+        caption: the line above the tables.
         together: WER and SER of the ensemble of five mechanisms by corpus, if there are any.
     """
     mechanisms = [REFERENCE, *(name for name in runs if name != REFERENCE)]
     rates = {name: [error_rates([runs[name][each][0]], split)[0] for each in corpora] for name in mechanisms}
     columns = ["five together"] if together else []
+    print_caption(caption)
     print_row("data", *mechanisms, *columns)
     print(f"| --- |{' ---: |' * (len(mechanisms) + len(columns))}")
     for corpus, *row in zip(corpora, *rates.values(), strict=True):
@@ -301,5 +314,9 @@ if __name__ == "__main__":
     print_others(groups_of("results.csv"))
     print_normalisation()
     print_inflection(groups_of("inflection.csv"))
-    print_study(study, [each for each in corpora if each in BASELINE], "test", mixed_ensembles())
-    print_study(study, [each for each in corpora if each not in BASELINE], "val", {})
+    low = [each for each in corpora if each in BASELINE]
+    others = [each for each in corpora if each not in BASELINE]
+    print_study(
+        study, low, "test", "Pronunciation with eight mechanisms, WER on the test files", mixed_ensembles()
+    )
+    print_study(study, others, "val", "Other words with eight mechanisms, WER on the development files", {})
