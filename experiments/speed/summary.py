@@ -20,6 +20,7 @@ TABLES = {
     "1,000 Turkish forms with their features: 6 epochs, greedy decoding of 1,000 after each, one thread": (
         "transduction-forms.csv"
     ),
+    "The same forms on two threads": "transduction-forms-two-threads.csv",
     "Decoding with the untrained CoNaLa model, two threads: 100 intents one at a time, or 2,000 in batches "
     "of 500": "decoding.csv",
     "What `attnlab train` adds to a bare loop of steps of the reversing model": "overhead-reverse.csv",
