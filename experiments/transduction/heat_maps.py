@@ -22,6 +22,8 @@ from attnlab.report.study import RunRecord
 
 WORDS = 3
 LETTERS = range(5, 9)
+INCHES = 0.13
+"""Room for the label of a symbol."""
 HEAT_MAPS = Path(__file__).with_name("heat_maps")
 
 
@@ -32,6 +34,7 @@ def draw(axes: Axes, prediction: Prediction, fonts: LabelFonts) -> None:
     for axis, tokens in ((axes.xaxis, prediction.source_tokens), (axes.yaxis, prediction.tokens)):
         axis.set_ticks(range(len(tokens)), [fonts.drawable(token.replace("<eos>", "·")) for token in tokens])
         fonts.apply(*axis.get_ticklabels())
+    axes.tick_params(labelsize=7)
     if any("⟨" in token for token in prediction.source_tokens):
         axes.tick_params(axis="x", rotation=90)  # features are longer than letters
     axes.grid(visible=False)
@@ -47,8 +50,11 @@ def plot(language: str, runs: dict[str, RunRecord]) -> Figure:
     first = next(iter(predictions.values()))
     letters = [sum("⟨" not in token for token in each.source_tokens) - 1 for each in first]
     chosen = [place for place, count in enumerate(letters) if count in LETTERS][:WORDS]
-    figure = Figure(figsize=(2.2 * len(runs), 2.4 * WORDS), layout="constrained")
-    grid = figure.subplots(WORDS, len(runs), squeeze=False)
+    outputs = [max(len(own[place].tokens) for own in predictions.values()) for place in chosen]
+    sources = max(len(first[place].source_tokens) for place in chosen)
+    heights = [1.2 + INCHES * count for count in outputs]
+    figure = Figure(figsize=(len(runs) * (0.7 + INCHES * sources), sum(heights)), layout="constrained")
+    grid = figure.subplots(len(chosen), len(runs), squeeze=False, height_ratios=heights)
     tokens = [
         token
         for each in predictions.values()
