@@ -26,7 +26,7 @@ from attnlab.types import PAD, Batch, Memory
 from networks import ORDERS, assemble, make_attention, make_network, random_batch, randomise
 
 FUSED_ORDERS = ("bahdanau", "luong with input feeding")
-FUSED_ATTENTIONS = ("Additive", "Concat", "Dot", "ScaledDot", "General")
+FUSED_ATTENTIONS = ("Additive", "LocationSensitive", "Concat", "Dot", "ScaledDot", "General")
 CONSTANT_ATTENTIONS = ("NoAttention", "Final", "Mean")
 
 

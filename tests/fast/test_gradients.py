@@ -24,17 +24,27 @@ def draw(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("kind", "additive", "luong", "layers", "stepped", "counts"),
-    list(product(["lstm", "gru"], [True, False], [False, True], [1, 2], [0, 2], [[B] * T, [2, 1, 1]])),
+    ("kind", "score", "luong", "layers", "stepped", "counts"),
+    list(
+        product(
+            ["lstm", "gru"],
+            ["additive", "location", "dot"],
+            [False, True],
+            [1, 2],
+            [0, 2],
+            [[B] * T, [2, 1, 1]],
+        )
+    ),
 )
 def test_gradients_of_the_decoder_loop(
-    kind: str, additive: bool, luong: bool, layers: int, stepped: int, counts: list[int]
+    kind: str, score: str, luong: bool, layers: int, stepped: int, counts: list[int]
 ) -> None:
     torch.manual_seed(0)
     gates = GATES[kind] * H
-    query_width = A if additive else H
+    query_width = H if score == "dot" else A
     mask = torch.arange(S) < torch.tensor([S, 2])[:, None]
-    scores = [draw(A), draw(A, H), draw(A)] if additive else []
+    scores = [] if score == "dot" else [draw(A), draw(A, H), draw(A)]
+    scores += [draw(A, 3)] if score == "location" else []
     weights = [draw(gates, H if luong else D), draw(gates, H), draw(gates)]
     if layers == 2:
         weights += [draw(gates, H), draw(gates), draw(gates, H), draw(gates)]

@@ -15,6 +15,11 @@ Additive scores are computed as vᵀ tanh(u) = 2vᵀ σ(2u) - Σ v, whose last t
 a CPU, torch's sigmoid is much faster than its tanh. So 2q, 2k_j and 2v replace q, k_j and v, in fp32
 or wider because σ loses precision near u = 0, and the gradients are those of the doubled values.
 
+Location-sensitive scores add a term of the weights α' of the step before, a convolution over positions with
+L [A, K], the product of the filters and their projection. With α'[j], the window of K weights around j::
+
+    e_j = vᵀ tanh(q + k_j + L α'[j])          dL += Σ_j du_j α'[j]ᵀ          dα'[j] += Lᵀ du_j
+
 Only q, α and de of a step are saved: σ(2q + 2k_j) is recomputed in the backward pass, so that memory grows
 with B (S + T) A instead of B S T A. The sums over steps that no step needs, dh_j and the dk_j of dot
 products, are one product over all steps.
@@ -23,6 +28,7 @@ products, are one product over all steps.
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -39,6 +45,7 @@ class Scores(NamedTuple):
     energy: Tensor | None = None  # v [A]; None for dot products
     weight: Tensor | None = None  # W [A, H]; None: q = s
     bias: Tensor | None = None  # b [A]
+    location: Tensor | None = None  # L [A, K]; None: no term of earlier weights
 
 
 class AttentionForward:
@@ -72,6 +79,7 @@ class AttentionForward:
         self.queries = memory.new_zeros(steps, B, keys.size(2), dtype=self.keys.dtype)  # [T, B, A]
         self.weights = memory.new_zeros(steps, B, S, dtype=wide)  # [T, B, S]
         self.contexts = memory.new_zeros(steps, B, D, dtype=dtype)  # [T, B, D]
+        self.location = None if scores.location is None else _double(scores.location)  # [A, K]
 
     def step(self, i: int, query: Tensor) -> Tensor:
         """Attend with s [n, H] of the first n sentences; return the context [n, D]."""
@@ -82,7 +90,8 @@ class AttentionForward:
             scores = torch.bmm(queries[:, None], keys.transpose(1, 2))[:, 0]  # [n, S]
         else:
             torch.mul(self.query(query), TWO, out=queries)
-            scores = torch.add(queries[:, None], keys, out=self.sums[:n]).sigmoid_() @ self.energy
+            sums = _sums(queries, keys, self.location, self.weights[i - 1, :n] if i else None, self.sums[:n])
+            scores = sums.sigmoid_() @ self.energy
         # in fp32 or wider, as the offset is
         scores = torch.add(self.offset[:n], scores, alpha=1 / self.temperature)  # [n, S]
         weights = torch.softmax(scores, dim=-1, out=self.weights[i, :n]).mul_(self.mask[:n])  # [n, S]
@@ -119,6 +128,10 @@ class AttentionBackward:
         if self.energy is not None:
             self.sums, self.d_sums = torch.empty_like(self.keys), torch.empty_like(self.keys)  # [B, S, A]
             self.d_keys, self.d_energy = torch.zeros_like(self.keys), torch.zeros_like(self.energy)
+        self.location = None if scores.location is None else _double(scores.location)  # [A, K]
+        if self.location is not None:
+            self.d_location = torch.zeros_like(self.location)
+            self.d_before = torch.zeros_like(weights[0])  # of α, from the scores of the next step, [B, S]
 
     def step(self, i: int, n: int, d_weights: Tensor | None) -> Tensor:
         """Return the gradient of s [n, H], given that of the context in `d_contexts[i, :n]`."""
@@ -126,20 +139,34 @@ class AttentionBackward:
         d_context = self.d_contexts[i, :n, None].to(weights.dtype)  # [n, 1, D]
         d_alpha = torch.bmm(d_context, self.memory[:n].transpose(1, 2))[:, 0]  # [n, S]
         d_alpha = d_alpha if d_weights is None else d_alpha + d_weights[:n]
+        d_alpha = d_alpha if self.location is None else d_alpha + self.d_before[:n]
         d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
         d_scores = torch.div(d_scores, self.scores.temperature, out=self.d_scores[i, :n])  # [n, S]
         d_query = self.d_queries[i, :n]  # [n, A]
         if self.energy is None:
             d_query.copy_(torch.bmm(d_scores[:, None], keys)[:, 0])
         else:
-            sums, d_sums = self.sums[:n], self.d_sums[:n]  # [n, S, A]
-            torch.add(self.queries[i, :n, None], keys, out=sums).sigmoid_()
+            d_sums = self.d_sums[:n]  # [n, S, A]
+            before = self.weights[i - 1, :n] if i else None  # [n, S]
+            sums = _sums(self.queries[i, :n], keys, self.location, before, self.sums[:n]).sigmoid_()
             self.d_energy.addmv_(sums.flatten(0, 1).T, d_scores.flatten())
             torch.mul(d_scores[..., None], self.energy, out=d_sums)
             sigmoid_backward(d_sums, sums, grad_input=d_sums)
             self.d_keys[:n].add_(d_sums)
             torch.mul(d_sums.sum(dim=1), TWO, out=d_query)
+            if self.location is not None and before is not None:
+                self._locate(d_sums, before)
         return self.query(d_query)
+
+    def _locate(self, d_sums: Tensor, before: Tensor) -> None:
+        """Compute the gradients of L and of the weights of the step before [n, S]."""
+        assert self.location is not None
+        (n, S), K = before.shape, self.location.size(1)
+        rows = d_sums.flatten(0, 1)  # [n·S, A]
+        self.d_location.addmm_(rows.T, _windows(before, K).flatten(0, 1))
+        d_windows = (rows @ self.location).view(n, S, K)
+        padded = torch.ops.aten.unfold_backward(d_windows, [n, S + K - 1], 1, K, 1)
+        self.d_before[:n] = padded[:, K // 2 : K // 2 + S]
 
     def memories(self) -> tuple[Tensor, Tensor]:
         """Return the gradients of the memory [B, S, D] and of the keys [B, S, A]."""
@@ -148,13 +175,14 @@ class AttentionBackward:
             return d_memory, over_steps(self.d_scores, self.queries)
         return d_memory, self.d_keys.mul_(2)
 
-    def parameters(self, rows: Rows, queries: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return the gradients of v, W and b, given the s of every step, [N, H]."""
+    def parameters(self, rows: Rows, queries: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of v, W, b and L, given the s of every step, [N, H]."""
         scores, d_queries = self.scores, rows.pack(self.d_queries)  # [N, A]
         d_energy = None if scores.energy is None else self.d_energy.mul_(2)
         d_weight = None if scores.weight is None else outer(d_queries, queries)
         d_bias = None if scores.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
-        return d_energy, d_weight, d_bias
+        d_location = None if self.location is None else self.d_location.mul_(2)
+        return d_energy, d_weight, d_bias, d_location
 
 
 def over_steps(left: Tensor, right: Tensor) -> Tensor:
@@ -228,6 +256,21 @@ class _AdditiveScores(torch.autograd.Function):
                 d_queries.append(d_sums.sum(dim=2))
                 d_keys += d_sums.sum(dim=1)
             return torch.cat(d_queries, dim=1).mul_(2), d_keys.mul_(2), d_energy.mul_(2) - d_scores.sum()
+
+
+def _sums(
+    queries: Tensor, keys: Tensor, location: Tensor | None, before: Tensor | None, out: Tensor
+) -> Tensor:
+    """Write q + k_j + L α'[j] to `out` [n, S, A], given q [n, A], k [n, S, A] and α' [n, S] or None."""
+    torch.add(queries[:, None], keys, out=out)
+    if location is not None and before is not None:
+        out.view(-1, len(location)).addmm_(_windows(before, location.size(1)).flatten(0, 1), location.T)
+    return out
+
+
+def _windows(weights: Tensor, size: int) -> Tensor:
+    """Return the weights around each position, 0 outside of the sentence: [n, S] to [n, S, K]."""
+    return F.pad(weights, (size // 2, size // 2)).unfold(1, size, 1)
 
 
 def _identity(query: Tensor) -> Tensor:

@@ -52,6 +52,7 @@ class Inputs(NamedTuple):
     energy: Tensor | None
     query: Tensor | None
     query_bias: Tensor | None
+    location: Tensor | None
     combine: Tensor | None
     layers: list[Weights]
     state: list[tuple[Tensor, ...]]
@@ -59,12 +60,12 @@ class Inputs(NamedTuple):
 
     def scores(self, temperature: float) -> Scores:
         """Return the parameters of the attention's scores."""
-        return Scores(temperature, self.energy, self.query, self.query_bias)
+        return Scores(temperature, self.energy, self.query, self.query_bias, self.location)
 
 
 def name_inputs(options: Options, tensors: Sequence[Any]) -> Inputs:
     """Name the tensors that `DecoderLoop` puts into one list."""
-    memory, keys, mask, energy, query, query_bias, combine, *rest = tensors
+    memory, keys, mask, energy, query, query_bias, location, combine, *rest = tensors
     layers = []
     for _ in range(options.layers):
         weight, bias, gain, shift, *rest = rest
@@ -72,7 +73,8 @@ def name_inputs(options: Options, tensors: Sequence[Any]) -> Inputs:
         rest = rest[7:]
     state = [tuple(rest[options.states * layer :][: options.states]) for layer in range(options.layers)]
     dropout = rest[options.states * options.layers :]
-    return Inputs(memory, keys, mask, energy, query, query_bias, combine, layers, state, dropout)
+    attention = memory, keys, mask, energy, query, query_bias, location
+    return Inputs(*attention, combine, layers, state, dropout)
 
 
 class StackForward:

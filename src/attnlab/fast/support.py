@@ -14,13 +14,14 @@ from attnlab.nn.attention import additive
 from attnlab.nn.attention.additive import Additive, Concat
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.baselines import Final, Mean, NoAttention
+from attnlab.nn.attention.location import LocationSensitive
 from attnlab.nn.attention.multiplicative import Dot, General
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.cells import CellStack
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, FiniteStateDecoder, LuongDecoder
 
 STEP = ("project", "step", "forward")
-SCORE = ("score", "weigh", "advance", "context", "forward")
+SCORE = ("score", "weigh", "begin", "advance", "context", "forward")
 
 
 def unsupported(decoder: Decoder) -> str | None:
@@ -54,6 +55,11 @@ def is_constant(decoder: Decoder) -> bool:
 def fused_scores(attention: Attention) -> Scores:
     """Return the parameters of the scores of a supported mechanism."""
     softmax: Any = attention.normaliser
+    if isinstance(attention, LocationSensitive):
+        past = attention.past
+        location = past.weight @ attention.convolution.weight[:, 0]  # [A, C] by [C, K]
+        energy = attention.energy.weight[0]
+        return Scores(softmax.temperature, energy, attention.query.weight, past.bias, location)
     if isinstance(attention, Additive):
         query = attention.query
         return Scores(softmax.temperature, attention.energy.weight[0], query.weight, query.bias)
@@ -65,10 +71,12 @@ def fused_scores(attention: Attention) -> Scores:
 
 def _unsupported_attention(attention: Attention) -> str | None:
     name = type(attention).__name__
-    kind: Any = next((base for base in (Additive, Concat, Dot, General) if isinstance(attention, base)), None)
+    kinds = (LocationSensitive, Additive, Concat, Dot, General)
+    kind: Any = next((base for base in kinds if isinstance(attention, base)), None)
     if kind is None:
         return f"{name} has no fused scores"
-    if changed := _overridden(attention, kind, SCORE):
+    replaced = (*SCORE, "features") if kind is LocationSensitive else SCORE
+    if changed := _overridden(attention, kind, replaced):
         return f"{name} overrides {kind.__name__}.{changed}"
     if isinstance(attention, Additive | Concat):
         query = attention.query if isinstance(attention, Additive) else attention.pair
