@@ -30,7 +30,7 @@ def main(ice_train: str, ice_dev: str, tur_train: str, tur_dev: str, conala: str
     """Measure all data sets and write costs.csv."""
     torch.set_num_threads(1)
     ice = ("experiment=g2p", "attention=additive", "decoder=luong", "batching.source_eos=false")
-    tur = ("experiment=inflection", "data.features_column=2", "data.target_column=1")
+    tur = ("experiment=inflection", "attention=additive", "data.features_column=2", "data.target_column=1")
     data = {
         "reverse": ["data.train_size=26000", *SMALL],
         "ice_g2p": [*ice, *SMALL_WORDS, f"data.train={ice_train}", f"data.val={ice_dev}"],
