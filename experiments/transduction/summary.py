@@ -2,8 +2,8 @@
 
 python summary.py [RUNS ...]: with the folders of the run directories, write results.csv and ensembles.csv
 before, study.csv from the runs of `study=transduction` among them, normalisation.csv from those of
-`experiment=normalisation`, and inflection.csv and medium.csv from those with `name=inflection_2023` and
-`name=g2p_medium`.
+`experiment=normalisation`, and inflection.csv, medium.csv and tuned.csv from those with the names
+inflection_2023, g2p_medium, and g2p_joint and g2p_tuned.
 """
 
 import csv
@@ -62,9 +62,9 @@ STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 
 
 def write_results(folders: list[Path]) -> None:
-    """Write results.csv, study.csv, inflection.csv, and ensembles.csv from `attnlab evaluate RUN RUN …`."""
+    """Write the files of results, and ensembles.csv from `attnlab evaluate RUN RUN …`."""
     study = collect(folders)
-    for file in ("results.csv", "study.csv", "inflection.csv", "medium.csv"):
+    for file in ("results.csv", "study.csv", "inflection.csv", "medium.csv", "tuned.csv"):
         runs = [run for run in study.finished if file_of(run) == file]
         (FOLDER / file).write_text(format_results(replace(study, runs=runs)))
     with (FOLDER / "ensembles.csv").open("w", newline="") as file:
@@ -86,6 +86,8 @@ def file_of(run: RunRecord) -> str:
         "normalisation": "normalisation.csv",
         "inflection_2023": "inflection.csv",
         "g2p_medium": "medium.csv",
+        "g2p_joint": "tuned.csv",
+        "g2p_tuned": "tuned.csv",
     }
     return files.get(run.config["name"], "results.csv")
 
@@ -141,29 +143,34 @@ def print_row(*cells: object) -> None:
 
 def print_languages(runs: dict[str, list[RunRecord]]) -> None:
     """Print WER of the low languages, and macro averages of the seeds that all of them have."""
-    soft = groups_of("soft_attention.csv")
+    soft, tuned = groups_of("soft_attention.csv"), groups_of("tuned.csv")
     ensembles = {(row["data"], row["split"]): float(row["wer"]) for row in read_ensembles()}
-    columns = ("single", "ensemble", "soft", "baseline")
+    columns = ("single", "tuned", "ensemble", "soft", "baseline")
     print_caption("Pronunciation, 800 training words, WER")
     print_row("language", "seeds", *(f"{split}: {name}" for split in ("dev", "test") for name in columns))
-    print(f"| --- |{' ---: |' * 9}")
+    print(f"| --- |{' ---: |' * 11}")
     table = []
     for language, baseline in BASELINE.items():
         row: list[float] = []
         for split, reference in zip(("val", "test"), baseline, strict=True):
-            single = fmean(error_rates(runs[language], split).values())
-            earlier = fmean(error_rates(soft[language], split).values())
-            row += [single, ensembles[f"{language}-{RECIPE}", split], earlier, float(reference)]
+            single, fine, earlier = (
+                fmean(error_rates(own[language], split).values()) for own in (runs, tuned, soft)
+            )
+            row += [single, fine, ensembles[f"{language}-{RECIPE}", split], earlier, float(reference)]
         table.append(row)
         print_row(language, len(runs[language]), *row)
     print_row("mean", "", *map(fmean, zip(*table, strict=True)))
     print()
+    print("Mean over the languages by seed:\n")
     for split, name in (("val", "development"), ("test", "test")):
-        rates = [error_rates(runs[language], split) for language in BASELINE]
-        seeds = sorted(set.intersection(*({*each} for each in rates)))
-        means = [fmean(each[seed] for each in rates) for seed in seeds]
-        listed = ", ".join(f"{mean:.1f}" for mean in means)
-        print(f"- {name} files, mean over the languages for seeds {', '.join(map(str, seeds))}: {listed}")
+        for network, groups in (
+            ("single", [runs[language] for language in BASELINE]),
+            ("one network for all languages", [tuned["joint"]]),
+            ("tuned", [tuned[language] for language in BASELINE]),
+        ):
+            rates = [error_rates(group, split) for group in groups]
+            means = (fmean(own[seed] for own in rates) for seed in sorted(rates[0]))
+            print(f"- {name} files, {network}: {', '.join(f'{mean:.1f}' for mean in means)}")
     print()
 
 
