@@ -16,7 +16,7 @@ from attnlab.fast import accelerate, describe_speed, make_plain
 from attnlab.fast.linear import MIN_ROWS, is_few
 from attnlab.fast.support import unsupported
 from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
-from attnlab.nn.attention import Additive, Dot, Mean
+from attnlab.nn.attention import Additive, Dot, LocationSensitive, Mean
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.nn.decoders import BahdanauDecoder, FiniteStateDecoder, GNMTDecoder, LuongDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
@@ -222,6 +222,11 @@ class DoubledKeys(Additive):
         return 2 * super().project(memory)
 
 
+class DoubledFeatures(LocationSensitive):
+    def features(self, state: Tensor) -> Tensor:
+        return 2 * super().features(state)
+
+
 class Content(Mean):
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         return query.sum(dim=-1, keepdim=True) * keys.sum(dim=-1)[:, None]
@@ -249,8 +254,14 @@ def test_subclass_is_fused_unless_it_changes_what_the_loop_replaces() -> None:
     sizes = {"query_size": 7, "memory_size": 4, "size": 13}
     other_linear = DoubledKeys(**sizes)
     other_linear.query = OtherLinear(7, 13)
+    located = {**sizes, "channels": 2, "kernel": 3}
+    other_past = LocationSensitive(**located)
+    other_past.past = OtherLinear(2, 13)
     for attention, reason in (
         (DoubledKeys(**sizes), None),
+        (LocationSensitive(**located), None),
+        (DoubledFeatures(**located), "DoubledFeatures overrides LocationSensitive.features"),
+        (other_past, "LocationSensitive has other layers than LocationSensitive"),
         (DoubledScores(**sizes), "DoubledScores overrides Additive.score"),
         (other_linear, "DoubledKeys has other layers than Additive"),
         (make_attention("Coverage", 7, 4), "Coverage has no fused scores"),

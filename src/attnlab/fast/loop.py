@@ -62,7 +62,7 @@ class DecoderLoop:
     ) -> None:
         save = torch.is_grad_enabled()
         self.options = Options(kind, len(layers), len(state[0]), scores.temperature, rows, save)
-        self.tensors = [memory, keys, mask, *scores[1:], combine]
+        self.tensors = [memory, keys, mask, *scores[1:], combine]  # scores without the temperature
         self.tensors += [part for *own, state in layers for part in (*own, *state)]
         self.tensors += [part for layer in state for part in layer]
         self.tensors += dropout

@@ -80,7 +80,9 @@ def _unsupported_attention(attention: Attention) -> str | None:
         return f"{name} overrides {kind.__name__}.{changed}"
     if isinstance(attention, Additive | Concat):
         query = attention.query if isinstance(attention, Additive) else attention.pair
-        if type(query) not in (nn.Linear, Linear) or type(attention.energy) not in (additive.Energy, Energy):
+        layers = [query, attention.past] if isinstance(attention, LocationSensitive) else [query]
+        linear = all(type(layer) in (nn.Linear, Linear) for layer in layers)
+        if not linear or type(attention.energy) not in (additive.Energy, Energy):
             return f"{name} has other layers than {kind.__name__}"
     normaliser = attention.normaliser
     if type(normaliser) is not Entmax or normaliser.alpha != 1:
