@@ -118,6 +118,7 @@ WITHOUT_TORCH = (
 """Modules that start quickly."""
 
 
+@pytest.mark.slow
 def test_modules_and_help_import_no_torch() -> None:
     """One process imports all modules and prints all help texts, and checks after each of them."""
     code = f"""

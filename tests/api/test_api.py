@@ -181,6 +181,7 @@ def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnl
         attnlab.load("nowhere")
 
 
+@pytest.mark.slow
 def test_order_of_members_that_copy_and_others_changes_nothing(trained: Run, model: attnlab.Model) -> None:
     copying = attnlab.train([*SETTINGS, "readout=pointer_generator", "name=copying"])
     one, other = (
@@ -195,6 +196,7 @@ def test_order_of_members_that_copy_and_others_changes_nothing(trained: Run, mod
         assert again.token_log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_members_that_end_sources_differently_are_refused(trained: Run) -> None:
     ending = attnlab.train([*SETTINGS, "batching.source_eos=true", "name=ending"])
     with pytest.raises(UserError, match=r"cannot be ensembled: they differ in batching\.source_eos"):

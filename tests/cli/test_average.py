@@ -35,6 +35,7 @@ def test_average_is_the_mean_of_the_last_checkpoints(trained: Run, folder: Path)
     assert predicted.stdout == "4 3\n"
 
 
+@pytest.mark.slow
 def test_too_few_checkpoints_are_an_error(trained: Run, folder: Path) -> None:
     completed = attnlab("average", str(trained.directory), "--last", "5", folder=folder, code=1)
     assert "has 3 kept checkpoints, and --last 5 needs 5" in completed.stderr

@@ -53,6 +53,7 @@ def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["map-1.png", "map-2.png"]
 
 
+@pytest.mark.slow
 def test_predict_imports_no_packages_of_training(trained: Run) -> None:
     """The run was logged with Weights & Biases, whose logger its configuration names."""
     code = "import sys, attnlab.cli.main as m; m.run(['predict', sys.argv[1]]); print(*sys.modules)"

@@ -85,6 +85,7 @@ def start(options: str, name: str, value: Any) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: str) -> None:
     names = {*known_settings(plain(options)), *filter(None, SECTIONS)}

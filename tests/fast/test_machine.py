@@ -53,6 +53,7 @@ for recorded in (2, 3, None):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs os.sched_setaffinity")
 @pytest.mark.parametrize(("variable", "threads"), [({}, [2, 1, 1]), ({"OMP_NUM_THREADS": "2"}, [2, 2, 2])])
 def test_one_thread_is_used_where_two_share_a_core(variable: dict[str, str], threads: list[int]) -> None:

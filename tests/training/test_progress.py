@@ -54,6 +54,7 @@ for other in others:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long a thread waited for a core")
 def test_threads_that_wait_for_a_core_are_reported_once() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD, "3"], capture_output=True, text=True, check=True)
