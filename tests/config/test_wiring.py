@@ -197,17 +197,20 @@ def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Compo
     module, data = build_all(config)
     tokenizer, embedding = data.vocabularies.source, module.network.source_embedding
     marks = embedding.marks
-    assert marks[tokenizer.id_of(")")].tolist() == [1, 0]
-    assert marks[tokenizer.id_of("-")].tolist() == [0, 1]
+    assert marks[tokenizer.id_of(")")].tolist() == [1, 0, 0]
+    assert marks[tokenizer.id_of("-")].tolist() == [0, 1, 0]
     assert marks.sum() == 2
-    assert module.network.encoder.phrase.size(1) == config.embedding.size == embedding.width - 2
+    assert module.network.encoder.phrase.size(1) == config.embedding.size == embedding.width - 3
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("encoder.brackets=['[',')']", r"encoder.brackets=\['\[', '\)'\]: the training sources have no '\['"),
+        ("encoder.brackets=['[',')']", r"encoder\.brackets: the training sources have no '\['"),
         ("encoder.brackets=['(']", "must be two tokens"),
+        ("encoder.unknown=x", r"set both, such as encoder\.unknown=x encoder\.values=5"),
+        ("encoder.values=5", r"set both, such as encoder\.unknown=x encoder\.values=5"),
+        ("encoder={unknown: y, values: 5}", r"encoder\.unknown: the training sources have no 'y'"),
         ("embedding.shared=true", "set embedding.shared=false"),
     ],
 )
@@ -220,11 +223,21 @@ def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, 
 def test_without_brackets_the_nested_encoder_is_an_automaton(composed: Composed) -> None:
     module, _ = build_all(composed(*EXPRESSIONS, "encoder=nested", "encoder.brackets=[]", "bridge=linear"))
     marks = module.network.source_embedding.marks
-    assert marks.size(1) == 2
+    assert marks.size(1) == 3
     assert not marks.any()
+
+
+def test_unknown_of_the_nested_encoder_is_marked(composed: Composed) -> None:
+    unknown = ("data.task=solve_equation", "encoder.unknown=x", "encoder.values=5")
+    config = composed(*EXPRESSIONS, "encoder=nested", "bridge=linear", *unknown)
+    module, data = build_all(config)
+    marks = module.network.source_embedding.marks
+    assert marks[data.vocabularies.source.id_of("x")].tolist() == [0, 0, 1]
+    assert marks.sum() == 3
+    assert module.network.encoder.memory_size == config.encoder.size + 5
 
 
 def test_brackets_of_other_encoders_are_refused(composed: Composed) -> None:
     config = composed(*EXPRESSIONS, "encoder=recurrent", "+encoder.brackets=['(',')']")
-    with pytest.raises(UserError, match=r"encoder\.brackets is a setting of encoder=nested"):
+    with pytest.raises(UserError, match="are settings of encoder=nested"):
         build_all(config)

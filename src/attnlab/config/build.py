@@ -27,6 +27,7 @@ from attnlab.nn.attention.interventions import INTERVENTIONS, has_weights, inter
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, ExactHardDecoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder, NestedEncoder
+from attnlab.nn.encoders.nested import MARKS
 from attnlab.nn.features import Concatenated
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
@@ -98,14 +99,14 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
-    marks = _brackets(config, vocabularies.source)
+    marks = _marks(config, vocabularies.source)
     source_embedding = TokenEmbedding(vocabulary_size=vocabularies.source.size, marks=marks, **settings)
     if config.embedding.shared and not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
         )
     if config.embedding.shared and marks is not None:
-        raise UserError("encoder=nested marks brackets in the source alone: set embedding.shared=false")
+        raise UserError("encoder=nested marks tokens of the source alone: set embedding.shared=false")
     target_embedding = (
         source_embedding
         if config.embedding.shared
@@ -114,13 +115,13 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
     def make_encoder() -> Encoder:
         encoder: Encoder = construct(
-            _without(config.encoder, "match", "brackets"), input_size=source_embedding.width
+            _without(config.encoder, "match", "brackets", "unknown"), input_size=source_embedding.width
         )
         return encoder
 
     encoder = make_encoder()
     if marks is not None and not isinstance(encoder, NestedEncoder):
-        raise UserError("encoder.brackets is a setting of encoder=nested: leave it out")
+        raise UserError("encoder.brackets and encoder.unknown are settings of encoder=nested: leave them out")
     features = construct(
         config.features,
         is_feature=_is_feature(config, vocabularies),
@@ -186,20 +187,27 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     return network
 
 
-def _brackets(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
-    """Return whether a source token opens and closes a phrase, [V, 2], if the encoder has brackets."""
-    brackets = config.encoder.get("brackets")
-    if brackets is None:
+def _marks(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
+    """Return which source tokens open a phrase, close one and are the unknown, [V, 3], for encoder=nested."""
+    brackets, unknown = config.encoder.get("brackets"), config.encoder.get("unknown")
+    if brackets is None and unknown is None:
         return None
-    if len(brackets) not in {0, 2}:
+    if len(brackets or []) not in {0, 2}:
         raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')'], or none: []")
-    marks = torch.zeros(tokenizer.size, 2)
-    for column, token in enumerate(brackets):
+    if (unknown is None) != (config.encoder.get("values", 0) == 0):
+        raise UserError(
+            "encoder.unknown is a token with encoder.values possible values: set both, such as "
+            "encoder.unknown=x encoder.values=5, or none"
+        )
+    tokens = [*(("brackets", token) for token in brackets or (None, None)), ("unknown", unknown)]
+    marks = torch.zeros(tokenizer.size, MARKS)
+    for column, (setting, token) in enumerate(tokens):
+        if token is None:
+            continue
         number = tokenizer.id_of(token)
         if number is None:
             raise UserError(
-                f"encoder.brackets={[*brackets]}: the training sources have no {token!r}. Give the tokens "
-                "that open and close a phrase"
+                f"encoder.{setting}: the training sources have no {token!r}. Give tokens that they have"
             )
         marks[number, column] = 1
     return marks

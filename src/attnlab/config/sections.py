@@ -74,6 +74,7 @@ _ENCODER: Types = {
         Sequence[str],
         "the tokens that open and close a phrase, such as ['(',')'], or [], for encoder=nested.",
     ),
+    "unknown": (str | None, "token that encoder=nested reads as each of encoder.values values, such as x."),
 }
 
 _TIED: Types = {"tied": bool}

@@ -13,7 +13,6 @@ from attnlab.nn.decoders import LuongDecoder
 from attnlab.nn.encoders import BagEncoder, ConvolutionalEncoder, Encoder, TransformerEncoder
 from networks import (
     ATTENTIONS,
-    SOURCE_WIDTH,
     STATE,
     TARGET_WIDTH,
     assemble,
@@ -26,7 +25,7 @@ from networks import (
     same_sizes,
 )
 
-E, SIZE = SOURCE_WIDTH, 4
+E, SIZE = 6, 4
 ENCODERS: dict[str, Callable[..., Encoder]] = {
     name: get_class(option["_target_"]) for name, option in read_options("encoder").items()
 }
@@ -35,6 +34,7 @@ for positions in ("none", "learned", "rotary", "alibi"):
     ENCODERS[f"TransformerEncoder with {positions} positions"] = partial(
         TransformerEncoder, heads=2, positions=positions
     )
+ENCODERS["NestedEncoder with an unknown"] = partial(get_class("attnlab.nn.encoders.NestedEncoder"), values=5)
 ENCODERS["BagEncoder with positions"] = partial(BagEncoder, positions="sinusoidal")
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
 
@@ -69,7 +69,7 @@ def test_every_mechanism_reads_every_encoder(name: str, attention: str) -> None:
     size = encoder.memory_size if same_sizes(attention) else STATE
     mechanism = make_attention(attention, size, encoder.memory_size)
     decoder = LuongDecoder(input_size=TARGET_WIDTH, attention=mechanism, size=size, cell="gru")
-    network = assemble(encoder, decoder)
+    network = assemble(encoder, decoder, source_width=E)
     randomise(network, 0.7)
     network.eval()
     weights = assert_teacher_forcing_equals_steps(network, random_batch([3, 5], [2, 1]))
@@ -79,7 +79,7 @@ def test_every_mechanism_reads_every_encoder(name: str, attention: str) -> None:
 @every_encoder
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     encoder = make(name).train()
-    memory = encode(encoder, torch.randn(2, 4, E), [4, 3])
+    memory = encode(encoder, torch.randn(2, 9, E), [9, 7])
     (memory.states.square().sum() + memory.hidden.square().sum()).backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in encoder.parameters())
 

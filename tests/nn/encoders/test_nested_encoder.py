@@ -11,21 +11,21 @@ from attnlab.nn.encoders import NestedEncoder
 from networks import encode, randomise
 
 E, U = 5, 7
-OPEN, CLOSE = torch.tensor([1.0, 0]), torch.tensor([0, 1.0])
+MARKS = dict(zip("()?", torch.eye(3), strict=True))
+"""Of the tokens that open and close a phrase, and of the unknown."""
 
 
-def make() -> NestedEncoder:
+def make(values: int = 0) -> NestedEncoder:
     torch.manual_seed(1)
-    encoder = NestedEncoder(input_size=E + 2, size=U).eval()
+    encoder = NestedEncoder(input_size=E + 3, size=U, values=values).eval()
     randomise(encoder, 1.5)
     return encoder
 
 
 def embed(text: str) -> Tensor:
-    """Embed one letter per token; only brackets are marked."""
+    """Embed one letter per token; only brackets and the unknown are marked."""
     table = torch.randn(128, E, generator=torch.Generator().manual_seed(3))
-    marks = {"(": OPEN, ")": CLOSE}
-    return torch.stack([torch.cat([table[ord(c)], marks.get(c, torch.zeros(2))]) for c in text])
+    return torch.stack([torch.cat([table[ord(c)], MARKS.get(c, torch.zeros(3))]) for c in text])
 
 
 def read(encoder: NestedEncoder, state: Tensor, vector: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def test_a_phrase_is_evaluated_by_itself(text: str) -> None:
 @torch.no_grad()
 def test_sentences_of_different_depth_share_a_batch() -> None:
     encoder, texts = make(), ["a(b(cd)e)f(g)", "ab", "(((c)d)e"]
-    embedded = torch.randn(3, 13, E + 2)  # any values at padding, also ones that look like brackets
+    embedded = torch.randn(3, 13, E + 3)  # any values at padding, also ones that look like brackets
     embedded[..., E:] = 1
     for row, text in enumerate(texts):
         embedded[row, : len(text)] = embed(text)
@@ -112,3 +112,31 @@ def test_noise_grows_with_the_batches_of_training() -> None:
     encoder.eval()
     draw()
     assert encoder.batches == 4
+
+
+@torch.no_grad()
+def test_an_unknown_is_read_as_each_of_its_values_and_one_reading_is_selected() -> None:
+    encoder, plain, K = make(values=3), make(), 3
+    plain.load_state_dict(encoder.state_dict(), strict=False)
+    texts = ["a(b?)c?d", "?(e)", "ab"]
+    embedded = torch.randn(3, 8, E + 3)
+    for row, text in enumerate(texts):
+        embedded[row, : len(text)] = embed(text)
+    memory = encode(encoder, embedded, [len(text) for text in texts])
+    for row, text in enumerate(texts):
+        readings = []
+        for k in range(K):
+            read_as = embed(text)
+            for t, token in enumerate(text):
+                if token == "?":
+                    read_as[t] = torch.cat([encoder.value[k, 0], torch.zeros(3)])
+            readings.append(encode(plain, read_as[None], [len(text)]).states[0])
+        states = torch.stack(readings)  # [K, S, U]
+        scores = torch.tensor([[state @ encoder.score for state in reading] for reading in states])
+        weights = scores.exp() / scores.exp().sum(dim=0)
+        selected = sum(weights[k, :, None] * states[k] for k in range(K))
+        expected = torch.cat([selected, 10 * weights.T], dim=-1)
+        torch.testing.assert_close(memory.states[row, : len(text)], expected)
+        torch.testing.assert_close(memory.hidden[row, 0], expected[-1])
+    assert memory.hidden[0, 0, U:].std() > 0.01  # the readings differ
+    torch.testing.assert_close(memory.hidden[2, 0, U:], torch.full((K,), 10 / K))

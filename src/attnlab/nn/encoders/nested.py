@@ -1,4 +1,4 @@
-"""Encoder that reads a phrase in brackets as one symbol."""
+"""Encoder that reads a phrase in brackets as one symbol, and an unknown as each of its values."""
 
 import torch
 import torch.nn.functional as F
@@ -8,8 +8,11 @@ from attnlab.nn.encoders.base import Encoder
 from attnlab.settings import Count, NotNegative, Size
 from attnlab.types import Memory
 
-BRACKETS = 2
-"""Constant dimensions at the end of an embedded token: whether it opens and whether it closes a phrase."""
+MARKS = 3
+"""Constant dimensions at the end of an embedded token: opens a phrase, closes one, is the unknown."""
+
+SCALE = 10
+"""Of the weights of the readings in the memory."""
 
 
 class NestedEncoder(Encoder):
@@ -32,12 +35,23 @@ class NestedEncoder(Encoder):
 
     A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
 
-    Cost: 2·U·U·E operations at a token, one token after the other. Training keeps E·U + P·U numbers of each
-    token, P the largest number of opening brackets, so that its memory grows with the square of the length.
+    With `values` K > 0 the source is read K times, with a vector u_k in place of the unknown, and attention
+    selects among the readings, each of which is a supposition about the value of the unknown::
+
+        s_t^k = δ(s_{t-1}^k, u_k)           at the unknown, otherwise as above
+        a_t = softmax_k(vᵀ s_t^k)           in an equation: does it hold with the value k?
+        m_t = [Σ_k a_{t,k} s_t^k; 10 a_t]   the memory, D = U + K
+
+    Without the factor 10, which answer a reading stands for was learned too slowly: readings shared answers.
+
+    Cost: 2·U·U·E operations at a token, one token after the other, K times as many with values. Training
+    keeps E·U + P·U numbers of each token, P the largest number of opening brackets, so that its memory grows
+    with the square of the length.
 
     Args:
-        input_size: E + 2
+        input_size: E + 3
         size: U, the number of states.
+        values: K, the number of values that the unknown can have; 0 if there is none.
         noise: σ, the standard deviation of the noise in training.
         ramp: number of training batches over which the noise grows from 0 to σ.
     """
@@ -45,26 +59,61 @@ class NestedEncoder(Encoder):
     start: Tensor
     batches: Tensor
 
-    def __init__(self, *, input_size: int, size: Size, noise: NotNegative = 2.0, ramp: Count = 3000) -> None:
-        super().__init__(memory_size=size, layers=1)
-        width = input_size - BRACKETS
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        size: Size,
+        values: Count = 0,
+        noise: NotNegative = 2.0,
+        ramp: Count = 3000,
+    ) -> None:
+        super().__init__(memory_size=size + values, layers=1)
+        width = input_size - MARKS
         self.transition = nn.Parameter(2 * torch.randn(size, width * size) / width**0.5)  # T
         self.phrase = nn.Parameter(torch.randn(size, width))  # W
         self.register_buffer("start", F.one_hot(torch.tensor(0), size).float(), persistent=False)  # [U]: s_0
         self.register_buffer("batches", torch.tensor(0))  # of training, until now
+        if values > 0:
+            self.value = nn.Parameter(torch.randn(values, 1, width))  # u
+            self.score = nn.Parameter(torch.randn(size) / size**0.5)  # v
+        self.values = values
         self.noise = noise
         self.ramp = ramp
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        tokens, marks = embedded[..., :-BRACKETS], embedded[..., -BRACKETS:]
-        opens, closes = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
-        state = self.start.to(embedded.dtype).expand(len(embedded), -1)  # [B, U]
-        stack = state[:, None].repeat(1, 2 + int(opens.sum(dim=1).max()), 1)  # [B, P + 2, U], from s_0 up
-        depth = torch.zeros_like(lengths, device=mask.device)  # [B]
+        tokens, marks = embedded[..., :-MARKS], embedded[..., -MARKS:]
+        opens, closes, unknown = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
         noise = 0.0
         if self.training:
             self.batches += 1
             noise = self.noise * min(1.0, int(self.batches) / max(1, self.ramp))
+        if self.values == 0:
+            states = self._states(tokens, opens, closes, mask, noise)
+        else:
+            K = self.values
+            readings = torch.where(unknown[:, None, :, None], self.value.to(tokens.dtype), tokens[:, None])
+            opens, closes, real = (x.repeat_interleave(K, dim=0) for x in (opens, closes, mask))
+            states = self._states(readings.flatten(0, 1), opens, closes, real, noise)  # [B·K, S, U]
+            states = states.view(-1, K, *states.shape[1:])  # [B, K, S, U]
+            weights = torch.softmax(states @ self.score.to(states.dtype), dim=1)  # [B, K, S]: a
+            selected = torch.einsum("bks,bksu->bsu", weights, states)
+            states = torch.cat([selected, SCALE * weights.transpose(1, 2)], dim=-1)  # [B, S, D]
+        return Memory(states, mask, hidden=states[:, -1:])
+
+    def _states(self, tokens: Tensor, opens: Tensor, closes: Tensor, mask: Tensor, noise: float) -> Tensor:
+        """Return the states after each token [B, S, U]; padding repeats the last one.
+
+        Args:
+            tokens: [B, S, E]
+            opens: whether a token opens a phrase, [B, S].
+            closes: the same of closing.
+            mask: [B, S], True at real tokens.
+            noise: σ now.
+        """
+        state = self.start.to(tokens.dtype).expand(len(tokens), -1)  # [B, U]
+        stack = state[:, None].repeat(1, 2 + int(opens.sum(dim=1).max()), 1)  # [B, P + 2, U], from s_0 up
+        depth = opens.new_zeros(len(opens), dtype=torch.long)  # [B]
         states = []
         for t, real in enumerate(mask[..., None].unbind(dim=1)):
             opening, closing = opens[:, t, None], closes[:, t, None]  # each [B, 1]
@@ -76,7 +125,7 @@ class NestedEncoder(Encoder):
             following = torch.where(opening, self.start.to(state.dtype), self._read(before, symbol, noise))
             state = torch.where(real, following, state)
             states.append(state)
-        return Memory(torch.stack(states, dim=1), mask, hidden=state[:, None])
+        return torch.stack(states, dim=1)
 
     def _read(self, state: Tensor, symbol: Tensor, noise: float) -> Tensor:
         """Return δ(s, x) [B, U] of states [B, U] and vectors [B, E]."""
