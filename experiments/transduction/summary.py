@@ -51,7 +51,7 @@ MEDIUM_BASELINE = {
 """WER of that ensemble on the development files of the medium setting."""
 
 NORMALISATION = (
-    *("corpus", "seed", "words", "unknown_words"),
+    *("corpus", "mechanism", "seed", "words", "unknown_words"),
     *("memorised", "memorised_known", "memorised_unknown", "network", "network_known", "network_unknown"),
     *("parameters", "steps", "minutes", "commit"),
 )
@@ -109,7 +109,8 @@ def write_normalisation(folders: list[Path]) -> None:
             rates = (*rates_apart(memorised, table), *rates_apart(networks, table))
             numbers = (run.parameters, run.steps, round((run.seconds or 0) / 60, 2), run.commit)
             shown = (f"{rate:.2f}" for rate in rates)
-            writer.writerow((run.variant, run.seed, len(networks), unknown, *shown, *numbers))
+            corpus, _, mechanism = run.variant.rpartition("-")
+            writer.writerow((corpus, mechanism, run.seed, len(networks), unknown, *shown, *numbers))
 
 
 def groups_of(name: str) -> dict[str, list[RunRecord]]:
@@ -190,14 +191,14 @@ def print_normalisation() -> None:
     """Print error rates of memorising and of the networks, by corpus."""
     names = ("all", "known", "unknown")
     print_caption("Normalisation, WER on the development files")
-    print_row(
-        "corpus", "words", "unknown", *(f"{by}: {name}" for by in ("memorise", "network") for name in names)
-    )
-    print(f"| --- |{' ---: |' * 8}")
+    rates = (f"{by}: {name}" for by in ("memorise", "network") for name in names)
+    print_row("corpus", "network", "words", "unknown", *rates)
+    print(f"| --- | --- |{' ---: |' * 8}")
     with (FOLDER / "normalisation.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             counts = (f"{int(row[name]):,}" for name in ("words", "unknown_words"))
-            print_row(row["corpus"], *counts, *(float(row[name]) for name in NORMALISATION[4:10]))
+            rates = (float(row[name]) for name in NORMALISATION[5:11])
+            print_row(row["corpus"], row["mechanism"], *counts, *rates)
     print()
 
 

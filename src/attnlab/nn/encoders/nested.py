@@ -42,7 +42,7 @@ class NestedEncoder(Encoder):
         a_t = softmax_k(vᵀ s_t^k)           in an equation: does it hold with the value k?
         m_t = [Σ_k a_{t,k} s_t^k; 10 a_t]   the memory, D = U + K
 
-    Without the factor 10, which answer a reading stands for was learned too slowly: readings shared answers.
+    Without the factor 10, which answer a reading stands for is learned slowly.
 
     Cost: 2·U·U·E operations at a token, one token after the other, K times as many with values. Training
     keeps E·U + P·U numbers of each token, P the largest number of opening brackets, so that its memory grows
