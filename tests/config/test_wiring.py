@@ -237,7 +237,8 @@ def test_unknown_of_the_nested_encoder_is_marked(composed: Composed) -> None:
     assert module.network.encoder.memory_size == config.encoder.size + 5
 
 
-def test_brackets_of_other_encoders_are_refused(composed: Composed) -> None:
-    config = composed(*EXPRESSIONS, "encoder=recurrent", "+encoder.brackets=['(',')']")
+@pytest.mark.parametrize("setting", ["+encoder.brackets=['(',')']", "+encoder.unknown='3'"])
+def test_marked_tokens_of_other_encoders_are_refused(setting: str, composed: Composed) -> None:
+    config = composed(*EXPRESSIONS, "encoder=recurrent", setting)
     with pytest.raises(UserError, match="are settings of encoder=nested"):
         build_all(config)

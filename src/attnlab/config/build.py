@@ -194,7 +194,7 @@ def _marks(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
         return None
     if len(brackets or []) not in {0, 2}:
         raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')'], or none: []")
-    if (unknown is None) != (config.encoder.get("values", 0) == 0):
+    if brackets is not None and (unknown is None) != (config.encoder.get("values", 0) == 0):
         raise UserError(
             "encoder.unknown is a token with encoder.values possible values: set both, such as "
             "encoder.unknown=x encoder.values=5, or none"
