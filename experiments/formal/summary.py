@@ -65,7 +65,7 @@ def print_table(
             ]
             for attention in attentions
         }
-        if any(scores[attention] for attention in among or attentions):
+        if any(scores.get(attention) for attention in among or attentions):
             cells.append([Cell(task), Cell(language), *(Cell(percent(each)) for each in scores.values())])
     note = f"✓: solved, a mean of at least {100 * SOLVED:.0f} %. Blank: not run."
     print(Table("formal", "Accuracy per token, lengths 41 to 500", columns, cells, [note]).markdown())
