@@ -6,7 +6,6 @@ python summary.py [RUNS ...]: with folders of run directories of study=formal, w
 import csv
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -22,7 +21,6 @@ TERMINATED = ("stack_manipulation", "binary_addition", "binary_multiplication")
 LANGUAGES = [*["regular"] * 4, *["context-free"] * 4, *["context-sensitive"] * 7]
 """Classes of the tasks."""
 SOLVED = 0.9
-REFERENCE = "additive"
 MECHANISMS = (
     "none",
     "none_matched",
@@ -34,7 +32,7 @@ MECHANISMS = (
     "mixture",
     "monotonic",
 )
-"""Mechanisms with the encoder and decoder of the reference, which have a table of their own."""
+"""Mechanisms with the encoder and decoder of `additive`; they have a table of their own."""
 COLUMNS = ("task", "attention", "seed", "accuracy_same", "accuracy_longer", "parameters", "steps", "commit")
 
 
@@ -46,27 +44,27 @@ def main(*runs: str) -> None:
         rows = list(csv.DictReader(file))
     attentions = [*dict.fromkeys(row["attention"] for row in rows)]
     print_table(rows, [name for name in attentions if name not in MECHANISMS])
-    print("\nMechanisms of the study, one seed:\n")
-    print_table(rows, [name for name in attentions if name in {REFERENCE, *MECHANISMS}], among=MECHANISMS)
+    mechanisms = [name for name in attentions if name in MECHANISMS]
+    if mechanisms:
+        print("\nMechanisms with the encoder and decoder of `additive`, one seed:\n")
+        print_table(rows, mechanisms)
 
 
-def print_table(
-    rows: list[dict[str, str]], attentions: list[str], among: Sequence[str] | None = None
-) -> None:
-    """Print the accuracies of these networks, on the tasks on which one of `among` was trained."""
+def print_table(rows: list[dict[str, str]], attentions: list[str]) -> None:
+    """Print the accuracies of these networks on the tasks on which one of them was trained."""
     columns = [Column("task", numeric=False), Column("language", numeric=False), *map(Column, attentions)]
     cells = []
     for task, language in zip(TASKS, LANGUAGES, strict=True):
-        scores = {
-            attention: [
+        scores = [
+            [
                 float(row["accuracy_longer"])
                 for row in rows
                 if (row["task"], row["attention"]) == (task, attention)
             ]
             for attention in attentions
-        }
-        if any(scores.get(attention) for attention in among or attentions):
-            cells.append([Cell(task), Cell(language), *(Cell(percent(each)) for each in scores.values())])
+        ]
+        if any(scores):
+            cells.append([Cell(task), Cell(language), *(Cell(percent(each)) for each in scores)])
     note = f"✓: solved, a mean of at least {100 * SOLVED:.0f} %. Blank: not run."
     print(Table("formal", "Accuracy per token, lengths 41 to 500", columns, cells, [note]).markdown())
 

@@ -2,8 +2,8 @@
 
 python summary.py [RUNS ...]: with the folders of the run directories, write results.csv and ensembles.csv
 before, study.csv from the runs of `study=transduction` among them, normalisation.csv from those of
-`experiment=normalisation`, and inflection.csv, medium.csv and tuned.csv from those with the names
-inflection_2023, g2p_medium, and g2p_joint and g2p_tuned.
+`experiment=normalisation` with the variants CORPUS-MECHANISM, and inflection.csv, medium.csv and tuned.csv
+from those with the names inflection_2023, g2p_medium, and g2p_joint and g2p_tuned.
 """
 
 import csv

@@ -12,7 +12,7 @@ MARKS = 3
 """Constant dimensions at the end of an embedded token: opens a phrase, closes one, is the unknown."""
 
 SCALE = 10
-"""Of the weights of the readings in the memory."""
+"""Factor of the weights of the readings in the memory."""
 
 
 class NestedEncoder(Encoder):
@@ -35,14 +35,14 @@ class NestedEncoder(Encoder):
 
     A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
 
-    With `values` K > 0 the source is read K times, with a vector u_k in place of the unknown, and attention
-    selects among the readings, each of which is a supposition about the value of the unknown::
+    With `values` K > 0 the source is read K times, each time with another vector u_k in place of the unknown.
+    Attention over these readings selects the value of the unknown::
 
         s_t^k = δ(s_{t-1}^k, u_k)           at the unknown, otherwise as above
         a_t = softmax_k(vᵀ s_t^k)           in an equation: does it hold with the value k?
         m_t = [Σ_k a_{t,k} s_t^k; 10 a_t]   the memory, D = U + K
 
-    Without the factor 10, which answer a reading stands for is learned slowly.
+    The factor 10 speeds up training: the decoder learns from a_t which answer each value stands for.
 
     Cost: 2·U·U·E operations at a token, one token after the other, K times as many with values. Training
     keeps E·U + P·U numbers of each token, P the largest number of opening brackets, so that its memory grows
