@@ -1,6 +1,7 @@
 """Draw the attention of every mechanism to three words of each language into heat_maps/LANGUAGE.svg.
 
-A row is an output symbol, a column a letter or a feature, and a dot the end.
+A row is an output symbol, a column a letter or a feature, and a dot the end. Below a map stands `wrong` if
+its output is.
 
 python heat_maps.py RUNS: the folder of the run directories of `study=transduction`. The words are the first
 three of the test file, or else of the development file, with five to eight letters.
@@ -28,7 +29,7 @@ HEAT_MAPS = Path(__file__).with_name("heat_maps")
 
 
 def draw(axes: Axes, prediction: Prediction, fonts: LabelFonts) -> None:
-    """Draw one heat map, with the output above it if it is wrong."""
+    """Draw one heat map, with a word below it if the output is wrong."""
     assert prediction.weights is not None
     axes.imshow(prediction.weights, cmap=COLOUR_MAP, vmin=0, vmax=1, aspect="auto")
     for axis, tokens in ((axes.xaxis, prediction.source_tokens), (axes.yaxis, prediction.tokens)):
