@@ -12,6 +12,7 @@ Tensors
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -105,3 +106,13 @@ class Hypotheses(NamedTuple):
     scores: list[list[float]]  # B × K: log-probability, length-normalised
     weights: list[list[Tensor]]  # B × K × [length + 1, S]: attention weights of every token and of EOS
     log_p: list[list[list[float]]]  # B × K × (length + 1): log-probability of every token and of EOS
+
+
+def map_tensors(function: Callable[[Tensor], Any], tree: Any) -> Any:
+    """Apply a function to every tensor, of any shape, of a nested tuple or list; other leaves stay."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if not isinstance(tree, (tuple, list)):
+        return tree
+    parts = [map_tensors(function, part) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab.types import map_tensors
+
 log = logging.getLogger(__name__)
 
 MIN_CALLS = 2
@@ -189,14 +191,16 @@ class StepGraphs:
         tree = (*changing, constant)
         tensors = list(_tensors(tree))
         autocast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
-        graph = self.cache.get(
-            (autocast, _shapes(tree)),
-            lambda: Graph(lambda arguments: step(*_replace(tree, iter(arguments))), tensors),
-        )
+
+        def step_on(arguments: list[Tensor]) -> Any:
+            others = iter(arguments)
+            return step(*map_tensors(lambda _: next(others), tree))
+
+        graph = self.cache.get((autocast, _shapes(tree)), lambda: Graph(step_on, tensors))
         if graph is None:
             return step(*tree)
         results = graph.replay(tensors, constant=sum(1 for _ in _tensors(constant)))
-        return _replace(results, (part.clone() for part in _tensors(results)))
+        return map_tensors(Tensor.clone, results)
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:
@@ -206,16 +210,6 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
     elif isinstance(tree, tuple):
         for part in tree:
             yield from _tensors(part)
-
-
-def _replace(tree: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return a nested tuple with other tensors."""
-    if isinstance(tree, Tensor):
-        return next(tensors)
-    if not isinstance(tree, tuple):
-        return tree
-    parts = [_replace(part, tensors) for part in tree]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 
 def _shapes(tree: Any) -> Hashable:

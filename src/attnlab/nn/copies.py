@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab.types import map_tensors
+
 
 class Copies:
     """Which rows of a tensor [B, Q, …] are equal.
@@ -51,18 +53,13 @@ def select_hypotheses(tree: Any, sentences: Tensor, beams: Tensor) -> Any:
     """
     copies: dict[int, Copies] = {}  # by Q'
 
-    def pick(part: Any) -> Any:
-        if isinstance(part, Tensor):
-            size = part.size(1)
-            if size not in copies:
-                copies[size] = Copies(sentences[:, None] * size + beams)
-            rows = part.flatten(0, 1).index_select(0, copies[size].numbers)  # [B Q, …]
-            selected = rows.view(*beams.shape, *part.shape[2:])
-            mark_copies(selected, copies[size])
-            return selected
-        if not isinstance(part, (tuple, list)):
-            return part
-        parts = [pick(inner) for inner in part]
-        return type(part)(*parts) if hasattr(part, "_fields") else type(part)(parts)
+    def pick(part: Tensor) -> Tensor:
+        size = part.size(1)
+        if size not in copies:
+            copies[size] = Copies(sentences[:, None] * size + beams)
+        rows = part.flatten(0, 1).index_select(0, copies[size].numbers)  # [B Q, …]
+        selected = rows.view(*beams.shape, *part.shape[2:])
+        mark_copies(selected, copies[size])
+        return selected
 
-    return pick(tree)
+    return map_tensors(pick, tree)

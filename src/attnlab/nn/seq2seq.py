@@ -12,7 +12,7 @@ from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.features import Features
 from attnlab.nn.readout import PointerGenerator, Readout
-from attnlab.types import EOS, Batch, Memory
+from attnlab.types import EOS, Batch, Memory, map_tensors
 
 
 class Decoded(NamedTuple):
@@ -232,9 +232,4 @@ def sample_inputs(inputs: Tensor, forced: Tensor, predict: Callable[[Tensor, int
 
 def select(tree: Any, *index: Tensor) -> Any:
     """Index every tensor of a nested tuple: `select(state, rows)` selects sentences; other leaves stay."""
-    if isinstance(tree, Tensor):
-        return tree[index]
-    if not isinstance(tree, (tuple, list)):
-        return tree
-    parts = [select(part, *index) for part in tree]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return map_tensors(lambda tensor: tensor[index], tree)
