@@ -1,6 +1,7 @@
 """Hand-written backward passes against numerical gradients."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.autograd import gradcheck
 from torch.func import functional_call
 
 from attnlab.fast.attend import Energy, Scores
-from attnlab.fast.layer import StateParameters, unroll_layer
+from attnlab.fast.layer import FusedRecurrence, StateParameters
 from attnlab.fast.loop import DecoderLoop
 from attnlab.fast.rows import Rows
 from attnlab.fast.stack import Weights
@@ -98,13 +99,13 @@ def test_gradients_of_the_decoder_loop(
 @pytest.mark.parametrize(("kind", "reverse"), list(product(["lstm", "gru"], [False, True])))
 def test_gradients_of_a_layer_with_sentences_of_different_lengths(kind: str, reverse: bool) -> None:
     torch.manual_seed(0)
-    counts = [3, 3, 2, 1]
+    counts = (3, 3, 2, 1)
     gates = GATES[kind] * H
     tensors = [draw(sum(counts), gates), draw(gates, H), draw(gates)]
     tensors += [draw(3, H) for _ in range(STATES[kind])]
 
     def layer(gates: Tensor, weight: Tensor, bias: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        return unroll_layer(kind, gates, StateParameters(weight, bias), state, counts, reverse=reverse)
+        return FusedRecurrence(kind, weight, bias).unroll(gates, state, counts, reverse=reverse)
 
     assert gradcheck(layer, tensors)
 
@@ -118,15 +119,21 @@ def draw_norms(kind: str) -> list[Tensor]:
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_gradients_of_a_layer_with_normalisation_and_dropout(kind: str) -> None:
     torch.manual_seed(0)
-    counts = [3, 3, 2, 1]
+    counts = (3, 3, 2, 1)
     gates, norms = GATES[kind] * H, draw_norms(kind)
     factors = torch.randn(3, H, dtype=torch.float64)
     tensors = [draw(sum(counts), gates), draw(gates, H), draw(gates), *norms]
     tensors += [draw(3, H) for _ in range(STATES[kind])]
 
     def layer(gates: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        parameters = StateParameters(*tensors[: 2 + len(norms)])._replace(dropout=factors)
-        return unroll_layer(kind, gates, parameters, tensors[2 + len(norms) :], counts, reverse=True)
+        weight, bias, *rest = tensors
+        drawn, state = rest[: len(norms)], tuple(rest[len(norms) :])
+        given = SimpleNamespace(
+            input=lambda gates: gates,
+            state=SimpleNamespace(parameters=lambda: drawn[:2]),
+            cell=SimpleNamespace(parameters=lambda: drawn[2:]),
+        )
+        return FusedRecurrence(kind, weight, bias, given, factors).unroll(gates, state, counts, reverse=True)
 
     assert gradcheck(layer, tensors)
 

@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attnlab.fast.cells import TWO, sigmoid_backward, widest
+from attnlab.fast.cells import TWO, identity, sigmoid_backward, widest
 from attnlab.fast.linear import is_few, outer, prepack
 from attnlab.fast.rows import Rows
 from attnlab.nn.attention import additive
@@ -68,14 +68,13 @@ class AttentionForward:
         wide = widest(dtype)
         self.temperature = scores.temperature
         self.energy = None if scores.energy is None else _double(scores.energy)
-        self.query = _identity if scores.weight is None else prepack(scores.weight, scores.bias, dtype)
+        self.query = identity if scores.weight is None else prepack(scores.weight, scores.bias, dtype)
         self.memory = memory.to(wide)  # [B, S, D]
         self.keys = keys.to(wide) if self.energy is None else _double(keys)  # [B, S, A]
         self.mask = mask.to(wide)  # [B, S]
         self.offset = torch.zeros_like(self.mask).masked_fill_(~mask, -3.0e38)  # [B, S]
-        self.sums = (
-            None if self.energy is None else torch.empty_like(self.keys)
-        )  # buffer of one step, [B, S, A]
+        # buffer of one step, [B, S, A]
+        self.sums = None if self.energy is None else torch.empty_like(self.keys)
         self.queries = memory.new_zeros(steps, B, keys.size(2), dtype=self.keys.dtype)  # [T, B, A]
         self.weights = memory.new_zeros(steps, B, S, dtype=wide)  # [T, B, S]
         self.contexts = memory.new_zeros(steps, B, D, dtype=dtype)  # [T, B, D]
@@ -118,7 +117,7 @@ class AttentionBackward:
     ) -> None:
         self.scores = scores
         self.energy = None if scores.energy is None else _double(scores.energy)
-        self.query = _identity if scores.weight is None else prepack(scores.weight.T, None, dtype)
+        self.query = identity if scores.weight is None else prepack(scores.weight.T, None, dtype)
         self.memory = memory.to(weights.dtype)  # [B, S, D]
         self.keys = keys.to(weights.dtype) if self.energy is None else _double(keys)  # [B, S, A]
         self.queries, self.weights = queries, weights
@@ -205,8 +204,7 @@ class Energy(additive.Energy):
             return _AdditiveScores.apply(query, keys, self.weight[0])  # type: ignore[no-any-return,no-untyped-call]
         if is_few(query):
             return super().score(query, keys)
-        with torch.autocast(query.device.type, enabled=False):
-            return _scores(query, keys, self.weight[0])
+        return _scores(query, keys, self.weight[0])
 
 
 CHUNK = 4
@@ -214,28 +212,24 @@ CHUNK = 4
 
 
 def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Compute the scores [B, Q, S] without gradients, as in `_AdditiveScores` to the last bit."""
-    wide = widest(keys.dtype)
-    keys = keys[:, None].to(wide)  # [B, 1, S, A]
-    twice_energy = _double(energy)[:, None]  # [A, 1]
-    parts = torch.split(queries[:, :, None], CHUNK, dim=1)  # each [B, q, 1, A]
-    sums = (torch.add(_double(part), keys, alpha=2) for part in parts)  # each [B, q, S, A]
-    scores = [part.sigmoid_() @ twice_energy for part in sums]  # each [B, q, S, 1]
-    joined = scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)  # [B, Q, S, 1]
-    return (joined[..., 0] - energy.sum()).to(queries.dtype)
+    """Compute the scores [B, Q, S] of queries [B, Q, A], keys [B, S, A] and v [A]."""
+    with torch.autocast(queries.device.type, enabled=False):
+        wide_keys = keys[:, None].to(widest(keys.dtype))  # [B, 1, S, A]
+        twice_energy = _double(energy)[:, None]  # [A, 1]
+        parts = torch.split(queries[:, :, None], CHUNK, dim=1)  # each [B, q, 1, A]
+        sums = (torch.add(_double(part), wide_keys, alpha=2) for part in parts)  # each [B, q, S, A]
+        scores = [part.sigmoid_() @ twice_energy for part in sums]  # each [B, q, S, 1]
+        joined = scores[0] if len(scores) == 1 else torch.cat(scores, dim=1)  # [B, Q, S, 1]
+        return (joined[..., 0] - energy.sum()).to(queries.dtype)
 
 
 class _AdditiveScores(torch.autograd.Function):
-    """`additive_scores` with its backward pass."""
+    """`_scores` with its backward pass."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
         ctx.save_for_backward(queries, keys, energy)
-        with torch.autocast(queries.device.type, enabled=False):
-            twice_keys, v = _double(keys)[:, None], _double(energy)  # [B, 1, S, A], [A]
-            parts = torch.split(queries[:, :, None], CHUNK, dim=1)  # each [B, q, 1, A]
-            scores = [(_double(part) + twice_keys).sigmoid_() @ v[:, None] for part in parts]  # [B, q, S, 1]
-            return (torch.cat(scores, dim=1)[..., 0] - energy.sum()).to(queries.dtype)
+        return _scores(queries, keys, energy)
 
     @staticmethod
     @once_differentiable
@@ -271,10 +265,6 @@ def _sums(
 def _windows(weights: Tensor, size: int) -> Tensor:
     """Return the weights around each position, 0 outside of the sentence: [n, S] to [n, S, K]."""
     return F.pad(weights, (size // 2, size // 2)).unfold(1, size, 1)
-
-
-def _identity(query: Tensor) -> Tensor:
-    return query
 
 
 def _double(part: Tensor) -> Tensor:

@@ -199,41 +199,22 @@ class FusedRecurrence(Recurrence):
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
     ) -> tuple[Tensor, ...]:
         inputs = gates if self.norms is None else self.norms.input(gates)  # [N, gates]
-        parameters = self.parameters
-        return unroll_layer(self.kind, inputs, parameters, state, counts, reverse=reverse, dtype=gates.dtype)
-
-
-def unroll_layer(
-    kind: str,
-    gates: Tensor,
-    parameters: StateParameters,
-    state: Sequence[Tensor],
-    counts: Sequence[int],
-    *,
-    reverse: bool = False,
-    dtype: torch.dtype | None = None,
-) -> tuple[Tensor, ...]:
-    """Compute all steps of a layer whose inputs are known.
-
-    Args:
-        kind: "lstm" or "gru".
-        gates: W x + b, or LN(W x + b), [N, gates], step after step.
-        parameters: parameters with which the layer reads its state.
-        state: initial h (and c), each [B, H].
-        counts: active sentences of each step, never increasing; N = Σ counts.
-        reverse: go through the steps from last to first.
-        dtype: data type of matrix products and outputs; that of `gates` by default.
-
-    Returns:
-        h of every step [N, H], and the last state, each [B, H].
-    """
-    work = _Unroll(kind, tuple(counts), len(state[0]), reverse, torch.is_grad_enabled(), dtype or gates.dtype)
-    return run(work, gates, [*parameters, *state])
+        settings = self.kind, tuple(counts), len(state[0]), reverse, torch.is_grad_enabled(), gates.dtype
+        return run(_LayerLoop(*settings), inputs, [*self.parameters, *state])
 
 
 @dataclass(frozen=True)
-class _Unroll:
-    """`unroll_layer` as a computation with its backward pass."""
+class _LayerLoop:
+    """All steps of a layer whose inputs are known; its tensors are `StateParameters` and the initial state.
+
+    Args:
+        kind: "lstm" or "gru".
+        counts: active sentences of each step, never increasing.
+        batch: B
+        reverse: go through the steps from last to first.
+        save: save the tensors for the backward pass.
+        dtype: data type of matrix products and outputs.
+    """
 
     kind: str
     counts: tuple[int, ...]
@@ -255,7 +236,7 @@ class _Unroll:
     def forward(
         self, gates: Tensor, tensors: Sequence[Any]
     ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
-        parameters, state = _parameters(tensors), tensors[FIELDS:]
+        parameters, state = _split(tensors)
         with torch.autocast(gates.device.type, enabled=False):
             layer = LayerForward(self.kind, parameters, state, len(gates), self.dtype, save=self.save)
             wide = gates.to(layer.gates.dtype)  # [N, gates]
@@ -266,7 +247,7 @@ class _Unroll:
     def backward(
         self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
     ) -> tuple[Tensor | None, ...]:
-        parameters, state = _parameters(tensors), tensors[FIELDS:]
+        parameters, state = _split(tensors)
         weight, (d_states, *d_last) = parameters.weight, d_outputs
         with torch.autocast(weight.device.type, enabled=False):
             layer = LayerBackward(self.kind, parameters, saved, d_last, (self.batch, weight.size(1)))
@@ -278,9 +259,7 @@ class _Unroll:
             return layer.d_input, *layer.parameters(), *d_state
 
 
-FIELDS = len(StateParameters._fields)
-
-
-def _parameters(tensors: Sequence[Any]) -> StateParameters:
-    """Name the tensors of `StateParameters`, which come first in a list."""
-    return StateParameters(*tensors[:FIELDS])
+def _split(tensors: Sequence[Any]) -> tuple[StateParameters, Sequence[Any]]:
+    """Return the parameters and the initial state, given the tensors of both."""
+    count = len(StateParameters._fields)
+    return StateParameters(*tensors[:count]), tensors[count:]

@@ -167,6 +167,6 @@ class StackBackward:
             d_norm = (None, None) if norm is None else norm.parameters(layer.d_input)
             gradients += [outer(d_input, below), bias, *d_norm, *layer.parameters()]
             below = self.outputs[number]  # [N, H]
-            if self.dropout and number < len(self.dropout):
+            if number < len(self.dropout):
                 below = dropped(below, self.dropout[number])
         return gradients
