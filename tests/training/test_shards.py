@@ -116,6 +116,20 @@ def test_gradients_of_shards_are_those_of_the_whole_batch(composed: Composed, co
         torch.testing.assert_close(gradient / losses.tokens, reference, rtol=1e-4, atol=1e-6)
 
 
+def test_a_network_counts_a_batch_once_whatever_the_number_of_shards(composed: Composed) -> None:
+    """The noise of the nested encoder grows with the batches that it has counted."""
+    expressions = ("data=formal", "data.task=modular_arithmetic_brackets", "data.train_lengths=[3,6]")
+    network = ("encoder=nested", "bridge=linear", "attention=final", "batching.shards=4")
+    sizes = (*SYNTHETIC, "data.longer_lengths=[7,8]")
+    module, data = build_all(composed(*TINY, *expressions, *sizes, *network))
+    module._trainer = Trainer(logger=False, **QUIET)
+    assert module.shards is not None
+    batch, parameters = data.examples("train")[list(range(6))], list(module.parameters())
+    for number in range(2):
+        module.shards.differentiate(module.losses, batch, parameters, list(module.buffers()), number=number)
+        assert int(module.network.encoder.batches) == number + 1
+
+
 def weights_after_one_step(config: DictConfig, **settings: Any) -> Tensor:
     """Train with plain SGD for one epoch of one optimizer step."""
     torch.manual_seed(0)

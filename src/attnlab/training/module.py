@@ -204,7 +204,9 @@ class Seq2SeqModule(lightning.LightningModule):
             losses = self.losses(batch)
         else:
             number = self.trainer.fit_loop.epoch_loop.total_batch_idx
-            losses = self.shards.differentiate(self.losses, batch, self._trained_parameters(), number=number)
+            losses = self.shards.differentiate(
+                self.losses, batch, self._trained_parameters(), list(self.buffers()), number=number
+            )
         self.last_loss = losses.logged["train/loss"].detach()
         if not self.epoch_loss.update_called:  # Lightning computes and resets it at the end of the epoch
             self.log("train/loss_epoch", self.epoch_loss, on_step=False, on_epoch=True)

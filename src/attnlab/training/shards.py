@@ -87,13 +87,21 @@ class Shards:
         return local[place]
 
     def differentiate(
-        self, losses: Callable[[Batch], Losses], batch: Batch, parameters: Sequence[Tensor], *, number: int
+        self,
+        losses: Callable[[Batch], Losses],
+        batch: Batch,
+        parameters: Sequence[Tensor],
+        buffers: Sequence[Tensor] = (),
+        *,
+        number: int,
     ) -> Losses:
         """Compute the losses of a batch, and keep the gradients of its summed loss, on every process.
 
         Args:
             batch: the whole batch, the same on every process.
             parameters: parameters of the model, [...] each.
+            buffers: buffers of the model, such as a counter of batches, [...] each. Every shard starts from
+                their values before the batch.
             number: number of the batch, counted from the start of training.
 
         Returns:
@@ -101,11 +109,14 @@ class Shards:
             tokens; a parameter that the loss does not depend on has a gradient of zeros.
         """
         names: list[str] = []
+        values_before = [buffer.clone() for buffer in buffers]
 
         def sums(shard: int) -> Tensor:
             """Return the gradient and the summed losses of a shard as one vector."""
             part, is_empty = cut(batch, shard, self.count)
             seed_generators(self.seed, number, shard)
+            for buffer, value in zip(buffers, values_before, strict=True):
+                buffer.copy_(value)
             result = losses(part)
             names[:] = result.logged
             tokens = 0 if is_empty else result.tokens
