@@ -106,11 +106,12 @@ class Corpus:
 
         Test sets without pairs are left out.
         """
-        tests = self.test if isinstance(self.test, Mapping) else {None: self.test}
-        named = {"test" if name is None else f"test/{name}": pairs for name, pairs in tests.items()}
-        return {"train": self.train, "val": self.val} | {
-            name: pairs for name, pairs in named.items() if pairs
-        }
+        if isinstance(self.test, Mapping):
+            tests = {f"test/{name}": pairs for name, pairs in self.test.items()}
+        else:
+            tests = {"test": self.test}
+        given = {name: pairs for name, pairs in tests.items() if pairs}
+        return {"train": self.train, "val": self.val, **given}
 
     @property
     def test_splits(self) -> tuple[str, ...]:

@@ -78,11 +78,6 @@ def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64]) -> NDArray[np.boo
     return np.isin(_source_hashes(pairs), hashes)
 
 
-def count_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64]) -> int:
-    """Count the pairs whose source is among those of `source_hashes`."""
-    return int(are_seen(pairs, hashes).sum())
-
-
 def _source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
     """Return the hash of each source, [N]."""
     digests = (hashlib.blake2b(pair.source.encode(), digest_size=8).digest() for pair in pairs)

@@ -73,34 +73,28 @@ class Examples(Dataset[Batch]):
     """The encoded pairs of a split. Indexing with a list of B positions returns a `Batch`."""
 
     def __init__(self, sources: Sequences, targets: Sequences, copy_ids: Sequences | None = None) -> None:
-        self._sources = sources
-        self._targets = targets
-        self._copy_ids = copy_ids
+        self.sources = sources
+        self.targets = targets
+        self.copy_ids = copy_ids
 
     def __len__(self) -> int:
-        return len(self._sources.lengths)
-
-    @property
-    def sequences(self) -> dict[str, Sequences]:
-        """The constructor's arguments by name, without those that are None."""
-        arguments = {"sources": self._sources, "targets": self._targets, "copy_ids": self._copy_ids}
-        return {name: sequences for name, sequences in arguments.items() if sequences is not None}
+        return len(self.sources.lengths)
 
     def __getitem__(self, indices: list[int]) -> Batch:
-        source, source_lengths = self._sources.padded(indices)
-        target, _ = self._targets.padded(indices)
-        copy_ids = None if self._copy_ids is None else self._copy_ids.padded(indices)[0]
+        source, source_lengths = self.sources.padded(indices)
+        target, _ = self.targets.padded(indices)
+        copy_ids = None if self.copy_ids is None else self.copy_ids.padded(indices)[0]
         return Batch(source, source_lengths, target, torch.tensor(indices), copy_ids)
 
     @property
     def source_lengths(self) -> Lengths:
         """S of each pair, [N]; counts the EOS if sources end with one."""
-        return self._sources.lengths
+        return self.sources.lengths
 
     @property
     def target_lengths(self) -> Lengths:
         """T of each pair, [N]: the number of predicted tokens, EOS included and SOS not."""
-        return self._targets.lengths - 1
+        return self.targets.lengths - 1
 
 
 def encode(

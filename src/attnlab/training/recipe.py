@@ -164,7 +164,7 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
 def _warn_of_training_data(corpus: Corpus, contents: dict[str, Any]) -> None:
     for split in ("val", *corpus.test_splits):
         pairs = corpus.splits[split]
-        if seen := digests.count_seen(pairs, contents["training_sources"].numpy()):
+        if seen := digests.are_seen(pairs, contents["training_sources"].numpy()).sum():
             name = digests.SPLIT_NAMES.get(split, split)
             log.warning(
                 "%d of the %d sources of the %s data are in the training data", seen, len(pairs), name

@@ -87,7 +87,7 @@ class SampledExamples(Examples):
         seed: int,
         positions: tuple[float, float] = (inf, inf),
     ) -> None:
-        super().__init__(**examples.sequences)
+        super().__init__(examples.sources, examples.targets)
         self._pairs = pairs
         self._segmenters = [Segmenter(side) if side.dropout > 0 else None for side in vocabularies]
         self._source_eos = source_eos
@@ -111,7 +111,7 @@ class SampledExamples(Examples):
     def _ids(self, side: int, epoch: int, index: int) -> list[int]:
         """Return the ids of the source (side 0) or target (side 1) of a pair in an epoch."""
         segmenter, pair = self._segmenters[side], self._pairs[index]
-        undropped = self.sequences[("sources", "targets")[side]].row(index)
+        undropped = (self.sources, self.targets)[side].row(index)
         if segmenter is None:
             return undropped
         draws = random.Random(f"{self._seed} {epoch} {side} {index}")

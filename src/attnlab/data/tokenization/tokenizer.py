@@ -37,11 +37,6 @@ class Tokenizer:
         self._pipeline = pipeline
         self.dropout = dropout
 
-    def set_model(self, model: models.Model) -> Tokenizer:
-        """Replace the vocabulary by that of a trained model; returns the tokenizer itself."""
-        self._pipeline.model = model
-        return self
-
     @property
     def size(self) -> int:
         """V: the number of ids, special tokens included."""

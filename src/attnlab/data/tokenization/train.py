@@ -234,22 +234,24 @@ def _train(
     dropout: float = 0.0,
     max_size: int | None = None,
     min_frequency: int = 1,
-    **pipeline: Any,
+    **settings: Any,
 ) -> Tokenizer:
     """Train a vocabulary of whole pieces, or of subwords within each; other arguments as of `_pipeline`.
 
     The library's own trainer gives a piece spelled `<unk>` two ids, one of them without a token.
     """
-    untrained = kind(_pipeline(*parts, **pipeline), dropout=dropout)
-    pieces = list(chain.from_iterable(map(untrained.pieces, _check_texts(texts))))
+    untrained = _pipeline(*parts, **settings)
+    tokenizer = kind(untrained, dropout=dropout)
+    pieces = list(chain.from_iterable(map(tokenizer.pieces, _check_texts(texts))))
     if subwords:
-        model = train_bpe_of_pieces(pieces, max_size=max_size, min_frequency=min_frequency)
-        return untrained.set_model(model)
+        untrained.model = train_bpe_of_pieces(pieces, max_size=max_size, min_frequency=min_frequency)
+        return tokenizer
     counts = Counter(pieces)
     del counts[UNKNOWN]
     frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
     vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]
-    return untrained.set_model(models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN))
+    untrained.model = models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN)
+    return tokenizer
 
 
 def _character_class(setting: str, names: Sequence[str]) -> Regex:
