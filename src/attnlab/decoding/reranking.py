@@ -55,7 +55,7 @@ def _by_score(predictions: Sequence[Prediction], scores: Iterable[float]) -> lis
 
 def accepted_first(accepts: Callable[[str], bool]) -> Reranker:
     """Move hypotheses whose text is accepted before all others; the order is otherwise kept."""
-    return lambda predictions: sorted(predictions, key=lambda each: not accepts(each.hypothesis))
+    return preferred_first(lambda prediction: accepts(prediction.hypothesis))
 
 
 def preferred_first(preference: Callable[[Prediction], float]) -> Reranker:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,7 @@ def bleu_counts(metric: BLEU, *, smooth: bool, prepare: Callable[[str], str] = s
     return _sacrebleu(metric, partial(_bleu, smooth=smooth), prepare)
 
 
+@cache
 def chrf_counts() -> SentenceCounts:
     """Return the counts of sacreBLEU's chrF with its default settings."""
     from sacrebleu.metrics.chrf import CHRF
@@ -95,14 +96,14 @@ def _bleu(counts: Counts, *, smooth: bool) -> Counts:
     return np.where(exists, score, 0.0)
 
 
-def _chrf(counts: Counts, *, beta: float = 2) -> Counts:
-    """Return sacreBLEU's chrF of counts [..., 6 * 3]: for each order those of both texts and of matches."""
+def _chrf(counts: Counts) -> Counts:
+    """Return sacreBLEU's chrF2 of counts [..., 6 * 3]: for each order those of both texts and of matches."""
     hypothesis, reference, match = np.moveaxis(counts.reshape(*counts.shape[:-1], -1, 3), -1, 0)  # [..., 6]
     orders = (hypothesis > 0) & (reference > 0)
     precision = np.divide(match, hypothesis, out=np.zeros_like(match), where=orders).sum(axis=-1)
     recall = np.divide(match, reference, out=np.zeros_like(match), where=orders).sum(axis=-1)
-    weighted = (beta**2 * precision + recall) * np.maximum(orders.sum(axis=-1), 1)
-    product = (1 + beta**2) * precision * recall
+    weighted = (4 * precision + recall) * np.maximum(orders.sum(axis=-1), 1)  # β² = 4
+    product = 5 * precision * recall
     score: Counts = np.divide(product, weighted, out=np.zeros_like(product), where=weighted > 0)
     return 100 * score
 

@@ -62,12 +62,6 @@ def bleu_counts(tokenizer: str) -> SentenceCounts:
     return sentence_counts.bleu_counts(bleu_metric(tokenizer), smooth=True)
 
 
-@cache
-def chrf_counts(_: str) -> SentenceCounts:
-    """Return the counts of `chrf` per sentence."""
-    return sentence_counts.chrf_counts()
-
-
 def bleu_signature(tokenizer: str) -> str:
     """Return sacreBLEU's signature of `bleu`."""
     return _signature(bleu_metric(tokenizer))
@@ -112,7 +106,7 @@ def check_four_grams(counts: SentenceCounts, texts: Texts) -> None:
     format="points",
     direction="higher",
     signature=chrf_signature,
-    counts=chrf_counts,
+    counts=lambda _: sentence_counts.chrf_counts(),
     default=True,
     rank=3,
 )
