@@ -165,19 +165,25 @@ def checkpoint_contents(
 
 def read_data_record(path: Path) -> dict[str, Any]:
     """Return "data", "metrics" and "training_sources" of a checkpoint; see `checkpoint_contents`."""
-    described = read_checkpoint(path)["attnlab"]
+    described = _contents(read_checkpoint(path), path)
     return {name: described[name] for name in ("data", "metrics", "training_sources")}
 
 
 def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
     """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint."""
-    if "attnlab" not in checkpoint:
-        raise UserError(f"{path} was not written by attnlab: it contains no configuration")
-    described = checkpoint["attnlab"]
+    described = _contents(checkpoint, path)
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
     if min(source.size, target.size) <= len(SPECIAL_TOKENS):
         raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
     return OmegaConf.create(described["config"]), Vocabularies(source, target)
+
+
+def _contents(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what `checkpoint_contents` added to a checkpoint."""
+    if "attnlab" not in checkpoint:
+        raise UserError(f"{path} was not written by attnlab: it contains no configuration")
+    contents: dict[str, Any] = checkpoint["attnlab"]
+    return contents
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
@@ -189,8 +195,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     sums: dict[str, Tensor] = {}
     for path in paths:
         checkpoint = read_checkpoint(path)
-        if "attnlab" not in checkpoint:
-            raise UserError(f"{path} was not written by attnlab: it contains no configuration")
+        contents = _contents(checkpoint, path)
         weights: dict[str, Tensor] = checkpoint["state_dict"]
         shapes = {name: value.shape for name, value in weights.items()}
         if sums and shapes != {name: value.shape for name, value in sums.items()}:
@@ -204,4 +209,4 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         for name, value in weights.items()
     }
     averaged = [path.name for path in paths]
-    return {"state_dict": means, "attnlab": {**checkpoint["attnlab"], "averaged": averaged}}
+    return {"state_dict": means, "attnlab": {**contents, "averaged": averaged}}
