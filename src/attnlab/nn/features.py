@@ -73,16 +73,11 @@ class LinearFeatures(Features):
     def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
         lengths = self.text_lengths(batch)  # [B]
         mask = _before(lengths, embedded)  # [B, S]
-        memory = encoder(embedded, lengths, mask)
+        memory: Memory = encoder(embedded, lengths, mask)
         features = batch.source_mask & ~mask  # [B, S]
         shift = self.map((embedded * features[..., None]).sum(dim=1, keepdim=True))  # [B, 1, D]
-        return Memory(
-            states=memory.states + shift,
-            mask=mask,
-            hidden=None if memory.hidden is None else memory.hidden + shift,
-            cell=memory.cell,
-            origin=memory.origin,
-        )
+        hidden = None if memory.hidden is None else memory.hidden + shift  # [B, L, D]
+        return memory._replace(states=memory.states + shift, hidden=hidden)
 
 
 class EncodedFeatures(Features):

@@ -158,12 +158,8 @@ class MarginalSeq2Seq(Seq2Seq):
 
     def _align(self, states: Tensor, likelihood: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:
         """Return α [B, T, S]."""
-        attention, memory, keys, current = (
-            self.decoder.attention,
-            encoded.memory,
-            encoded.keys,
-            state.attention,
-        )
+        attention, current = self.decoder.attention, state.attention
+        memory, keys = encoded.memory, encoded.keys
         if not attention.stateful:
             return attention(states, memory, keys, current)[1]  # type: ignore[no-any-return]
         weights = []

@@ -182,7 +182,7 @@ def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:
     and α_ij = p_j q_j (equations 13 and 14). The quotient of cumulative products in appendix C of the paper
     needs fewer operations than `scan` but divides by numbers that vanish where p is near 1.
     """
-    passing = shift(torch.sigmoid(-energies), 1)  # [..., S]
+    passing = F.pad(torch.sigmoid(-energies), (1, -1))  # [..., S]: of the position before
     arriving = scan(passing[..., None], previous[..., None])[..., 0]  # [..., S]
     return torch.sigmoid(energies) * arriving
 
@@ -214,8 +214,3 @@ def chunkwise_weights(
     # The last column of a window is at the head's position, the column before it one position to the left, …
     spread: Any = sum(F.pad(share, (i, before - i)) for i, share in enumerate(shares.unbind(-1)))
     return spread[..., before:]  # type: ignore[no-any-return]
-
-
-def shift(values: Tensor, places: int) -> Tensor:
-    """Shift values [..., S] to the right and fill with zeros."""
-    return F.pad(values, (places, -places))
