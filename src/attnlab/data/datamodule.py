@@ -76,14 +76,12 @@ class Seq2SeqData(LightningDataModule):
         )
         self.positions = (inf, inf)
         self.source_eos = source_eos
-        self._encode = partial(
-            encode,
-            vocabularies=vocabularies,
-            source_eos=source_eos,
-            max_source_length=max_source_length,
-            max_target_length=max_target_length,
-            with_copy_ids=with_copy_ids,
-        )
+        self._limits: dict[str, Any] = {
+            "source_eos": source_eos,
+            "max_source_length": max_source_length,
+            "max_target_length": max_target_length,
+        }
+        self._with_copy_ids = with_copy_ids
         self._training_sampler = partial(
             TrainingBatchSampler,
             size=batch_size,
@@ -92,6 +90,7 @@ class Seq2SeqData(LightningDataModule):
             pool=pool,
             seed=seed,
         )
+        self._seed = seed
         self._workers = workers
         self._shards = shards
         self._examples: dict[str, Examples] = {}
@@ -104,7 +103,9 @@ class Seq2SeqData(LightningDataModule):
     def examples(self, split: str) -> Examples:
         """Return the encoded pairs of a split."""
         if split not in self._examples:
-            self._examples[split] = self._encode(self.pairs(split))
+            self._examples[split] = encode(
+                self.pairs(split), self.vocabularies, with_copy_ids=self._with_copy_ids, **self._limits
+            )
         return self._examples[split]
 
     def state_dict(self) -> dict[str, Any]:
@@ -161,18 +162,15 @@ class Seq2SeqData(LightningDataModule):
         return self._loader(examples, sampler)
 
     def _with_dropout(self, examples: Examples) -> SampledExamples:
-        settings = self._encode.keywords
-        if settings["with_copy_ids"]:
+        if self._with_copy_ids:
             raise UserError("tokenizer.dropout does not work with readout=pointer_generator: set it to 0")
         return SampledExamples(
             examples,
             self.pairs("train"),
             self.vocabularies,
-            source_eos=self.source_eos,
-            max_source_length=settings["max_source_length"],
-            max_target_length=settings["max_target_length"],
-            seed=self._training_sampler.keywords["seed"],
+            seed=self._seed,
             positions=self.positions,
+            **self._limits,
         )
 
     def _loader(self, examples: Examples, sampler: Sampler[Any]) -> DataLoader[Batch]:
