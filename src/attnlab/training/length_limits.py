@@ -28,11 +28,11 @@ def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
     Training texts with BPE dropout are limited to the learned positions.
     """
     data.positions = (max_positions(network, "encoder"), max_positions(network, "decoder"))
-    for part, side in (("encoder", "source"), ("decoder", "target")):
-        limit = max_positions(network, part)
+    sides = ("encoder", "source"), ("decoder", "target")
+    for (part, side), limit in zip(sides, data.positions, strict=True):
+        if limit == inf:
+            continue
         for split, pairs in data.corpus.splits.items():
-            if limit == inf:
-                break
             examples = data.examples(split)
             lengths = examples.source_lengths if part == "encoder" else examples.target_lengths
             if longer := (lengths > limit).nonzero()[0].tolist():
@@ -43,7 +43,7 @@ def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
                     f"(up to {longest}; the first is {first}). Set {part}.max_positions={longest}, or "
                     f"batching.max_{side}_length={limit} to truncate them"
                 )
-        if limit < inf and getattr(data.vocabularies, side).dropout > 0:
+        if getattr(data.vocabularies, side).dropout > 0:
             message = (
                 "tokenizer.dropout: %ss with more tokens than %s.max_positions=%d keep their segmentation"
             )

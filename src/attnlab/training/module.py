@@ -156,24 +156,21 @@ class Seq2SeqModule(lightning.LightningModule):
         loss = self.cross_entropy(logits, labels)
         logged = {"train/loss": loss}
         if self.distillation is not None:
-            distilled = self.distillation.loss(logits, batch)
-            logged["train/distillation_loss"] = distilled
+            distilled = logged["train/distillation_loss"] = self.distillation.loss(logits, batch)
             loss = torch.lerp(loss, distilled, self.distillation.weight)
+        real = batch.labels != PAD  # [B, T]
         if self.coverage_weight > 0:
-            coverage = coverage_loss(decoded.weights, batch.labels != PAD)
-            logged["train/coverage_loss"] = coverage
+            coverage = logged["train/coverage_loss"] = coverage_loss(decoded.weights, real)
             loss = loss + self.coverage_weight * coverage
         if self.entropy_weight > 0:
-            entropy = entropy_loss(decoded.weights, batch.labels != PAD)
-            logged["train/entropy_loss"] = entropy
+            entropy = logged["train/entropy_loss"] = entropy_loss(decoded.weights, real)
             progress = self.global_step / self.trainer.estimated_stepping_batches
             loss = loss + self.entropy_weight * progress**2 * entropy
         if self.alignment_weight > 0:
             if not decoded.weights.requires_grad:
                 raise UserError("loss.alignment: this attention has no weights to train: choose another one")
             gold = self.gold_alignment(batch, "train")
-            alignment = guided_alignment_loss(decoded.weights, gold, batch.labels != PAD)
-            logged["train/alignment_loss"] = alignment
+            alignment = logged["train/alignment_loss"] = guided_alignment_loss(decoded.weights, gold, real)
             loss = loss + self.alignment_weight * alignment
         return Losses(loss, logged, len(labels))
 
