@@ -18,7 +18,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return a tensor of any shape itself, in place of layer normalisation."""
+    """Return a tensor of any shape unchanged, in place of layer normalisation or a projection."""
     return x
 
 

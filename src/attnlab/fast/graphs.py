@@ -1,4 +1,4 @@
-"""CUDA graphs: what a GPU computes again and again with the same shapes is recorded once.
+"""CUDA graphs: a computation that a GPU repeats with the same shapes is recorded once.
 
 Starting the kernels of a decoder's step takes several times as long as the GPU needs to run them. A graph
 starts all kernels of a loop, or of one step of a search, at once. It reads and writes the same memory at
@@ -85,7 +85,7 @@ class Cache:
         self.graphs: OrderedDict[Hashable, Any] = OrderedDict()
 
     def get(self, key: Hashable, record: Callable[[], Any]) -> Any:
-        """Return what `record` returned for this key; None until there were `MIN_CALLS`, or if it failed."""
+        """Return the result of `record` for this key; None in the first `MIN_CALLS`, or if it failed."""
         if key in self.graphs:
             self.graphs.move_to_end(key)
             return self.graphs[key]
@@ -213,7 +213,7 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
 
 
 def _shapes(tree: Any) -> Hashable:
-    """Return what stands in a nested tuple, and the shapes of its tensors."""
+    """Return a nested tuple with the shape and the dtype of each tensor in its place."""
     if isinstance(tree, Tensor):
         return tree.shape, tree.dtype
     return tuple(_shapes(part) for part in tree) if isinstance(tree, tuple) else tree

@@ -45,7 +45,6 @@ Transposed weights are never reordered: that takes four times as long.
 MIN_ROWS_TO_PREPACK = 2
 """One row takes as long with MKL, two rows take half as long with a prepacked weight."""
 
-
 MIN_ROWS = 32
 """With fewer rows, the operators of a step take hardly longer than it takes to start them."""
 

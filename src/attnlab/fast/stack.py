@@ -18,7 +18,7 @@ SAVED = 14
 
 
 def dropped(values: Tensor, factors: Tensor) -> Tensor:
-    """Multiply by dropout factors, which have the type of the keys, in the type of the values, [N, H]."""
+    """Multiply values [N, H] by dropout factors of another dtype; the result has the dtype of the values."""
     return (values * factors).to(values.dtype)
 
 

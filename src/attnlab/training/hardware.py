@@ -21,7 +21,7 @@ BF16, FP32 = "bf16-mixed", "32-true"
 def choose_precision(trainer: DictConfig, recorded: str | None = None) -> str:
     """Return the precision of a section `trainer`: for `auto`, bf16 where this machine is faster in it.
 
-    A resumed run keeps `recorded`, what `auto` became when it was started.
+    A resumed run keeps `recorded`, the precision that `auto` chose when the run was started.
     """
     if trainer.precision != "auto":
         return str(trainer.precision)

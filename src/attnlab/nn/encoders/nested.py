@@ -30,8 +30,8 @@ class NestedEncoder(Encoder):
     any depth. With the states before open brackets on a stack this is a pushdown automaton for a visibly
     pushdown language (Alur & Madhusudan 2004, doi 10.1145/1007352.1007390), whose tokens alone tell when it
     pushes and pops. The products of states and inputs are those of second-order networks (Giles et al. 1992,
-    doi 10.1162/neco.1992.4.3.393). The noise ε ~ N(0, σ²) of training makes the states distinct; it grows
-    from 0, so that there is something to make distinct.
+    doi 10.1162/neco.1992.4.3.393). The noise ε ~ N(0, σ²) of training makes the states distinct. It grows
+    from 0, so that the network learns states before the noise makes them distinct.
 
     A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
 
@@ -107,9 +107,9 @@ class NestedEncoder(Encoder):
         Args:
             tokens: [B, S, E]
             opens: whether a token opens a phrase, [B, S].
-            closes: the same of closing.
+            closes: whether a token closes a phrase, [B, S].
             mask: [B, S], True at real tokens.
-            noise: σ now.
+            noise: current standard deviation σ.
         """
         state = self.start.to(tokens.dtype).expand(len(tokens), -1)  # [B, U]
         stack = state[:, None].repeat(1, 2 + int(opens.sum(dim=1).max()), 1)  # [B, P + 2, U], from s_0 up

@@ -1,7 +1,7 @@
 """Checkpoints of a training: the last one, from which it resumes bit-exactly, and the best one.
 
-Everything that Lightning does not save, or saves otherwise than at the place where it can resume, is here:
-see `LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` and `_turn_back`.
+The state that Lightning does not save, or saves at a place from which it cannot resume, is handled here: see
+`LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` and `_turn_back`.
 """
 
 import signal

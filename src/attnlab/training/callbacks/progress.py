@@ -212,7 +212,7 @@ class BusyCores(Callback):
 def waiting_times() -> dict[str, float]:
     """Return the seconds that each thread of this process was ready to run and had no core.
 
-    Empty where the system does not tell (`/proc/*/schedstat` of Linux).
+    Empty on systems that do not record them in `/proc/*/schedstat`, as Linux does.
     """
     waited = {}
     for task in Path("/proc/self/task").glob("*/schedstat"):
