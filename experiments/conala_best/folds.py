@@ -31,7 +31,7 @@ def main(conala: str, folder: str) -> None:
 def split(examples: list[Example]) -> list[set[int]]:
     """Return the numbers of the examples of each fold; the next group is put into the smallest one."""
     members: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for index, group in enumerate(group_examples(examples) or []):
+    for index, group in enumerate(group_examples(examples)):
         members[group].append(index)
     groups = [*members.values()]
     random.Random(0).shuffle(groups)

@@ -212,7 +212,7 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
         never_development,
         val_fraction=fraction * len(examples) / len(never_development),
         seed=DEFAULT_SEED,
-        groups=None if groups is None else [groups[n] for n in never_development],
+        groups=[groups[n] for n in never_development],
     )
     rest = sorted(set(numbers) - set(chosen))
     return [examples[n] for n in rest], [examples[n] for n in sorted(chosen)]
@@ -220,13 +220,13 @@ def _hold_out(examples: list[Example], fraction: float) -> tuple[list[Example], 
 
 def group_examples(
     examples: Sequence[Example], *, by_question: bool = True, threshold: float | None = HELD_OUT_THRESHOLD
-) -> list[Hashable] | None:
-    """Return the group of each example, which a split must keep together; None for no groups."""
+) -> list[Hashable]:
+    """Return the group of each example, which a split must keep together."""
     keys: list[Hashable] = [
         example.question_id if by_question else index for index, example in enumerate(examples)
     ]
     if threshold is None:
-        return keys if by_question else None
+        return keys
     views = [
         [_intent_words(example.intent) for example in examples],
         [_intent_words(example.question) for example in examples],
