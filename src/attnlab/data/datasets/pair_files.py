@@ -256,11 +256,11 @@ def _read(
         if not any(text.strip() for text in texts):
             empty.append(number)
             continue
-        if table is not None and first:
+        is_first, first = first, False
+        if is_first and table is not None:
             _log_first_row(texts[0].split("\t"), table, f"{name}, line {number}")
-        header, first = table is not None and table.header and first, False
-        if header:
-            continue
+            if table.header:
+                continue
         origin = Origin(name, number)
         try:
             pair = _check_text(parse(texts, str(origin)), covered=covered)
