@@ -196,14 +196,11 @@ class Energy(additive.Energy):
     """
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        if keys.dim() == 4:
+        few = query.size(1) == 1 if torch.is_grad_enabled() else is_few(query)
+        if few or keys.dim() == 4:
             return super().score(query, keys)
         if torch.is_grad_enabled():
-            if query.size(1) == 1:
-                return super().score(query, keys)
             return _AdditiveScores.apply(query, keys, self.weight[0])  # type: ignore[no-any-return,no-untyped-call]
-        if is_few(query):
-            return super().score(query, keys)
         return _scores(query, keys, self.weight[0])
 
 
