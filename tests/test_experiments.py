@@ -66,6 +66,7 @@ def test_file_of_an_experiment_or_study_starts_with_its_command(path: Path) -> N
         compose_run(first_job(command))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.md")), ids=lambda path: path.parent.name)
 def test_commands_of_an_experiment_report_compose(path: Path) -> None:
     for command in training_commands(path.read_text()):

@@ -332,6 +332,7 @@ def state(*folders: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in paths}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0].replace(LONG, 'LONG')} < {row[1][:20]!r}")
 def test_refused_in_one_line(
     row: Row,

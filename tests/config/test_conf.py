@@ -164,12 +164,14 @@ def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     assert "AttentionWeights" not in {type(part).__name__ for part in without}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", options("encoder", "decoder", "readout"))
 def test_overfitting_combines_with_every_option(option: str) -> None:
     config = compose_run(["debug=overfit", option])
     assert config.encoder.get("dropout", 0) == config.decoder.get("dropout", 0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", options("data"))
 def test_every_data_option_trains(option: str, composed: Composed, parallel: Path, conala: Path) -> None:
     path = SYNTHETIC

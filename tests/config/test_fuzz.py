@@ -131,6 +131,7 @@ def test_override_of_the_wrong_kind_is_one_line(override: str) -> None:
     assert "\n" not in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "suggestion"),
     [

@@ -321,6 +321,7 @@ def test_wrong_value_of_an_option_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "expected"), COMMANDS, ids=lambda text: text[:40])
 def test_command_ends_with_one_line_and_leaves_nothing(
     arguments: str, expected: str, refused: Callable[..., str]

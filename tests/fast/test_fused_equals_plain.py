@@ -80,6 +80,7 @@ def make(order: str, **options: Any) -> Seq2Seq:
     return make_network(order=order, spread=0.7, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "cell", "layers", "attention"),
     list(product(ORDERS, ["lstm", "gru"], [1, 2], FUSED_ATTENTIONS + CONSTANT_ATTENTIONS)),

@@ -24,6 +24,7 @@ def draw(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "score", "luong", "layers", "stepped", "counts"),
     list(
