@@ -23,12 +23,13 @@ class Markov(ScoreWrapper):
 
         p(a_i = j | a_{i-1} = k) = softmax_j (e_ij + u_{j-k}ᵀ [s_i; h_k] + b_{j-k}),   k - m ≤ j ≤ k + w
         α_ij = Σ_k f_{i-1,k} p(a_i = j | a_{i-1} = k)
-        f_ij ∝ α_ij p(y_i | s_i, h_j)         with readout=marginal; f = α with another readout
+        f_ij ∝ α_ij p(y_i | s_i, h_j)         with readout=marginal, and f = α otherwise
 
     Wu & Cotterell 2019 (arXiv 1905.06319), section 4; f is the forward distribution p(a_i | y_1 … y_i, x) of
     a hidden Markov model, computed in log space. m is 0 for a monotonic alignment and w otherwise. The paper
     has either the scores e of the positions or those of the jumps; here they are added. The alignment starts
-    at the first position, a_0 = 1.
+    at the first position, a_0 = 1. In a head of `attention=multihead` f is always α: the outputs tell about
+    the mean of the heads only.
 
     Cost: that of the inner scores, 2·H·W + 4·S·W operations and 3·S·W numbers with W = m + w + 1 jumps; the
     scores u_{j-k}ᵀ h_k take 2·S·D·W operations and S·W numbers once per sentence. State: log f, [B, Q, S].
