@@ -12,7 +12,7 @@ from attnlab.training.curves import save_training_curves
 
 def test_lines_pass_through_their_points() -> None:
     series = {"$a_1$": [(0, 2.0), (10, 1.5), (20, 1.0)], "_b": [(10, 0.5)], "none": []}
-    figure = plot_curves(series, title="loss", y_label="nats per token")
+    figure = plot_curves(series, y_label="nats per token")
     pixels(figure)
     axes = figure.axes[0]
     assert [line.get_xydata().tolist() for line in axes.lines] == [
@@ -20,8 +20,7 @@ def test_lines_pass_through_their_points() -> None:
     ]
     assert [line.get_marker() for line in axes.lines] == ["", "o", ""]
     assert texts(figure.legends[0].get_texts()) == ["$a_1$", "_b", "none"]
-    labels = axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel()
-    assert labels == ("loss", "step", "nats per token")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "nats per token")
 
 
 def test_attention_metrics_with_one_scale_are_one_figure(tmp_path: Path) -> None:

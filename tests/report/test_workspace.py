@@ -53,17 +53,10 @@ def test_dashboard_filters_the_runs_of_the_study() -> None:
     assert settings.groupby == [expr.Config("variant")]
 
 
-def test_dashboard_belongs_to_the_entity_that_is_given_or_to_the_user(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    entities: list[str] = []
-
+def test_dashboard_belongs_to_the_entity_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(entity: str, *_: object) -> Any:
-        entities.append(entity)
         return SimpleNamespace(save=lambda: SimpleNamespace(url=f"https://wandb.ai/{entity}"))
 
     monkeypatch.setattr(workspace, "build_workspace", build)
     monkeypatch.setattr("wandb.Api", lambda: SimpleNamespace(default_entity="me"))
-    assert workspace.publish_workspace("study", project="p", entity="team").endswith("/team")
-    assert workspace.publish_workspace("study", project="p").endswith("/me")
-    assert entities == ["team", "me"]
+    assert workspace.publish_workspace("study", project="p", scores=()) == "https://wandb.ai/me"

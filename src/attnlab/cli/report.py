@@ -121,8 +121,7 @@ def _publish(study: Study) -> int:
         project = run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab")
         scores.setdefault((run.study, project), []).extend(run.scores)
     for (name, project), names in sorted(scores.items()):
-        url = workspace.publish_workspace(name, project=project, scores=names or workspace.DEFAULT_SCORES)
-        print(f"dashboard  {url}")
+        print(f"dashboard  {workspace.publish_workspace(name, project=project, scores=names)}")
     return 0
 
 

@@ -147,7 +147,7 @@ def _module(name: str) -> _Module | None:
         spec = importlib.util.find_spec(top)  # imports nothing
     except (ImportError, ValueError):
         spec = None
-    roots = [Path(root) for root in (spec.submodule_search_locations or []) if spec] if spec else []
+    roots = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
     files = [Path(spec.origin)] if spec and spec.origin and not parts else []
     for root in [*roots, Path.cwd() / top]:
         path = root.joinpath(*parts)

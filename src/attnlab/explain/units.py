@@ -46,9 +46,9 @@ class Units(NamedTuple):
         selected = selected._replace(target=selected.target[:, :longest])
         return Units(selected, self.positions[rows], self.tokens[rows], self.log_p[rows], self.weights[rows])
 
-    def chunks(self, size: int = MAX_ROWS) -> Iterator[Units]:
-        """Split the units into parts of at most `size` rows."""
-        for rows in torch.split(torch.arange(len(self.tokens), device=self.tokens.device), size):
+    def chunks(self) -> Iterator[Units]:
+        """Split the units into parts of at most `MAX_ROWS` rows."""
+        for rows in torch.split(torch.arange(len(self.tokens), device=self.tokens.device), MAX_ROWS):
             yield self.select(rows)
 
 

@@ -14,12 +14,11 @@ from attnlab.plotting.text import LabelFonts
 def plot_curves(
     series: Mapping[str, Sequence[tuple[float, float]]],
     *,
-    title: str = "",
     x_label: str = "step",
     y_label: str = "",
 ) -> Figure:
     """Plot each named series of (x, y) points as a line; a series of one point is a dot."""
-    fonts = LabelFonts([title, x_label, y_label, *series])
+    fonts = LabelFonts([x_label, y_label, *series])
     styles = ((colour, dash) for dash in cycle(DASHES) for colour in COLOURS)
     with mpl.rc_context(fname=STYLE_SHEET):
         figure = Figure(figsize=(7, 4), layout="constrained")
@@ -28,7 +27,6 @@ def plot_curves(
         for points, (colour, dash) in zip(series.values(), styles, strict=False):
             x, y = np.asarray(points, dtype=float).reshape(-1, 2).T
             lines += axes.plot(x, y, color=colour, linestyle=dash, marker="o" if len(x) == 1 else "")
-        fonts.apply(axes.set_title(fonts.drawable(title), loc="left"))
         fonts.apply(axes.set_xlabel(fonts.drawable(x_label)))
         fonts.apply(axes.set_ylabel(fonts.drawable(y_label)))
         if lines:

@@ -34,13 +34,14 @@ GROUPING: dict[str, Any] = {
 
 
 def build_workspace(
-    entity: str, project: str, study: str, scores: Iterable[str] = DEFAULT_SCORES
+    entity: str, project: str, study: str, scores: Iterable[str] = ()
 ) -> workspaces.Workspace:
     """Build the dashboard of the runs of a study, grouped by variant, without network access.
 
-    Of the final metrics, those of the validation split are shown only if there is no test split.
+    Of the final metrics, those of the validation split are shown only if there is no test split. Without any,
+    `DEFAULT_SCORES` are shown.
     """
-    scores = list(dict.fromkeys(scores))
+    scores = list(dict.fromkeys(scores)) or DEFAULT_SCORES
     splits = dict.fromkeys(map(registry.split, scores))
     tests = [split for split in splits if split != "val"] or ["val"]
     final = [score for score in scores if registry.split(score) in tests]
@@ -74,12 +75,10 @@ def build_workspace(
     )
 
 
-def publish_workspace(
-    study: str, *, project: str, scores: Iterable[str] = DEFAULT_SCORES, entity: str | None = None
-) -> str:
-    """Save the dashboard of `build_workspace` and return its URL; the entity is the user's by default."""
+def publish_workspace(study: str, *, project: str, scores: Iterable[str]) -> str:
+    """Save the dashboard of `build_workspace` for the user's default entity, and return its URL."""
     try:
-        dashboard: Any = build_workspace(entity or wandb.Api().default_entity or "", project, study, scores)
+        dashboard: Any = build_workspace(wandb.Api().default_entity or "", project, study, scores)
         url: str = dashboard.save().url
     except Exception as error:
         reason, *_ = str(error).strip().splitlines() or [type(error).__name__]
