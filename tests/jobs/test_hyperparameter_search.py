@@ -331,6 +331,20 @@ def test_search_fails_if_all_trials_fail(tmp_path: Path) -> None:
     assert re.search(r"The (loss|gradient norm) is", completed.stdout)
 
 
+def test_best_run_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    study = optuna.create_study()
+    trial = study.ask()
+    trial.set_user_attr("run", "outputs/[b] :x:/dot-seed0-12345678")
+    study.tell(trial, 0.5)
+    base = SimpleNamespace(checkpoint=SimpleNamespace(monitor="val/loss"))
+    plan: Any = SimpleNamespace(base=base, space={}, trial_overrides=lambda values: ["name=[b] :x:"])
+    assert tune._conclude(study, plan) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "best  outputs/[b] :x:/dot-seed0-12345678",
+        "      attnlab train 'name=[b] :x:'",
+    ]
+
+
 def test_search_without_a_finished_trial_fails(capsys: pytest.CaptureFixture[str]) -> None:
     study = optuna.create_study()
     study.tell(study.ask(), state=TrialState.FAIL)

@@ -35,7 +35,7 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     jobs = TrainTask()
     study = tmp_path / "outputs" / "a study"
     metrics = {"val/loss": 0.25, "val/bleu": 31.0}
-    job(jobs, study, "none-seed0", status="failed", error="no such file: [x].tsv")
+    job(jobs, study, "none-seed0", status="failed", error="no such file: [x]\n:x:.tsv")
     finished = job(jobs, study, "dot-seed0", status="finished", metrics=metrics, seconds=3725.2)
     another = tmp_path / "outputs" / "another"
     job(jobs, another, "dot-seed1", "val/bleu", status="finished", metrics=metrics, seconds=61.6)
@@ -52,7 +52,7 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
         "a study/[3]-seed3 interrupted",
         "a study/dot-seed2 waiting",
     ]
-    assert f"failed {folder}/none-seed0: no such file: [x].tsv" in lines
+    assert f"failed {folder}/none-seed0: no such file: [x] :x:.tsv" in lines
     deleted = "checkpoints/best.ckpt, predictions/val.jsonl deleted; to train it again, add force=true"
     assert f"finished {folder}/dot-seed0 val/loss 0.2500 1:02:05 {deleted}" in lines
     assert lines[-1] == f"wandb sync '{folder}'/*/wandb/offline-run-*"

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from attnlab.config.compose import usage_errors
 from attnlab.errors import needs
+from attnlab.files.terminal import print_line
 from attnlab.jobs.worker_process import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -83,10 +84,9 @@ def _conclude(study: Study, plan: SearchPlan) -> int:
         values = (trial.value, *(trial.params[key] for key in plan.space))
         cells = [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
         table.add_row(str(trial.number + 1), *cells, Path(trial.user_attrs["run"]).name)
-    console = Console(soft_wrap=True)
-    console.print(table)
-    console.print(f"best  {finished[0].user_attrs['run']}", highlight=False)
+    Console(soft_wrap=True).print(table)
+    print_line(f"best  {finished[0].user_attrs['run']}")
     overrides = plan.trial_overrides(finished[0].params)
     best = shlex.join(override for override in overrides if not override.startswith("force="))
-    console.print(f"      attnlab train {best}", highlight=False, markup=False)
+    print_line(f"      attnlab train {best}")
     return 0

@@ -6,6 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 DIRECTIONS = {*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))}
@@ -25,11 +26,15 @@ def escape_control_characters(text: str) -> str:
     )
 
 
-def print_line(text: str, style: str | None = None) -> None:
-    """Print one line without wrapping it, with control characters escaped."""
+def print_line(text: str, style: str | None = None, *, console: Console | None = None) -> None:
+    """Print one line as it is: without wrapping or markup, and with control characters escaped.
+
+    Args:
+        console: console to print to; by default that of standard output.
+    """
     from rich.console import Console
 
-    Console().print(
+    (console or Console()).print(
         escape_control_characters(text),
         style=style,
         soft_wrap=True,

@@ -18,9 +18,10 @@ from rich.progress import (
 
 from attnlab.files.metrics_file import read_latest
 from attnlab.files.run_directory import Run
+from attnlab.files.terminal import print_line
 
 READ_INTERVAL = 1.0
-"""Seconds between two looks at the files of a job."""
+"""Seconds between two checks of the files of a job."""
 LINE_INTERVAL = 60.0
 """Seconds between two lines about a job in output that is not a terminal."""
 
@@ -45,7 +46,7 @@ class JobFiles:
         self._state: Any = None
 
     def read(self) -> None:
-        """Look at the files, at most once per `READ_INTERVAL`."""
+        """Read the files if they changed, at most once per `READ_INTERVAL`."""
         now = time.monotonic()
         if now - self.read_at < READ_INTERVAL:
             return
@@ -95,7 +96,7 @@ class SweepProgress:
 
     def print(self, line: str) -> None:
         """Print a line above the bars."""
-        self.bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(line, console=self.bars.console)
 
     def update(self, running: list[JobFiles], *, ended: int, waiting: int, failed: int) -> None:
         """Show the state of the sweep and of its running jobs."""

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from attnlab.errors import InUseError
 from attnlab.files.run_directory import Run
+from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
 from attnlab.jobs.progress import JobFiles, SweepProgress
 from attnlab.jobs.status import describe, state
@@ -21,7 +22,7 @@ from attnlab.jobs.supervision import kill, start_supervised
 from attnlab.jobs.worker_process import IN_USE, worker_environment
 
 CHECK_INTERVAL = 0.1
-"""Seconds between two looks at the process that checks the runs."""
+"""Seconds between two checks whether the process that checks the runs has ended."""
 
 
 class Scheduler(ABC):
@@ -142,10 +143,11 @@ def unfinished(runs: Sequence[Run], console: Console) -> list[Run]:
     open_runs = [run for run in runs if state(run) != "finished"]
     if len(open_runs) < len(runs):
         finished = len(runs) - len(open_runs)
-        console.print(f"{finished} of {len(runs)} already finished; to train them again, add force=true")
+        message = f"{finished} of {len(runs)} already finished; to train them again, add force=true"
+        print_line(message, console=console)
     for run in runs:
         if run not in open_runs and run.missing_outputs():
-            console.print(describe(run), highlight=False, markup=False, soft_wrap=True)
+            print_line(describe(run), console=console)
     return open_runs
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from attnlab.files.digests import changed_files
 from attnlab.files.run_directory import Run
+from attnlab.files.terminal import print_line
 
 STATES = ("finished", "failed", "interrupted", "in use", "waiting")
 """States of a job after its sweep ended: another process uses it, or it never started and is waiting."""
@@ -43,7 +44,8 @@ def duration(run: Run) -> str:
 def describe(run: Run) -> str:
     """Return one line with the state of a run, and its score or its error."""
     error = run.read_result().get("error")
-    parts = [f"{state(run):12} {_relative(run.directory)}" + ("" if error is None else f": {error}")]
+    reason = "" if error is None else f": {' '.join(str(error).splitlines())}"
+    parts = [f"{state(run):12} {_relative(run.directory)}{reason}"]
     value = score(run)
     if value is not None:
         parts += [f"{_monitor(run)} {value:.4f}", duration(run)]
@@ -82,9 +84,9 @@ def print_table(runs: Sequence[Run], in_use: Mapping[Path, str], console: Consol
     console.print(table)
     for run in runs:
         if run.directory in in_use:
-            console.print(f"{'in use':12} {in_use[run.directory]}", highlight=False, markup=False)
+            print_line(f"{'in use':12} {in_use[run.directory]}", console=console)
         elif states[run] == "failed" or run.read_result().get("error") or _deleted(run) or _changed(run):
-            console.print(describe(run), highlight=False, markup=False)
+            print_line(describe(run), console=console)
     for folder in dict.fromkeys(run.directory.parent for run in runs if is_offline(run)):
         print_wandb_sync(folder, "*/", console)
 
@@ -94,10 +96,9 @@ def is_offline(run: Run) -> bool:
     return any(run.directory.glob("wandb/offline-run-*"))
 
 
-def print_wandb_sync(folder: Path, runs: str, console: Console) -> None:
+def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) -> None:
     """Print the command that uploads the W&B logs of a run directory, or of the ones in a folder."""
-    command = f"wandb sync {shlex.quote(_relative(folder))}/{runs}wandb/offline-run-*"
-    console.print(command, highlight=False, markup=False)
+    print_line(f"wandb sync {shlex.quote(_relative(folder))}/{runs}wandb/offline-run-*", console=console)
 
 
 def _deleted(run: Run) -> str:

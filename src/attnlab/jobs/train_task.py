@@ -94,7 +94,7 @@ class TrainTask:
                 self.discard_run(run)
                 return None
         if not self.sweeping and is_offline(run):
-            print_wandb_sync(run.directory, "", Console(soft_wrap=True))
+            print_wandb_sync(run.directory, "")
         return score(run)
 
     def prepare_run(self, config: DictConfig) -> Run:
