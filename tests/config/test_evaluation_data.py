@@ -12,7 +12,7 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.train import subwords as train_subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
 
 WORDS = train.whitespace(["a b c"], max_size=None)
 VOCABULARIES = Vocabularies(WORDS, WORDS)
@@ -92,3 +92,8 @@ def test_given_files_can_have_alignments(composed: Callable[..., DictConfig], tm
         with pytest.raises(UserError, match="the tokenizer splits them"):
             read(config, given, Vocabularies(subwords, subwords), ())
     assert separate(config, [links]) == (({}, {}), [links])
+
+
+def test_file_name_that_hydra_cannot_parse_is_a_usage_error(composed: Callable[..., DictConfig]) -> None:
+    with pytest.raises(UsageError, match=r"data\.test=a\(b: cannot be parsed; quote a value"):
+        separate(composed(), ["data.test=a(b"])

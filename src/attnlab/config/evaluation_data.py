@@ -4,23 +4,21 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from attnlab.config.build import check_alignments
+from attnlab.config.compose import usage_errors
 from attnlab.config.construct import construct
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import alignment_files, read_evaluation_sets
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.errors import UserError
 
 LAYOUT = ("languages", "header", "source_column", "target_column", "features_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
 
 PAIRS = "attnlab.data.datasets.pairs.load_pairs"
-
 
 OTHER_DATA = ("train", "val", "test", "path", "source_path", "target_path", "dataset", "config", "revision")
 """Settings of `data` that name data. It need not be the data of the run."""
@@ -49,10 +47,8 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
         if not known or (config.data._target_ != PAIRS and key in config.data):
             others.append(text)
             continue
-        try:
-            override = OverridesParser.create().parse_override(text)
-        except HydraException as error:
-            raise UserError(str(error).splitlines()[0]) from error
+        with usage_errors():
+            (override,) = OverridesParser.create().parse_overrides([text])
         (given.layout if key in LAYOUT else given.files)[key] = override.value()
     if not given.files.keys() & {"val", "test"}:
         return GivenData({}, {}), overrides
