@@ -31,17 +31,22 @@ def check(config: DictConfig, network: TranslationModel) -> None:
     """
     if config.get("explain") is None:
         return
-    measures = config.explain.measures
-    for measure in [measures] if isinstance(measures, str) else measures:
+    for measure in _measures(config):
         if measure not in MEASURES:
             near = suggest(str(measure), MEASURES)
             raise UsageError(
                 f"Unknown measure {measure!r} in explain.measures.{near} Options: {', '.join(MEASURES)}"
             )
-    _check_network(network)
+    _explainable(network)
 
 
-def _check_network(network: TranslationModel) -> None:
+def _measures(config: DictConfig) -> list[str]:
+    measures = config.explain.measures
+    return [measures] if isinstance(measures, str) else list(measures)
+
+
+def _explainable(network: TranslationModel) -> Seq2Seq:
+    """Return a single network with attention weights; raise `UserError` if it is something else."""
     if not isinstance(network, Seq2Seq):
         raise UsageError("explain needs a single network: give one run")
     if not has_weights(network.decoder.attention):
@@ -49,6 +54,7 @@ def _check_network(network: TranslationModel) -> None:
             "explain: this network has no attention weights; choose a run with another mechanism, such as "
             "attention=additive"
         )
+    return network
 
 
 def explain(
@@ -64,7 +70,6 @@ def explain(
     Raises:
         UserError: if the run of the other direction or the gold alignments cannot be read.
     """
-    assert isinstance(network, Seq2Seq)  # checked by `check`
     settings = config.explain
     chosen = spread(settings.sentences, len(pairs))
     gold = None
@@ -74,14 +79,11 @@ def explain(
     reverse = None
     if settings.reverse is not None:
         other, other_vocabularies, other_network = load_model([locate_run(settings.reverse)[1]], trust)
-        _check_network(other_network)
-        assert isinstance(other_network, Seq2Seq)  # checked
         reverse = _model(other, other_network, other_vocabularies)
-    measures = settings.measures
     return scorecard.explain(
         _model(config, network, vocabularies),
         [pairs[i] for i in chosen],
-        measures=[measures] if isinstance(measures, str) else list(measures),
+        measures=_measures(config),
         steps=settings.steps,
         epsilon=settings.epsilon,
         seed=config.seed,
@@ -109,6 +111,6 @@ def write(
     write_json(folder / FILE, record)
 
 
-def _model(config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies) -> Model:
+def _model(config: DictConfig, network: TranslationModel, vocabularies: Vocabularies) -> Model:
     encode = partial(build.encode_pairs, config, vocabularies)
-    return Model(network=network, vocabularies=vocabularies, encode=encode)
+    return Model(network=_explainable(network), vocabularies=vocabularies, encode=encode)
