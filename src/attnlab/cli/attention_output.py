@@ -22,9 +22,9 @@ Write = Callable[[Prediction], None]
 
 def check(target: str | None) -> Path | None:
     """Return the path of `--attention`."""
-    if target is None or Path(target) == TERMINAL:
-        return None if target is None else TERMINAL
-    path = Path(target)
+    path = None if target is None else Path(target)
+    if path is None or path == TERMINAL:
+        return path
     if path.suffix not in FORMATS:
         raise UsageError(
             f"--attention {target}: the name must end in {', '.join(FORMATS)}, or be - for the terminal"

@@ -7,12 +7,13 @@ from typing import Literal, get_args
 
 from attnlab.api.model import Model, attention_replaced, load
 from attnlab.errors import UserError
+from attnlab.explain.attributions import Method
 from attnlab.files.predictions import Prediction
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.seq2seq import Seq2Seq
 
-Map = Literal["weights", "gradient", "integrated_gradients", "erasure"]
+Map = Literal["weights", Method]
 
 MAX_EXPLAINED = 2500
 """Maximum number of cells of a map that is not of weights; erasure of each takes a pass of the network."""
