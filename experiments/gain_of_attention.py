@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.files.predictions import predictions_file
+from attnlab.files.run_directory import predictions_file
 from attnlab.report import figures, tables
 from attnlab.report.collect import collect, load_predictions
 from attnlab.report.comparison import compare, correct

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.files.predictions import predictions_file
+from attnlab.files.run_directory import predictions_file
 from attnlab.report import tables
 from attnlab.report.collect import collect, load_predictions
 from attnlab.report.comparison import Comparison, compare, correct

@@ -89,11 +89,6 @@ Weights = Literal["omit", "pack", "round"]
 """Format of the weights in a file: none; one byte each (base64), exact to 1/510; or four decimals."""
 
 
-def predictions_file(split: str) -> str:
-    """Return the name of the predictions file of a split: "test-mscoco.jsonl" for "test/mscoco"."""
-    return f"{split.replace('/', '-')}.jsonl"
-
-
 def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights: Weights) -> None:
     """Write one JSON object per line, atomically.
 

@@ -162,7 +162,7 @@ class Run:
         names = self.read_result().get("metrics", {})
         scored = {name.rpartition("/")[0].removesuffix("/attention") for name in names}  # test/mscoco/bleu
         splits = sorted(split for split in scored if split.partition("/")[0] in ("val", "test"))
-        paths = [self.best, *(self.predictions / f"{split.replace('/', '-')}.jsonl" for split in splits)]
+        paths = [self.best, *(self.predictions / predictions_file(split) for split in splits)]
         return [str(path.relative_to(self.directory)) for path in paths if not path.is_file()]
 
     def lock(self) -> AbstractContextManager[None]:
@@ -191,6 +191,11 @@ class Run:
                 shutil.rmtree(path)
             elif path.name != "lock":
                 path.unlink()
+
+
+def predictions_file(split: str) -> str:
+    """Return the name of the predictions file of a split: "test-mscoco.jsonl" for "test/mscoco"."""
+    return f"{split.replace('/', '-')}.jsonl"
 
 
 def _is_metrics(value: Any) -> bool:

@@ -14,8 +14,8 @@ from statistics import median
 
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
-from attnlab.files.predictions import Prediction, predictions_file, read_predictions
-from attnlab.files.run_directory import Run
+from attnlab.files.predictions import Prediction, read_predictions
+from attnlab.files.run_directory import Run, predictions_file
 from attnlab.files.terminal import escape_control_characters
 from attnlab.metrics.registry import split as metric_split
 from attnlab.report.study import RunRecord, Study, distinguish_variants, mark_duplicates
