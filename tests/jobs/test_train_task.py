@@ -10,7 +10,7 @@ from rich.console import Console
 from attnlab.files.digests import file_digest
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
-from attnlab.jobs.status import print_finished
+from attnlab.jobs.status import print_finished, print_table
 from attnlab.jobs.train_task import TrainTask
 
 
@@ -25,7 +25,7 @@ def job(jobs: TrainTask, folder: Path, name: str, monitor: str = "val/loss", **r
 
 def printed_lines(jobs: TrainTask, width: int = 160) -> list[str]:
     console = Console(file=StringIO(), width=width, soft_wrap=True)
-    jobs.print_table(console)
+    print_table([*jobs.runs.values()], jobs.in_use, console)
     lines = console.file.getvalue().splitlines()
     return [" ".join(line.replace("│", " ").split()) for line in lines]
 

@@ -17,7 +17,7 @@ from attnlab.jobs.train_task import TrainTask
 from attnlab.jobs.worker_process import Worker
 
 POLL_INTERVAL = 0.1
-"""Seconds between two looks at the files of the worker."""
+"""Seconds between two checks of the files of the worker."""
 
 
 def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:

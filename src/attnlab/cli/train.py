@@ -18,6 +18,7 @@ from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, check_overrides, check_sweeps, usage_errors
 from attnlab.errors import UsageError, UserError
 from attnlab.jobs.grid import split_zip
+from attnlab.jobs.status import print_table
 from attnlab.jobs.train_task import TrainTask
 from attnlab.jobs.worker_process import INTERRUPTED
 
@@ -40,7 +41,7 @@ def main(parsed: argparse.Namespace) -> int:
         return INTERRUPTED
     finally:
         if task.sweeping and any(run.directory.is_dir() for run in task.runs.values()):
-            task.print_table(Console(soft_wrap=True))
+            print_table([*task.runs.values()], task.in_use, Console(soft_wrap=True))
     if task.refused is not None:
         raise task.refused
     return 0 if task.prepare_only else task.exit_code()

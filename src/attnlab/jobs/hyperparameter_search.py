@@ -108,7 +108,7 @@ def run_trial(trial: Trial, plan: SearchPlan) -> int:
         code, stopped = 0, False
     else:
         code, stopped = worker_process.train_in_worker(run, wait=pruning.wait, to_log=True)
-    # Asked for every value, also if the run has meanwhile finished: the times of reading must not matter.
+    # Asked again after the end, so that the result does not depend on when the values were read
     if pruning.should_prune():
         if state(run) != "finished":
             reason = f"pruned after {pruning.reported} validations: other trials were better"
@@ -143,7 +143,7 @@ class TrialPruning:
     trial: Trial
     run: Run
     metric: str  # that the search optimises
-    interval: float = 1.0  # seconds between two looks at the metric
+    interval: float = 1.0  # seconds between two checks of the metric
 
     def __post_init__(self) -> None:
         self.reported = len(self.trial.study.trials[self.trial.number].intermediate_values)

@@ -177,7 +177,7 @@ def parse_gpus(listed: str) -> list[str]:
 
 
 def _affinity() -> list[int]:
-    """Return the cores that this process may use; empty where the system does not tell."""
+    """Return the cores that this process may use; empty where the system does not report them."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 

@@ -8,7 +8,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
-from rich.console import Console
 
 from attnlab.config.compose import accept, check_composed, explain, resolve
 from attnlab.errors import InUseError, UsageError, UserError
@@ -16,7 +15,7 @@ from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.files.run_identity import flatten
 from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.slots import check_devices
-from attnlab.jobs.status import is_offline, print_finished, print_table, print_wandb_sync, score, state
+from attnlab.jobs.status import is_offline, print_finished, print_wandb_sync, score, state
 from attnlab.jobs.worker_process import IN_USE, INTERRUPTED, REFUSED, train_in_worker
 
 
@@ -165,10 +164,6 @@ class TrainTask:
         if "failed" in states or self.in_use:
             return 1
         return 0 if states <= {"finished"} else INTERRUPTED
-
-    def print_table(self, console: Console) -> None:
-        """Print the table that ends a sweep."""
-        print_table([*self.runs.values()], self.in_use, console)
 
 
 def _check(config: DictConfig) -> None:
