@@ -9,7 +9,6 @@ with 1 if the three digests of weights, optimizer state, metrics and predictions
 """
 
 import argparse
-import csv
 import hashlib
 import os
 import random
@@ -18,6 +17,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from rows import append_row, read_rows
 
 from attnlab.config.compose import compose_run
 from attnlab.files.run_directory import Run, prepare_run
@@ -54,8 +55,6 @@ SETTINGS = (
 STEPS_PER_EPOCH = 13
 """Optimizer steps: 25 batches of 16 sequences, accumulated by two."""
 
-COLUMNS = ("run", "start", "devices", "first_step", "last_step", "ended_by", "seconds", "digest")
-
 
 def main() -> int:
     """Train what is missing and compare the digests; returns the exit code."""
@@ -77,11 +76,11 @@ def main() -> int:
     digests = {}
     for name, starts in plan.items():
         for number, (count, stop) in enumerate(starts, start=1):
-            if number > len(read_rows(options.csv, name)):
+            if number > len(rows_of(options.csv, name)):
                 row = train(name, number, count, stop, epochs, options.output)
                 append_row(options.csv, row)
                 print(f"{name}, start {number} of {len(starts)}:", *row.values(), flush=True)
-        digests[name] = read_rows(options.csv, name)[-1]["digest"]
+        digests[name] = rows_of(options.csv, name)[-1]["digest"]
     equal = len(set(digests.values())) == 1
     print(f"{len(stops)} resumptions: the digests are {'equal' if equal else 'NOT equal'}: {digests}")
     return 0 if equal else 1
@@ -158,21 +157,9 @@ def digest(run: Run) -> str:
     return hashlib.sha256(repr(compared).encode()).hexdigest()
 
 
-def read_rows(path: Path, name: str) -> list[dict[str, str]]:
-    """Read the rows of a run so far; [] if there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if row["run"] == name]
-
-
-def append_row(path: Path, row: dict[str, object]) -> None:
-    """Append a row, and the header before the first one."""
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if file.tell() == 0:
-            writer.writeheader()
-        writer.writerow(row)
+def rows_of(path: Path, name: str) -> list[dict[str, str]]:
+    """Read the rows of a run so far."""
+    return [row for row in read_rows(path) if row["run"] == name]
 
 
 if __name__ == "__main__":

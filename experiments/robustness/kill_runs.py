@@ -13,7 +13,6 @@ exist; delete the file to start again. Disk-full and read-only cases need the pe
 """
 
 import argparse
-import csv
 import json
 import os
 import random
@@ -28,11 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rows import append_row, read_rows
+
 from attnlab.files.run_directory import Run
 
 ATTNLAB = str(Path(sys.executable).with_name("attnlab"))
 RESULTS = Path(__file__).with_name("kills.csv")
-COLUMNS = ("setting", "run", "disturbances", "exit_codes", "equal", "processes_left", "problems")
 DISTURBANCES = 3
 """Disturbances per run."""
 END_TIMEOUT = 15.0
@@ -292,14 +292,6 @@ def run_case(setting: str, number: int, work: Path) -> dict[str, Any]:
     }
 
 
-def read_results() -> list[dict[str, str]]:
-    """Read the rows of kills.csv."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def count(rows: list[dict[str, str]], is_counted: Callable[[str], bool] = lambda _: True) -> int:
     """Count the disturbances of some rows that hit a running command."""
     names = [name for row in rows for name in row["disturbances"].split("; ")]
@@ -338,21 +330,17 @@ def main() -> None:
     if os.geteuid() != 0:
         print("not root: the settings on a tmpfs are left out", file=sys.stderr)
         settings = [setting for setting in settings if setting not in ON_TMPFS]
-    while count(rows := read_results()) < options.kills:
+    while count(rows := read_rows(RESULTS)) < options.kills:
         done = {setting: sum(row["setting"] == setting for row in rows) for setting in settings}
         setting = min(settings, key=lambda setting: done[setting])
         started = time.monotonic()
         row = run_case(setting, done[setting], work)
-        with RESULTS.open("a", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            if file.tell() == 0:
-                writer.writeheader()
-            writer.writerow(row)
-        line = f"{count(read_results())}/{options.kills} {time.monotonic() - started:.0f} s  {row}"
+        append_row(RESULTS, row)
+        line = f"{count(read_rows(RESULTS))}/{options.kills} {time.monotonic() - started:.0f} s  {row}"
         print(line, file=sys.stderr, flush=True)
-    print(summary(read_results()))
-    failed = [row for row in read_results() if row["equal"] != "True" or row["problems"]]
-    sys.exit(bool(failed or any(row["processes_left"] != "0" for row in read_results())))
+    print(summary(rows))
+    failed = [row for row in rows if row["equal"] != "True" or row["problems"]]
+    sys.exit(bool(failed or any(row["processes_left"] != "0" for row in rows)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ ten seconds; and load_runs.csv, a row per disturbed run. Started again, the scri
 """
 
 import argparse
-import csv
 import os
 import random
 import signal
@@ -28,6 +27,7 @@ from typing import Any
 
 from device_counts import digest
 from kill_runs import all_processes, parent, working_folder
+from rows import append_row, read_rows
 
 from attnlab.config.compose import compose_run
 from attnlab.files.run_directory import Run, prepare_run
@@ -68,9 +68,6 @@ VARIANTS = ("none", "additive", "dot", "general")
 SLOTS = ("hydra.launcher.slots=2", "hydra.launcher.threads=1")
 
 STOPS = {"SIGKILL command": signal.SIGKILL, "SIGTERM command": signal.SIGTERM, "SIGKILL all": signal.SIGKILL}
-EVENTS = ("seconds", "start", "event", "finished", "exit_code", "processes_left")
-SAMPLES = ("start", "seconds", "finished", "resident_mib", "open_files")
-RUNS = ("run", "starts", "equal")
 
 
 @dataclass
@@ -174,8 +171,15 @@ class Load:
             while self.processes() and time.monotonic() < deadline:
                 time.sleep(0.1)
             left = len(self.processes())
-        row = (round(time.monotonic() - self.began), self.start, event, finished, code, left)
-        append(self.results / "load_events.csv", EVENTS, row)
+        row = {
+            "seconds": round(time.monotonic() - self.began),
+            "start": self.start,
+            "event": event,
+            "finished": finished,
+            "exit_code": code,
+            "processes_left": left,
+        }
+        append_row(self.results / "load_events.csv", row)
         return True
 
     @staticmethod
@@ -192,13 +196,18 @@ class Load:
         with suppress(OSError):
             pages = int((folder / "statm").read_text().split()[1])
             files = sum(1 for _ in (folder / "fd").iterdir())
-            mebibytes = round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
-            row = (self.start, round(time.monotonic() - self.began), finished, mebibytes, files)
-            append(self.results / "load_launcher.csv", SAMPLES, row)
+            row = {
+                "start": self.start,
+                "seconds": round(time.monotonic() - self.began),
+                "finished": finished,
+                "resident_mib": round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1),
+                "open_files": files,
+            }
+            append_row(self.results / "load_launcher.csv", row)
 
     def compare(self) -> None:
         """Train every run that was started more than once again without a disturbance; record a row each."""
-        done = {row["run"] for row in read(self.results / "load_runs.csv")}
+        done = {row["run"] for row in read_rows(self.results / "load_runs.csv")}
         for run in self.directories():
             starts = run.log.read_text().count("importing PyTorch")
             if starts < 2 or run.directory.name in done:
@@ -217,8 +226,9 @@ class Load:
                 stderr=subprocess.DEVNULL,
             )
             worker.wait()
-            row = (run.directory.name, starts, digest(run) == digest(undisturbed))
-            append(self.results / "load_runs.csv", RUNS, row)
+            equal = digest(run) == digest(undisturbed)
+            row = {"run": run.directory.name, "starts": starts, "equal": equal}
+            append_row(self.results / "load_runs.csv", row)
 
     def report(self) -> tuple[float, int]:
         """Run `attnlab report` over all runs; returns its seconds and its lines of progress."""
@@ -228,23 +238,6 @@ class Load:
         )
         lines = [line for line in completed.stderr.splitlines() if line.strip()]
         return time.monotonic() - started, len(lines)
-
-
-def append(path: Path, columns: tuple[str, ...], row: tuple[object, ...]) -> None:
-    """Append a row, and the header before the first one."""
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        if file.tell() == 0:
-            writer.writerow(columns)
-        writer.writerow(row)
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    """Read the rows of a file; [] if it does not exist."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def make_plan(options: argparse.Namespace, draw: random.Random) -> list[tuple[int, str]]:
@@ -293,8 +286,10 @@ def main() -> int:
     load = Load(options.work.resolve(), options.results, options.runs, options.epochs, process)
     load.work.mkdir(parents=True, exist_ok=True)
     draw = random.Random(options.runs)
-    plan = make_plan(options, draw)[len(read(options.results / "load_events.csv")) :]
-    load.start = max((int(row["start"]) for row in read(options.results / "load_launcher.csv")), default=0)
+    plan = make_plan(options, draw)[len(read_rows(options.results / "load_events.csv")) :]
+    load.start = max(
+        (int(row["start"]) for row in read_rows(options.results / "load_launcher.csv")), default=0
+    )
     try:
         load.train(plan, draw)
     finally:
@@ -302,13 +297,13 @@ def main() -> int:
     load.compare()
 
     seconds, lines = load.report()
-    events = read(options.results / "load_events.csv")
-    runs = read(options.results / "load_runs.csv")
+    events = read_rows(options.results / "load_events.csv")
+    runs = read_rows(options.results / "load_runs.csv")
     equal = sum(row["equal"] == "True" for row in runs)
     left = sum(int(row["processes_left"]) for row in events)
     print(f"{load.count_finished()} of {options.runs} runs finished after {len(events)} disturbances")
     print(f"{equal} of {len(runs)} disturbed runs equal the undisturbed ones; {left} processes left")
-    print(growth(read(options.results / "load_launcher.csv")))
+    print(growth(read_rows(options.results / "load_launcher.csv")))
     print(f"attnlab report: {seconds:.1f} s, {lines} lines of progress")
     complete = load.count_finished() == options.runs and equal == len(runs)
     return 0 if complete and left == 0 and seconds < 20 else 1

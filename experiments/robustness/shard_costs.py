@@ -10,10 +10,8 @@ the step without shards with its range over rounds, and the seconds of one diges
 
 import argparse
 import copy
-import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -25,6 +23,7 @@ from attnlab.config.compose import compose_run
 from attnlab.training import components
 from attnlab.training.benchmark.timing import time_interleaved
 from attnlab.training.callbacks.reproducibility import digest
+from attnlab.training.environment import cpu_name
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.seeding import seed_generators
 from attnlab.training.shards import Shards
@@ -54,13 +53,6 @@ def training_step(module: Seq2SeqModule, shards: int | None) -> Callable[[Batch]
         optimizer.zero_grad()
 
     return step
-
-
-def cpu_name() -> str:
-    """Return the name of the CPU, or the architecture where it is not known."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def main() -> None:

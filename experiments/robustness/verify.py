@@ -11,7 +11,6 @@ All processes are forks of this one, which has imported PyTorch (tests/forked.py
 """
 
 import argparse
-import csv
 import os
 import re
 import shutil
@@ -21,13 +20,13 @@ import sys
 from pathlib import Path
 
 from kill_runs import ATTNLAB, COMMON, ON_TMPFS, SETTINGS
+from rows import append_row, read_rows
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from commands import clean_environment
 from forked import ForkedProcess
 
 RESULTS = Path(__file__).with_suffix(".csv")
-COLUMNS = ("setting", "seed", "kills", "trainings", "result")
 KILLS = 10
 """Kills per verification."""
 
@@ -50,14 +49,6 @@ def attnlab(*arguments: str, folder: Path) -> str:
     return str(output)
 
 
-def read_rows() -> list[dict[str, str]]:
-    """Read the rows of verify.csv."""
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
     """Verify the run of a setting; returns the row."""
     folder = work / setting.replace(" ", "_")
@@ -76,7 +67,13 @@ def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
         print(output, file=sys.stderr)
     else:
         scratch.rmdir()
-    return dict(zip(COLUMNS, (setting, seed, int(match[2]), int(match[3]), match[1]), strict=True))
+    return {
+        "setting": setting,
+        "seed": seed,
+        "kills": int(match[2]),
+        "trainings": int(match[3]),
+        "result": match[1],
+    }
 
 
 def count(rows: list[dict[str, str]]) -> int:
@@ -106,14 +103,10 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # of this process, too, which imports PyTorch for its forks
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     settings = [setting for setting in SETTINGS if setting not in ON_TMPFS]
-    while count(rows := read_rows()) < options.kills:
+    while count(rows := read_rows(RESULTS)) < options.kills:
         setting = settings[len(rows) % len(settings)]
         row = verify(setting, len(rows) // len(settings), options.work.resolve())
-        with RESULTS.open("a", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            if file.tell() == 0:
-                writer.writeheader()
-            writer.writerow(row)
+        append_row(RESULTS, row)
         done = count(rows) + int(str(row["kills"]))
         print(f"{done} of {options.kills} kills: {row}", file=sys.stderr, flush=True)
         if row["result"] == "FAIL":
