@@ -1,12 +1,11 @@
 """Comparison of attention mechanisms with the model without attention, shared by summary.py files."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from attnlab.files.run_directory import predictions_file
 from attnlab.report import figures, tables
-from attnlab.report.collect import collect, load_predictions
+from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import Estimate, estimate
@@ -51,11 +50,10 @@ def summarise(folder: Path, runs: str | None = None) -> None:
 
 def with_official_test(run: RunRecord) -> RunRecord:
     """Add the scores and the outputs of an evaluation with data.test, if there is one."""
-    for path in sorted((run.directory / "evaluations").glob("*/result.json")):
-        result = json.loads(path.read_text())
+    for folder, result in read_evaluations(run.directory):
         if any(override.startswith("data.test=") for override in result["overrides"]):
             scores = {name: value for name, value in result["metrics"].items() if name.startswith("test/")}
-            outputs = load_predictions(path.with_name(predictions_file("test")))
+            outputs = load_predictions(folder / predictions_file("test"))
             return replace(run, scores=run.scores | scores, predictions=run.predictions | {"test": outputs})
     return run
 

@@ -4,7 +4,6 @@ The variants are named MECHANISM-VALUE, such as "additive-length10".
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.axes import Axes
 from attnlab.metrics import registry
 from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
-from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.comparison import Comparison, compare_pair, correct
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import Cell, Column, Table
@@ -50,13 +49,8 @@ def compare_at_each(
     study: Study, values: Mapping[str, str], ours: str, others: Sequence[str]
 ) -> list[Comparison]:
     """Compare a mechanism with others at each value over seeds, in all metrics, as one family."""
-    comparisons = []
-    for value in values:
-        for theirs in others:
-            pair = (f"{ours}-{value}", f"{theirs}-{value}")
-            runs = [run for run in study.runs if run.variant in pair]
-            comparisons += compare(replace(study, runs=runs), reference=pair[1])
-    return correct(comparisons)
+    pairs = [(f"{ours}-{value}", f"{theirs}-{value}") for value in values for theirs in others]
+    return correct([row for pair in pairs for row in compare_pair(study, *pair)])
 
 
 def draw(

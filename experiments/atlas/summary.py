@@ -23,7 +23,7 @@ from attnlab.report.aggregates import (
     stratified_bootstrap,
 )
 from attnlab.report.collect import collect
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"
@@ -143,10 +143,10 @@ def scores_table(atlas: Atlas) -> Table:
     """Return a table with one row per test set and one column per model."""
     columns = [Column("task", numeric=False), Column("test set", numeric=False)]
     columns += [Column(model) for model in atlas.models]
-    rows = [
-        [Cell(task), Cell(test_set), *(Cell(percent(atlas.cells[task, test_set, m])) for m in atlas.models)]
-        for task, test_set in dict.fromkeys(key[:2] for key in atlas.cells)
-    ]
+    rows = []
+    for test in dict.fromkeys(key[:2] for key in atlas.cells):
+        scores = ([100 * score for score in atlas.cells[*test, model]] for model in atlas.models)
+        rows.append([*map(Cell, test), *(Cell(mean_and_range(each, digits=0)) for each in scores)])
     return Table("scores", "Exact match", columns, rows)
 
 
@@ -199,12 +199,6 @@ def interval(statistic: object, *groups: Scores) -> str:
     assert callable(statistic)
     low, high = stratified_bootstrap(statistic, *groups)
     return f"{100 * statistic(*groups):.0f} [{100 * low:.0f}, {100 * high:.0f}]"
-
-
-def percent(values: list[float]) -> str:
-    """Return the mean over seeds, with minimum and maximum if they differ."""
-    mean, low, high = (f"{100 * value:.0f}" for value in (np.mean(values), min(values), max(values)))
-    return mean if low == high else f"{mean} ({low}–{high})"
 
 
 def draw(atlas: Atlas) -> Figure:

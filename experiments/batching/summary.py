@@ -12,7 +12,7 @@ from statistics import median
 
 from attnlab.report import tables
 from attnlab.report.collect import collect
-from attnlab.report.comparison import compare, correct
+from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
 
 HERE = Path(__file__).parent
@@ -59,10 +59,9 @@ def main(runs: str | None = None) -> None:
                 continue
             print(tables.scores_table(replace(each, selected_metrics=METRICS[data])).markdown())
             score, pairs = DECLARED[data]
+            tested = replace(each, selected_metrics=(score,))
             for one, other in pairs:
-                names = (f"{data}-{one}", f"{data}-{other}")
-                pair = replace(each, runs=[run for run in each.runs if run.variant in names])
-                comparisons += compare(replace(pair, selected_metrics=(score,)), reference=names[1])
+                comparisons += compare_pair(tested, f"{data}-{one}", f"{data}-{other}")
         print(tables.comparison_list(correct(comparisons)))
 
 

@@ -6,14 +6,13 @@ learned from the ensemble. reranker.py writes reranker.csv, and cross_validation
 """
 
 import csv
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from attnlab.files.run_directory import predictions_file
 from attnlab.report import tables
-from attnlab.report.collect import collect, load_predictions
+from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
@@ -101,8 +100,7 @@ def cross_validation() -> Table:
 def ways_of_decoding(run: RunRecord) -> list[RunRecord]:
     """Return a record for each way in which a run was decoded, with its scores on both splits."""
     ways = [replace(run, variant=RECIPE)]
-    paths = [*run.directory.glob("evaluations/*/result.json")]
-    results = {path.parent: json.loads(path.read_text()) for path in paths}
+    results = dict(read_evaluations(run.directory))
     ensembles = {f"{ENSEMBLE}{name}": overrides for name, overrides in ENSEMBLES.items()}
     for name, overrides in (WAYS | ensembles).items():
         chosen = [

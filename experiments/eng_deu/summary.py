@@ -4,17 +4,16 @@ python summary.py [OUTPUTS]: with the folder that contains eng_deu and eng_deu_b
 search.beam_size=5, write results.csv first.
 """
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from attnlab.files.run_directory import predictions_file
 from attnlab.report import tables
-from attnlab.report.collect import collect, load_predictions
-from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.collect import collect, load_predictions, read_evaluations
+from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import RunRecord
 
 RESULTS = Path(__file__).with_name("results.csv")
 SCORES = ("bleu", "chrf", "exact_match")
@@ -41,28 +40,21 @@ def main(outputs: str | None = None) -> None:
     available = {name for run in study.finished for name in run.scores}
     study = replace(study, selected_metrics=tuple(name for name in METRICS if name in available))
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
-    comparisons = [row for pair in COMPARED for row in compare_pair(study, *pair)]
+    comparisons = [
+        row
+        for pair, metrics in COMPARED.items()
+        for row in compare_pair(replace(study, selected_metrics=metrics), *pair)
+    ]
     print(tables.comparison_list(correct(comparisons)), end="")
-
-
-def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]:
-    """Compare two variants across seeds; empty if one of them has no run."""
-    runs = [run for run in study.runs if run.variant in (variant, reference)]
-    if len({run.variant for run in runs}) < 2:
-        return []
-    return compare(
-        replace(study, runs=runs, selected_metrics=COMPARED[variant, reference]), reference=reference
-    )
 
 
 def with_beam_search(run: RunRecord) -> RunRecord:
     """Add the scores of the evaluation with a beam of 5, as those of a test set "beam5"."""
     scores, predictions = dict(run.scores), dict(run.predictions)
-    for path in sorted((run.directory / "evaluations").glob("*/result.json")):
-        result = json.loads(path.read_text())
+    for folder, result in read_evaluations(run.directory):
         if "search.beam_size=5" in result["overrides"]:
             scores |= {f"test/beam5/{name}": result["metrics"][f"test/{name}"] for name in SCORES}
-            predictions["test/beam5"] = load_predictions(path.with_name(predictions_file("test")))
+            predictions["test/beam5"] = load_predictions(folder / predictions_file("test"))
     return replace(run, scores=scores, predictions=predictions)
 
 

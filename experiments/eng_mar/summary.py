@@ -13,9 +13,9 @@ from pathlib import Path
 
 from attnlab.report import tables
 from attnlab.report.collect import collect
-from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import RunRecord
 from attnlab.report.tables import escape_markdown
 
 HERE = Path(__file__).parent
@@ -54,14 +54,6 @@ def main(folder: str | None = None) -> None:
     comparisons = [row for pair in COMPARED for row in compare_pair(tested, *pair)]
     print(tables.comparison_list(correct(comparisons)), end="")
     print("\n" + (HERE / "samples.md").read_text(), end="")
-
-
-def compare_pair(study: Study, system: str, reference: str) -> list[Comparison]:
-    """Compare two systems across seeds; empty if one of them has no run."""
-    runs = [run for run in study.runs if run.variant in (system, reference)]
-    if len({run.variant for run in runs}) < 2:
-        return []
-    return compare(replace(study, runs=runs), reference=reference)
 
 
 def write_files(outputs: Path) -> None:

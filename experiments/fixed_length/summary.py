@@ -3,7 +3,6 @@
 python summary.py [OUTPUTS]: write the files and the figure first, with the folder that contains `STUDIES`.
 """
 
-import json
 import runpy
 import sys
 from dataclasses import replace
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 
 from attnlab.plotting.files import save
 from attnlab.report import tables
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
@@ -49,8 +48,7 @@ def main(outputs: str | None = None) -> None:
 def at_each_length(run: RunRecord) -> list[RunRecord]:
     """Return a record for each length on which a run was evaluated."""
     records = []
-    for path in run.directory.glob("evaluations/*/result.json"):
-        result = json.loads(path.read_text())
+    for _, result in read_evaluations(run.directory):
         (length,) = (n for n in MIXED_LENGTHS if f"data.test_lengths=[{n},{n}]" in result["overrides"])
         records.append(replace(run, variant=f"{run.variant}-length{length}", scores=result["metrics"]))
     return records

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from attnlab.data.datasets.formal import TASKS
 from attnlab.report.collect import collect
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"
@@ -103,8 +103,7 @@ def percent(values: list[float]) -> str:
     """Return the mean with the lowest and the highest if they differ, and a mark if the task is solved."""
     if not values:
         return ""
-    mean, low, high = (f"{100 * value:.0f}" for value in (fmean(values), min(values), max(values)))
-    shown = mean if low == high else f"{mean} ({low}–{high})"
+    shown = mean_and_range([100 * value for value in values], digits=0)
     return f"{shown} ✓" if fmean(values) >= SOLVED else shown
 
 

@@ -4,7 +4,6 @@ python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanis
 evaluated with attention_override=all, write results.csv and the figure first.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.plotting.files import save
 from attnlab.report import tables
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.comparison import SIGNIFICANCE_LEVEL
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value
@@ -60,8 +59,7 @@ def evaluated_runs(folder: Path) -> list[RunRecord]:
     runs = []
     _, metric, _ = STUDIES[folder.name]
     for run in collect([folder]).finished:
-        for path in sorted((run.directory / "evaluations").glob("*/result.json")):
-            result = json.loads(path.read_text())
+        for _, result in read_evaluations(run.directory):
             if "attention_override=all" in result["overrides"]:
                 changed = result["attention_override"].items()
                 scores = {score_name(name, metric): each["metrics"][metric] for name, each in changed}

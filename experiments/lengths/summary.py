@@ -16,11 +16,11 @@ from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
 from attnlab.report.collect import collect
 from attnlab.report.study import RunRecord
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent
 RESULTS, PREFIXES = HERE / "results.csv", HERE / "prefixes.csv"
-SOLVED = 0.99
+SOLVED = 99  # exact match in %
 COLUMNS = (
     "task",
     "heads",
@@ -69,15 +69,17 @@ def main(*runs: str) -> None:
     for settings in dict.fromkeys(settings_of(row) for row in rows):
         own = [row for row in rows if settings_of(row) == settings]
         task, heads, latches, gate_bias, rate, train_size = settings
-        longer = [float(row["exact_match_longer"]) for row in own]
+        same, longer = (
+            [100 * float(row[f"exact_match_{name}"]) for row in own] for name in ("same", "longer")
+        )
         numbers = [
             heads,
             f"{100 * float(latches):g} %",
             f"{float(gate_bias):g}",
             f"{float(rate):g}",
             f"{int(train_size):,}",
-            percent([float(row["exact_match_same"]) for row in own]),
-            percent(longer),
+            mean_and_range(same, digits=1),
+            mean_and_range(longer, digits=1),
             f"{sum(score >= SOLVED for score in longer)} of {len(own)}",
             f"{int(own[0]['parameters']):,}",
             f"{int(own[0]['steps']):,}",
@@ -154,12 +156,6 @@ def draw() -> Figure:
     ]
     figure.legend(handles=lines, loc="outside lower center", ncols=3)
     return figure
-
-
-def percent(values: list[float]) -> str:
-    """Return the mean in %, with the lowest and the highest if they differ."""
-    mean, low, high = (f"{100 * value:.1f}" for value in (fmean(values), min(values), max(values)))
-    return mean if low == high else f"{mean} ({low}–{high})"
 
 
 if __name__ == "__main__":

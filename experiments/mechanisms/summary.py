@@ -5,7 +5,6 @@ python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanis
 """
 
 import csv
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +16,10 @@ from matplotlib.figure import Figure
 
 from attnlab.plotting.files import save
 from attnlab.plotting.style import COLOURS
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}
@@ -95,8 +94,7 @@ def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
     """Return exact match on the test split of the run, or of its evaluation on these lengths."""
     if lengths is None:
         return run.scores["test/exact_match"]
-    for path in (run.directory / "evaluations").glob("*/result.json"):
-        result = json.loads(path.read_text())
+    for _, result in read_evaluations(run.directory):
         if f"data.test_lengths={lengths}".replace(" ", "") in result["overrides"]:
             return float(result["metrics"]["test/exact_match"])
     raise SystemExit(f"{run.directory} was not evaluated on lengths {lengths}")
@@ -150,8 +148,7 @@ def percent(runs: Sequence[RunRecord], metric: str) -> str:
     values = [run.scores[metric] for run in runs if metric in run.scores]
     if not values:
         return "–"
-    mean, low, high = (100 * value for value in (fmean(values), min(values), max(values)))
-    return f"{mean:.1f}" + (f" ({low:.1f}–{high:.1f})" if f"{low:.1f}" != f"{high:.1f}" else "")
+    return mean_and_range([100 * value for value in values], digits=1)
 
 
 def draw(variants: Variants) -> Figure:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from attnlab.report import figures, tables
 from attnlab.report.collect import collect
-from attnlab.report.comparison import Comparison, compare, correct
+from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("results.csv")
 BLEU = "val/conala_bleu"
@@ -28,15 +27,10 @@ def main(runs: str | None = None) -> None:
         figures.write_figure(collected, "val-conala_bleu", RESULTS.parent)
     study = replace(read_results(RESULTS), selected_metrics=METRICS)
     print(tables.with_parameters(tables.scores_table(study), study).markdown())
-    steps = [compare_step(study, before, after) for before, after in pairwise(sorted(study.variants))]
-    print(tables.comparison_list(correct(steps)), end="")
-
-
-def compare_step(study: Study, before: str, after: str) -> Comparison:
-    """Compare a variant with the previous one across seeds."""
-    runs = [run for run in study.runs if run.variant in (before, after)]
-    (comparison,) = compare(replace(study, runs=runs, selected_metrics=(BLEU,)), reference=before)
-    return comparison
+    tested = replace(study, selected_metrics=(BLEU,))
+    steps = pairwise(sorted(study.variants))
+    comparisons = [row for before, after in steps for row in compare_pair(tested, after, before)]
+    print(tables.comparison_list(correct(comparisons)), end="")
 
 
 if __name__ == "__main__":

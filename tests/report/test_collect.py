@@ -9,10 +9,19 @@ import yaml
 
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.study import undefined_scores, unfinished_lines
 from attnlab.report.tables import scores_table
 from run_files import study, write_run
+
+
+def test_evaluations_of_a_run_are_sorted_by_folder(tmp_path: Path) -> None:
+    assert read_evaluations(tmp_path) == []
+    folders = [tmp_path / "evaluations" / name for name in ("test", "test-12345678", "val")]
+    for folder in reversed(folders):
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps({"split": folder.name}))
+    assert read_evaluations(tmp_path) == [(folder, {"split": folder.name}) for folder in folders]
 
 
 def test_record_of_a_finished_run(tmp_path: Path) -> None:

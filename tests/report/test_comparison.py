@@ -11,7 +11,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.metrics import registry
 from attnlab.report.collect import collect
-from attnlab.report.comparison import Comparison, by_question, compare, correct
+from attnlab.report.comparison import Comparison, by_question, compare, compare_pair, correct
 from attnlab.report.statistics import holm
 from attnlab.report.tables import scores_table
 from run_files import Sentence, study, write_run
@@ -46,6 +46,13 @@ def test_all_pairs_and_metrics_are_one_family() -> None:
     assert [comparison.p_corrected for comparison in comparisons] == holm(
         [comparison.p for comparison in comparisons if comparison.p is not None]
     )
+
+
+def test_pair_is_compared_without_the_other_variants() -> None:
+    three = study({"additive": [11.0, 22.0, 33.0], "none": [10.0, 20.0, 30.0], "dot": [1.0, 2.0, 4.0]})
+    (result,) = compare_pair(three, "dot", "additive")
+    assert (result.variant, result.reference, result.family_size) == ("dot", "additive", 1)
+    assert compare_pair(three, "dot", "general") == []
 
 
 def test_single_seed_is_not_tested() -> None:

@@ -16,7 +16,7 @@ from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import escape_formula, format_csv
 from attnlab.report.study import RunRecord
-from attnlab.report.tables import Cell, Column, Table, escape_latex
+from attnlab.report.tables import Cell, Column, Table, escape_latex, mean_and_range
 from run_files import study, write_run
 
 TEXTS = st.text(
@@ -82,6 +82,11 @@ def test_csv_round_trip(texts: list[str]) -> None:
 def test_csv_cells_are_no_formulas(text: str) -> None:
     exported = format_csv([[text, -1.5, "a=b", "'a"]])
     assert next(csv.reader(io.StringIO(exported, newline=""))) == [f"'{text}", "-1.5", "a=b", "'a"]
+
+
+def test_range_is_shown_if_its_ends_differ() -> None:
+    assert mean_and_range([95.13, 97.0, 98.62], digits=1) == "96.9 (95.1–98.6)"
+    assert mean_and_range([97.01, 97.04], digits=1) == "97.0"
 
 
 def test_html_is_escaped_in_markdown() -> None:

@@ -5,12 +5,14 @@ report. Configurations may come from other people: their interpolations, such as
 resolved.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
@@ -72,6 +74,12 @@ def load_predictions(path: Path) -> list[Prediction]:
         if not all(isinstance(text, str) for text in (*texts, *prediction.tokens, *prediction.source_tokens)):
             raise UserError(f"{path.name} contains a text or token that is not a string")
     return predictions
+
+
+def read_evaluations(run: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the folder and the result of each evaluation in a run directory, sorted by folder."""
+    paths = sorted(run.glob("evaluations/*/result.json"))
+    return [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def _find_runs(paths: Sequence[Path]) -> Iterator[Path]:

@@ -170,6 +170,12 @@ def compare(
     return correct([*over_seeds, *over_sentences])
 
 
+def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]:
+    """Compare two variants of a study; empty if one of them has no finished run."""
+    pair = replace(study, runs=[run for run in study.runs if run.variant in (variant, reference)])
+    return compare(pair, reference=reference) if len(pair.variants) == 2 else []
+
+
 def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
     """Return the pairs (variant, reference) to compare."""
     if reference is not None and reference not in variants:

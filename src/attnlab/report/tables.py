@@ -299,6 +299,12 @@ def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
     return Cell(f"{mean.text} [{low.text}, {high.text}]", mean.value, interval)
 
 
+def mean_and_range(values: Sequence[float], *, digits: int) -> str:
+    """Format the mean, and the lowest and the highest value if they differ: "97.0 (95.1–98.6)"."""
+    mean, low, high = (f"{value:.{digits}f}" for value in (fmean(values), min(values), max(values)))
+    return mean if low == high else f"{mean} ({low}–{high})"
+
+
 def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: str) -> Cell:
     """Format the mean over variants: of each seed if all variants have the same ones, else of their means."""
     by_seed = [
