@@ -214,6 +214,21 @@ def test_evaluate_returns_what_it_writes(trained: Run) -> None:
     assert other.folder.parent == evaluation.folder.parent != other.folder
 
 
+@pytest.mark.parametrize("trust", ["cosine", ["cosine"]])
+def test_evaluate_accepts_one_trusted_name_or_several(
+    trust: str | list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object, trusted: list[str]) -> None:
+        raise UserError(f"trusted: {trusted}")
+
+    monkeypatch.setattr("attnlab.api.evaluation.load_model", refuse)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    checkpoint = tmp_path / "best.ckpt"
+    checkpoint.touch()
+    with pytest.raises(UserError, match=r"^trusted: \['cosine'\]$"):
+        attnlab.evaluate(checkpoint, trust=trust)
+
+
 def test_prediction_is_drawn_in_a_notebook(model: attnlab.Model) -> None:
     (prediction,) = model.translate("3 4 5")
     assert repr(prediction).startswith(f"Prediction({prediction.hypothesis!r}, score=-")

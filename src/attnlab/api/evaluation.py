@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
 from attnlab.api import scorecard
-from attnlab.api.model import RunPath, attention_replaced, locate_all
+from attnlab.api.model import RunPath, attention_replaced, locate_all, trusted_names
 from attnlab.config import build, evaluation_data
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides
@@ -23,7 +23,6 @@ from attnlab.explain.scorecard import Score
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
-from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.metrics import registry
 from attnlab.metrics.registry import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
@@ -69,7 +68,7 @@ def evaluate(
     overrides: Sequence[str] = (),
     *,
     split: str | None = None,
-    trust: Sequence[str] = (),
+    trust: str | Sequence[str] = (),
 ) -> list[Evaluation]:
     """Evaluate a trained run, as `attnlab evaluate` does, and write the results into its directory.
 
@@ -86,9 +85,8 @@ def evaluate(
         UserError: if a run cannot be read, a setting cannot change, or the split does not exist.
     """
     members = locate_all(runs)
-    if trust:
-        import_from_current_folder()
-    trained, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trust)
+    trusted = trusted_names(trust)
+    trained, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trusted)
     given, other_overrides = evaluation_data.separate(trained, list(overrides))
     config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)
@@ -111,7 +109,7 @@ def evaluate(
         members=members,
         training_sources=torch.cat([record["training_sources"] for record in records]),
         overrides=list(overrides),
-        trust=trust,
+        trust=trusted,
     )
     scorecard.check(config, network)
     interventions = build.build_interventions(config, network)

@@ -68,10 +68,8 @@ def load(
             members of an ensemble have different vocabularies.
     """
     members = locate_all(runs)
-    trusted = [trust] if isinstance(trust, str) else list(trust)
-    if trusted:
-        import_from_current_folder()
-    config, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trusted)
+    paths = [checkpoint for _, checkpoint in members]
+    config, vocabularies, network = load_model(paths, trusted_names(trust))
     return Model(
         config=config,
         vocabularies=vocabularies,
@@ -91,6 +89,14 @@ def locate_all(runs: RunPath | Sequence[RunPath]) -> list[tuple[Run, Path]]:
     if not members:
         raise UserError("No run to load: give a run directory or a checkpoint file")
     return [locate_run(str(member.directory if isinstance(member, Run) else member)) for member in members]
+
+
+def trusted_names(trust: str | Sequence[str]) -> list[str]:
+    """Return one or several trusted names as a list; if there are any, the current folder is importable."""
+    names = [trust] if isinstance(trust, str) else list(trust)
+    if names:
+        import_from_current_folder()
+    return names
 
 
 @contextmanager
