@@ -21,9 +21,10 @@ from pathlib import Path
 from rows import append_row, read_rows
 
 from attnlab.config.compose import compose_run
+from attnlab.errors import INTERRUPTED
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.jobs.verification import digests, read_outputs
-from attnlab.jobs.worker_process import INTERRUPTED, worker_environment
+from attnlab.jobs.worker_process import worker_environment
 
 SETTINGS = (
     "data.symbols=5",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.errors import INTERRUPTED
 from attnlab.jobs.status import state
-from attnlab.jobs.worker_process import INTERRUPTED
 from commands import attnlab
 from daemons import processes, wait_for
 from slurm_cluster import missing_programs, slurm, slurm_cluster

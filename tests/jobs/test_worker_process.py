@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from attnlab.errors import UserError
+from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker, worker_process
 from attnlab.jobs.logs import log_to_files
@@ -165,7 +165,7 @@ def test_hung_worker_is_killed_after_an_interruption(
     run.write_result("running")
     threading.Thread(target=interrupt).start()
     started = time.monotonic()
-    assert worker_process.train_in_worker(run) == (worker_process.INTERRUPTED, True)
+    assert worker_process.train_in_worker(run) == (INTERRUPTED, True)
     assert time.monotonic() - started < 10
     assert run.read_result() == {"status": "interrupted"}
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from attnlab.config.compose import compose_run, usage_errors
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker_process
 from attnlab.jobs.status import state
@@ -46,7 +46,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     code, _ = worker_process.train_in_worker(
         run, wait=Progress(run).wait if progress else Worker.wait, to_log=True
     )
-    if code == worker_process.INTERRUPTED:
+    if code == INTERRUPTED:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
     if code == worker_process.REFUSED:
         refused = UsageError(run.read_result()["error"])

@@ -16,11 +16,10 @@ from rich.console import Console
 
 from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, check_overrides, check_sweeps, usage_errors
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.jobs.grid import split_zip
 from attnlab.jobs.status import print_table
 from attnlab.jobs.train_task import TrainTask
-from attnlab.jobs.worker_process import INTERRUPTED
 
 PREPARE = "--prepare"
 """Option that creates the run directory and prints it, without training."""

@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from attnlab.config.compose import usage_errors
-from attnlab.errors import needs
+from attnlab.errors import INTERRUPTED, needs
 from attnlab.files.terminal import print_line
-from attnlab.jobs.worker_process import INTERRUPTED
 
 if TYPE_CHECKING:
     from optuna import Study

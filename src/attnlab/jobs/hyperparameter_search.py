@@ -21,14 +21,14 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from attnlab.config.compose import compose_run
-from attnlab.errors import InUseError
+from attnlab.errors import INTERRUPTED, InUseError
 from attnlab.files.lock import lock_file, try_lock_file
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.jobs import worker_process
 from attnlab.jobs.search_plan import SearchPlan, build_pruner, build_sampler, suggest_value, to_overrides
 from attnlab.jobs.status import describe, score, state
-from attnlab.jobs.worker_process import INTERRUPTED, Worker
+from attnlab.jobs.worker_process import Worker
 
 WAIT_INTERVAL = 1.0
 """Seconds between two checks whether another process has ended a trial."""

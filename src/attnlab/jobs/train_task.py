@@ -10,13 +10,13 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.compose import accept, check_composed, explain, resolve
-from attnlab.errors import InUseError, UsageError, UserError
+from attnlab.errors import INTERRUPTED, InUseError, UsageError, UserError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.files.run_identity import flatten
 from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.slots import check_devices
 from attnlab.jobs.status import is_offline, print_finished, print_wandb_sync, score, state
-from attnlab.jobs.worker_process import IN_USE, INTERRUPTED, REFUSED, train_in_worker
+from attnlab.jobs.worker_process import IN_USE, REFUSED, train_in_worker
 
 
 class TrainTask:

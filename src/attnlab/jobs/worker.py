@@ -18,7 +18,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.table import Table
 
-from attnlab.errors import STOP_SIGNALS, InterruptedRunError, InUseError, UserError
+from attnlab.errors import INTERRUPTED, STOP_SIGNALS, InterruptedRunError, InUseError, UserError
 from attnlab.files.imports import faster_imports
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line, print_table
@@ -28,7 +28,6 @@ from attnlab.jobs.logs import log_to_files, quieten_lightning
 from attnlab.jobs.supervision import end_with_parent
 from attnlab.jobs.worker_process import (
     IN_USE,
-    INTERRUPTED,
     REFUSED,
     import_from_current_folder,
     is_step_of_several_tasks,

@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from attnlab.errors import INTERRUPTED as INTERRUPTED
-from attnlab.errors import InUseError
+from attnlab.errors import INTERRUPTED, InUseError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.interruption import handle_signals
 from attnlab.jobs.supervision import Process, kill, start_supervised
