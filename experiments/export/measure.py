@@ -56,9 +56,8 @@ def main(path: str, count: int) -> None:
         return [predictions[0].hypothesis for predictions in greedy(network, batch, pairs)]
 
     exported = graphs.export(network)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
     with tempfile.TemporaryDirectory() as temporary, browser(Path(temporary) / "profile") as tab:
-        programs = {"attnlab": Program(decode_batch, 4 * parameters)}
+        programs = {"attnlab": Program(decode_batch, 4 * network.parameter_count)}
         for name, int8 in (("ONNX fp32", False), ("ONNX int8", True)):
             target = Path(temporary) / name
             folder.write(target, exported, config, vocabularies, int8=int8)

@@ -4,12 +4,12 @@ python summary.py [RUNS ...]: with folders of run directories of study=formal, w
 """
 
 import csv
-import json
 import sys
 from pathlib import Path
 from statistics import fmean
 
 from attnlab.data.datasets.formal import TASKS
+from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
 from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
@@ -77,21 +77,20 @@ def write_results(folders: list[Path]) -> None:
         for run in collect(folders).finished:
             task, _, attention = run.variant.partition("-")
             accuracies = [
-                accuracy(run.directory / "predictions" / f"test-{name}.jsonl", ended=task in TERMINATED)
+                accuracy(run.predictions[f"test/{name}"], ended=task in TERMINATED)
                 for name in ("same", "longer")
             ]
             writer.writerow((task, attention, run.seed, *accuracies, run.parameters, run.steps, run.commit))
 
 
-def accuracy(path: Path, *, ended: bool) -> float:
+def accuracy(predictions: list[Prediction], *, ended: bool) -> float:
     """Return the mean over outputs of the share of reference tokens that the output has at their position.
 
     The lengths of the sources are uniform, so that this is also the mean over lengths of the paper.
     """
     shares = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        prediction = json.loads(line)
-        hypothesis, reference = (prediction[name].split() for name in ("hypothesis", "reference"))
+    for prediction in predictions:
+        hypothesis, reference = prediction.hypothesis.split(), prediction.reference.split()
         if ended:
             hypothesis, reference = [*hypothesis, END], [*reference, END]
         right = sum(ours == theirs for ours, theirs in zip(hypothesis, reference, strict=False))

@@ -5,12 +5,12 @@ results.csv and the figures first.
 """
 
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from attnlab import load
 from attnlab.report import figures, tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
@@ -92,9 +92,8 @@ def table(study: Study) -> Table:
 
 def solves_example(run: RunRecord) -> bool:
     """Return whether the run reverses, or copies, the example of the published system."""
-    command = [Path(sys.executable).with_name("attnlab"), "predict", run.directory]
-    done = subprocess.run(command, input=EXAMPLE, capture_output=True, text=True, check=True)
-    return done.stdout.split() == EXAMPLE.split()[:: 1 if run.variant == COPYING else -1]
+    (output,) = load(run.directory).translate(EXAMPLE)
+    return output.hypothesis.split() == EXAMPLE.split()[:: 1 if run.variant == COPYING else -1]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from statistics import fmean
 
 from memorise import memorise, rates_apart, read
 
+from attnlab.files.predictions import read_predictions
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value
@@ -101,9 +102,8 @@ def write_normalisation(folders: list[Path]) -> None:
             if run.config["name"] != "normalisation":
                 continue
             table = memorise(read(run.config["data"]["train"]))
-            lines = (run.directory / "predictions" / "val.jsonl").read_text(encoding="utf-8").splitlines()
-            rows = [json.loads(line) for line in lines]
-            networks = [(row["source"], row["reference"], row["hypothesis"]) for row in rows]
+            predictions = read_predictions(run.directory / "predictions" / "val.jsonl")
+            networks = [(each.source, each.reference, each.hypothesis) for each in predictions]
             memorised = [(word, norm, table.get(word, word)) for word, norm, _ in networks]
             unknown = sum(word not in table for word, *_ in networks)
             rates = (*rates_apart(memorised, table), *rates_apart(networks, table))
