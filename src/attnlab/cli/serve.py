@@ -1,7 +1,6 @@
 """`attnlab serve`: translate in a browser, and by a JSON interface."""
 
 import argparse
-import ipaddress
 import secrets
 import socket
 import sys
@@ -52,18 +51,18 @@ def main(options: argparse.Namespace) -> int:
     with needs("serve", "attnlab serve needs FastAPI and uvicorn"):
         import uvicorn
 
-        from attnlab.deploy.serving.app import create_app
+        from attnlab.deploy.serving.app import LOCAL_NAMES, create_app
         from attnlab.deploy.serving.limits import Connection, Limits, RequestCount
     from attnlab.deploy.serving.models import load_models
 
     # Before the models are loaded, which takes seconds
     with _listen(options.host, options.port) as listening:
         models = load_models(options.runs, trust=options.trust)
-        token = options.token or (None if _is_loopback(options.host) else secrets.token_urlsafe())
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        token = options.token or (None if host in LOCAL_NAMES else secrets.token_urlsafe())
         limits = Limits(waiting=options.queue, batch_size=options.batch)
         app = RequestCount(create_app(models, limits, token=token))
         fragment = f"#token={token}" if token else ""
-        host = f"[{options.host}]" if ":" in options.host else options.host
         port = listening.getsockname()[1]
         print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
         config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
@@ -85,10 +84,3 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise UserError(f"Cannot listen on {host} port {port}: {error}; choose another --port") from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -46,15 +46,19 @@ def test_server_starts_answers_and_stops(run: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_addresses_print_a_random_token(run: str, tmp_path: Path) -> None:
-    command = [ATTNLAB, "serve", run, "--port", "0", "--host", "0.0.0.0"]
+@pytest.mark.parametrize(("host", "reached"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")])
+def test_other_addresses_print_a_random_token(host: str, reached: str, run: str, tmp_path: Path) -> None:
+    command = [ATTNLAB, "serve", run, "--port", "0", "--host", host]
     with ForkedProcess(
         command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, text=True
     ) as server:
-        port, token = re.match(
-            r"http://0\.0\.0\.0:(\d+)/#token=(\S{20,}) ", server.stdout.readline()
-        ).groups()
-        models = f"http://127.0.0.1:{port}/api/models"
+        line = server.stdout.readline()
+        match = re.match(rf"http://{re.escape(host)}:(\d+)/#token=(\S{{20,}}) ", line)
+        if match is None:
+            server.kill()  # leaving the block waits for the server
+            pytest.fail(line)
+        port, token = match.groups()
+        models = f"http://{reached}:{port}/api/models"
         assert httpx.get(models).status_code == 401
         assert httpx.get(models, headers={"Authorization": f"Bearer {token}"}).status_code == 200
         server.terminate()

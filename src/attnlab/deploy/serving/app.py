@@ -26,6 +26,7 @@ from attnlab.plotting import html as page
 
 FOLDER = Path(__file__).parent
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+"""Host names that requests may have if the server has no token."""
 CLOSED = 499
 """Status of a request whose client closed the connection. Nobody receives it."""
 
