@@ -5,7 +5,7 @@ python summary.py [RUNS]: with the folder of the run directories, write results.
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -194,9 +194,8 @@ def generalising(atlas: Atlas) -> str:
     return f"Exact match in %:\n\n{''.join(lines)}"
 
 
-def interval(statistic: object, *groups: Scores) -> str:
+def interval(statistic: Callable[..., Scores], *groups: Scores) -> str:
     """Return a statistic in percent with its bootstrap interval."""
-    assert callable(statistic)
     low, high = stratified_bootstrap(statistic, *groups)
     return f"{100 * statistic(*groups):.0f} [{100 * low:.0f}, {100 * high:.0f}]"
 
