@@ -71,6 +71,8 @@ def test_wrong_settings_raise_one_line(trained: Run) -> None:
         attnlab.train(["attention=addditive"])
     with pytest.raises(attnlab.UserError, match="give a list of settings"):
         attnlab.train("seed=1")
+    with pytest.raises(attnlab.UserError, match=r"overrides='seed=1': give a list of settings"):
+        attnlab.evaluate(trained, "seed=1")
 
 
 def test_translate_equals_the_predictions_of_the_run(trained: Run, model: attnlab.Model) -> None:

@@ -38,7 +38,7 @@ def test_average_is_the_mean_of_the_last_checkpoints(trained: Run, folder: Path)
 @pytest.mark.slow
 def test_too_few_checkpoints_are_an_error(trained: Run, folder: Path) -> None:
     completed = attnlab("average", str(trained.directory), "--last", "5", folder=folder, code=1)
-    assert "has 3 kept checkpoints, and --last 5 needs 5" in completed.stderr
+    assert "has 3 kept checkpoints, and 5 are to be averaged" in completed.stderr
     assert "checkpoint.keep=5 force=true" in completed.stderr
 
 

@@ -13,7 +13,7 @@ from attnlab.api import scorecard
 from attnlab.api.model import RunPath, attention_replaced, locate_all, trusted_names
 from attnlab.config import build, evaluation_data
 from attnlab.config.checks import check_settings
-from attnlab.config.compose import apply_overrides
+from attnlab.config.compose import apply_overrides, as_list
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
@@ -84,10 +84,11 @@ def evaluate(
     Raises:
         UserError: if a run cannot be read, a setting cannot change, or the split does not exist.
     """
+    overrides = as_list(overrides)
     members = locate_all(runs)
     trusted = trusted_names(trust)
     trained, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trusted)
-    given, other_overrides = evaluation_data.separate(trained, list(overrides))
+    given, other_overrides = evaluation_data.separate(trained, overrides)
     config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)
     check_settings(config)
@@ -108,7 +109,7 @@ def evaluate(
         module=components.build_module(config, network, vocabularies, corpus),
         members=members,
         training_sources=torch.cat([record["training_sources"] for record in records]),
-        overrides=list(overrides),
+        overrides=overrides,
         trust=trusted,
     )
     scorecard.check(config, network)

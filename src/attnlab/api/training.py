@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from attnlab.config.compose import compose_run, usage_errors
+from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker_process
@@ -33,11 +33,9 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
         UserError: if a setting is wrong or the training fails.
         KeyboardInterrupt: if it is interrupted; the same call resumes it.
     """
-    if isinstance(overrides, str):
-        raise UserError(f"overrides={overrides!r}: give a list of settings, such as ['seed=1']")
     task = TrainTask()
     with usage_errors():
-        run = task.prepare_run(compose_run(list(overrides)))
+        run = task.prepare_run(compose_run(as_list(overrides)))
     if state(run) == "finished":
         return run
     if progress:

@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> int:
     needed = options.last or 2
     if len(kept) < needed:
         raise UserError(
-            f"{options.run} has {len(kept)} kept checkpoints, and --last {needed} needs {needed}: train it "
+            f"{options.run} has {len(kept)} kept checkpoints, and {needed} are to be averaged: train it "
             f"again with checkpoint.keep={needed} force=true"
         )
     chosen = kept[-options.last :] if options.last else kept

@@ -18,7 +18,7 @@ from attnlab.config.checks import check_settings, known_settings, unknown_settin
 from attnlab.config.hydra_versions import initialize_conf, register_resolver
 from attnlab.config.options import keys_of, options_of, read_option, suggest, top_level_keys
 from attnlab.config.sections import SECTIONS
-from attnlab.errors import UsageError
+from attnlab.errors import UsageError, UserError
 from attnlab.files.run_identity import flatten
 
 PRESETS = ("experiment", "study", "debug", "data")
@@ -40,6 +40,13 @@ def _from_step(first: str, then: Any, before: Any, *, _root_: DictConfig) -> Any
 
 
 register_resolver("from_step", _from_step)
+
+
+def as_list(overrides: Sequence[str]) -> list[str]:
+    """Return settings as a list; raise `UserError` if they are one string, a sequence of letters."""
+    if isinstance(overrides, str):
+        raise UserError(f"overrides={overrides!r}: give a list of settings, such as ['seed=1']")
+    return list(overrides)
 
 
 def compose_run(overrides: list[str]) -> DictConfig:
