@@ -31,6 +31,14 @@ def test_attention_metrics_with_one_scale_are_one_figure(tmp_path: Path) -> None
     assert labels == ["coverage", "alignment_accuracy"]
 
 
+def test_bleu_and_error_rates_are_different_figures(tmp_path: Path) -> None:
+    save_training_curves({f"val/{name}": [(1, 50.0)] for name in ("bleu", "chrf", "wer")}, tmp_path)
+    labels = {
+        path.stem: re.findall(r"<!-- val/(\w+) -->", path.read_text()) for path in tmp_path.glob("*.svg")
+    }
+    assert labels == {"bleu": ["bleu", "chrf"], "error_rate": ["wer"]}
+
+
 def test_twenty_curves_have_distinct_styles() -> None:
     figure = plot_curves({str(i): [(0, i), (1, i)] for i in range(20)})
     styles = {(to_rgba(line.get_color()), line.get_linestyle()) for line in figure.axes[0].lines}

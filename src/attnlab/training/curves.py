@@ -9,18 +9,23 @@ from attnlab.plotting.files import save_png_and_svg
 
 
 def save_training_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:
-    """Plot loss, learning rate, accuracies, BLEU-like scores and attention metrics, a PNG and an SVG each."""
+    """Plot curves of training, a PNG and an SVG for each group of metrics with one scale.
+
+    The groups are loss, learning rate, accuracies, BLEU-like scores, error rates and attention metrics.
+    """
     attention = [
         name
         for name, info in METRICS.items()
         if info.kind == "attention" and info.format in ("share", "fraction") and info.direction != "lower"
     ]
     decoded = {name: info for name, info in METRICS.items() if info.kind in ("token", "text")}
+    points = {f"val/{name}": info.direction for name, info in decoded.items() if info.format == "points"}
     figures = {
         "loss": ["train/loss_epoch", "val/loss"],
         "learning_rate": [name for name in series if name.startswith("lr-")],
         "accuracy": [f"val/{name}" for name, info in decoded.items() if info.format == "share"],
-        "bleu": [f"val/{name}" for name, info in decoded.items() if info.format == "points"],
+        "bleu": [name for name, direction in points.items() if direction != "lower"],
+        "error_rate": [name for name, direction in points.items() if direction == "lower"],
         "attention": attention,
     }
     for title, names in figures.items():
