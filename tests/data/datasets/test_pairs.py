@@ -256,6 +256,14 @@ def test_covered_test_files_have_empty_targets(write, name: str):
         layout.read(file, setting="data.val")
 
 
+@pytest.mark.parametrize("name", ["features", "shifted features"])
+def test_row_without_features_is_left_out_of_a_covered_file(write, caplog, name: str):
+    layout, text = COVERED[name]
+    read = layout.read(write(f"{text}ef\n"), setting="data.test", may_be_covered=True).pairs
+    assert [pair.source for pair in read] == ["ab ⟨V⟩ ⟨PST⟩", "cd ⟨N⟩"]
+    assert "left out 1 line (3): the features are missing" in caplog.text
+
+
 def test_one_row_without_a_target_is_left_out_of_a_test_file(write):
     read = Layout().read(write("ab\tx\ncd\nef\ty\n"), setting="data.test", may_be_covered=True).pairs
     assert [(pair.source, pair.target) for pair in read] == [("ab", "x"), ("ef", "y")]

@@ -159,13 +159,15 @@ class Layout:
         """Return whether no row of a table has a target."""
         rows = [line.split("\t") for line in split_lines(text) if line.strip()][self.header :]
         width = max(self.columns)
-        missing = all(len(row) == width for row in rows)
+        missing = all(len(row) <= width for row in rows)
         empty = all(len(row) <= self.target_column or not row[self.target_column].strip() for row in rows)
         return missing or empty
 
     def _parse_covered(self, texts: Texts, location: str) -> Pair:
         try:
-            source, _, features = self.input_of(texts[0]).partition("\t")
+            source, tab, features = self.input_of(texts[0]).partition("\t")
+            if self.features_column is not None and not tab:
+                raise LeftOutError("the features are missing", "add a tab and, if any, the features")
             if self.features_column is not None and source.strip():
                 source = with_features(source, features)
         except UserError as error:
