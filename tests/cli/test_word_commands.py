@@ -146,6 +146,21 @@ def test_columns_of_lines_are_those_of_the_training_file(
     assert "2 lines with more columns: only text and features are read" in errors
 
 
+def test_predict_continues_prefixes_of_words_with_features(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"deve{i}\tN;ACC\tdevei" for i in range(10)]
+    settings = ("tokenizer=characters", "data.features_column=1", "data.target_column=2")
+    run = str(write_checkpoint(tmp_path, *settings, texts=texts))
+    lines = "deve\tN;ACC\tdev\ndeve\t\t\ndeve\tdev\ndeve\tN;ACC(\tdev\n"
+    code, outputs, errors = command(
+        "predict", run, "--prefix", stdin=lines, monkeypatch=monkeypatch, capsys=capsys
+    )
+    assert (code, outputs[0][:3], outputs[2:]) == (1, "dev", ["", ""])
+    assert "line 3 of standard input: --prefix needs three columns: a source, its features and" in errors
+    assert "line 4 of standard input: the features 'N;ACC(' have a bracket" in errors
+
+
 def test_features_apart_need_a_column(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("a\tb\nb\ta\n", encoding="utf-8")
     files = ("data.train=words.tsv", "data.val=words.tsv", "tokenizer=characters")

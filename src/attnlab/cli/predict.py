@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prefix",
         action="store_true",
-        help="read a prefix of the output after the source and a tab; outputs start with it",
+        help="read a prefix of the output after the source, its features and a tab; outputs start with it",
     )
     parser.add_argument(
         "--nbest",
@@ -82,7 +82,7 @@ def main(options: argparse.Namespace) -> int:
 
     def read(text: str) -> Pair:
         if options.prefix:
-            source, prefix = _source_and_prefix(text)
+            source, prefix = _source_and_prefix(text, has_features=warnings.has_features)
             return replace(model.read(source, prefix), reference="")
         read_text = layout.input_of(text) if layout else text
         pair = model.read(read_text)
@@ -134,11 +134,17 @@ def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
     return model, translator
 
 
-def _source_and_prefix(text: str) -> tuple[str, str]:
-    source, tab, prefix = text.partition("\t")
-    if not tab or "\t" in prefix:
-        raise UserError("--prefix needs two columns: a source and a prefix, separated by a tab")
-    return source, prefix
+def _source_and_prefix(text: str, *, has_features: bool) -> tuple[str, str]:
+    """Return the source, followed by a tab and its features if it has any, and the prefix of a line."""
+    columns = text.split("\t")
+    if len(columns) != 2 + has_features:
+        raise UserError(
+            "--prefix needs three columns: a source, its features and a prefix, separated by tabs"
+            if has_features
+            else "--prefix needs two columns: a source and a prefix, separated by a tab"
+        )
+    *source, prefix = columns
+    return "\t".join(source), prefix
 
 
 def _print(number: int, predictions: Sequence[Prediction], *, nbest: int) -> None:
