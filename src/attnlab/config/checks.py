@@ -22,7 +22,7 @@ from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
-from attnlab.metrics.registry import METRICS, better
+from attnlab.metrics.registry import METRICS, better, names
 
 LONGEST_NAME = 150
 """Largest number of bytes of `name` and of `variant`, which are parts of the run directory's path."""
@@ -59,6 +59,7 @@ def check_plain(settings: Any, config: DictConfig | None = None) -> None:
         choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
         raise UsageError(f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings))}")
     check_values(settings, config)
+    _check_metrics(settings["data"])
     _check_monitor("checkpoint", settings["checkpoint"])
     if stopping := (settings.get("callbacks") or {}).get("early_stopping"):
         _check_monitor("callbacks.early_stopping", {**settings["checkpoint"], **stopping})
@@ -261,6 +262,19 @@ def known_metrics() -> list[str]:
         if info.kind in ("token", "text", "attention")
     ]
     return [*logged, *TRAINING_METRICS]
+
+
+def _check_metrics(data: Mapping[str, Any]) -> None:
+    """Check the names of the scores of attnlab's own datasets; others may register theirs while loading."""
+    if not str(data["_target_"]).startswith("attnlab."):
+        return
+    for metric in data.get("metrics") or ():
+        if metric not in names("text"):
+            near = suggest(str(metric), names("text"))
+            raise UsageError(
+                f"data.metrics={show(data['metrics'])}: no such metric {show(metric)!r}.{near} Metrics: "
+                + ", ".join(names("text"))
+            )
 
 
 def _check_monitor(section: str, settings: Mapping[str, Any]) -> None:

@@ -260,7 +260,9 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         if "=" not in override:
             return f"{override}: not a setting; write KEY=VALUE"
         quoted = "{}='\"{}\"'".format(*override.partition("=")[::2])
-        return f"{override}: cannot be parsed; quote a value with special characters: {quoted}"
+        reference = re.search(r"(?<!\$)\{\w+\}", override)
+        refer = f", or refer to a setting by ${reference[0]}" if reference else ""
+        return f"{override}: cannot be parsed; quote a value with special characters: {quoted}{refer}"
     unknown_key = re.search(r"Could not override '([^'@]+)'", text)
     if unknown_key is None:
         return re.sub(r"^(.*) full_key: (\S+)( object_type=.*)?$", r"\2: \1", text)
