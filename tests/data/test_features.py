@@ -32,6 +32,13 @@ def test_brackets_without_a_counterpart_are_rejected(features: str) -> None:
         split_features(features)
 
 
+def test_third_column_is_not_read_as_features() -> None:
+    assert pair_with_features("deve\tN;ACC\t") == Pair("deve ⟨N⟩ ⟨ACC⟩", "")
+    assert pair_with_features("deve\t\tN;ACC") == Pair("deve ⟨N⟩ ⟨ACC⟩", "")
+    with pytest.raises(UserError, match="has 3 columns: give TEXT<TAB>FEATURES"):
+        pair_with_features("deve\tdevei\tN;ACC")
+
+
 def test_tables_with_a_features_column(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "tur.trn"
     path.write_text("\n".join([*ROWS, "lemma\tN;ABL(PL\tform", "lemma\tform"]))

@@ -50,6 +50,8 @@ def pair_with_features(source: str, target: str = "") -> Pair:
     text, tab, features = source.partition("\t")
     if not tab:
         raise UserError(f"{source!r} has no features: give TEXT<TAB>FEATURES; the features may be empty")
+    if "\t" in features.strip("\t"):
+        raise UserError(f"{source!r} has {source.count(tab) + 1} columns: give TEXT<TAB>FEATURES")
     if not text.strip():
         raise UserError("there is no text before the tab: give TEXT<TAB>FEATURES")
     return Pair(with_features(text, features), target)
