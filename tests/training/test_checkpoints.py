@@ -6,6 +6,7 @@ import random
 import resource
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 
 from attnlab.data.tokenization import train
 from attnlab.errors import UserError
+from attnlab.training.callbacks.checkpoints import BestCheckpoint
 from attnlab.training.checkpoints import (
     read_checkpoint,
     read_contents,
@@ -135,3 +137,18 @@ def test_weights_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
     weights["network.b.weight"] = torch.tensor([[0.0, math.nan]])
     with pytest.raises(UserError, match=r"best\.ckpt: b\.weight contains NaN"):
         network_weights({"state_dict": weights}, path)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "mode", "worst", "other"),
+    [("val/wer", "min", 100.0, 40.0), ("val/exact_match", "max", 0.0, 0.6)],
+)
+def test_later_checkpoint_replaces_one_without_a_right_output(
+    tmp_path: Path, monitor: str, mode: str, worst: float, other: float
+) -> None:
+    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(reduce_boolean_decision=bool))
+    best = BestCheckpoint(tmp_path / "best.ckpt", monitor=monitor, mode=mode)
+    for score, replaced in ((worst, True), (other, False)):
+        best.best_k_models, best.kth_best_model_path = {"best": torch.tensor(score)}, "best"
+        assert best.check_monitor_top_k(trainer, torch.tensor(score)) is replaced
+    assert best.check_monitor_top_k(trainer, torch.tensor(worst)) is False

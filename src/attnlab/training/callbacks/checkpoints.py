@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attnlab.errors import STOP_SIGNALS, InterruptedRunError
 from attnlab.files.run_directory import Run
+from attnlab.metrics.registry import bounds
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 
@@ -216,6 +217,9 @@ def _turn_back(loops: dict[str, Any]) -> None:
 class BestCheckpoint(ModelCheckpoint):
     """Saves `best.ckpt` whenever a validation reaches the best score so far.
 
+    A later checkpoint replaces one with the worst possible score, such as a word error rate of 100: while no
+    output is right, the score does not show that the network learns.
+
     Lightning's `ModelCheckpoint` loses the best score if the run directory was moved, and would then replace
     the best checkpoint by the next one.
     """
@@ -224,6 +228,14 @@ class BestCheckpoint(ModelCheckpoint):
         super().__init__(
             dirpath=path.parent, filename=path.stem, monitor=monitor, mode=mode, enable_version_counter=False
         )
+
+    def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
+        """Return whether to save a checkpoint with the score `current`."""
+        if current is None or super().check_monitor_top_k(trainer, current):
+            return current is not None
+        low, high = bounds(str(self.monitor))
+        worst = high if self.mode == "min" else low
+        return current.item() == worst == self.best_k_models[self.kth_best_model_path].item()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best score so far, with the current location of the file."""
