@@ -325,6 +325,33 @@ def test_invisible_characters_of_training_texts_are_counted(caplog: pytest.LogCa
 # Normalisation
 
 COMPOSED, DECOMPOSED, LIGATURE = "caf\u00e9", "cafe\u0301", "\ufb01n"
+
+
+@pytest.mark.parametrize(
+    ("normalization", "texts", "warned"),
+    [
+        (None, (COMPOSED, DECOMPOSED), True),
+        ("nfc", (COMPOSED, DECOMPOSED), False),
+        ("nfd", (COMPOSED, DECOMPOSED), False),
+        (None, (DECOMPOSED, "cafe"), False),
+        (None, (COMPOSED, "r\u0325"), False),  # there is no composed form
+    ],
+)
+def test_letters_in_two_forms_of_unicode_are_reported(
+    caplog: pytest.LogCaptureFixture, normalization: str | None, texts: tuple[str, str], warned: bool
+) -> None:
+    settings = partial(characters, normalization=normalization)
+    pairs = [Pair("x", text) for text in texts]
+    train_vocabularies(pairs, source=settings)
+    train_vocabularies(pairs, source=characters, target=settings)
+    expected = [
+        "the training texts of the target contain 'é' composed and decomposed, which are different tokens: "
+        f"set {name}.normalization=nfc"
+        for name in ("tokenizer", "target_tokenizer")
+    ]
+    assert caplog.messages == expected * warned
+
+
 NORMALIZABLE = [
     pytest.param(partial(whitespace, max_size=None), id="whitespace"),
     pytest.param(characters, id="codepoints"),

@@ -13,6 +13,9 @@ from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)
 
+EXAMPLES = 3
+"""Number of letters that a warning names."""
+
 
 class Vocabularies(NamedTuple):
     """Source and target tokenizers; the same object for both if the vocabulary is shared."""
@@ -96,10 +99,37 @@ def train_vocabularies(
                 "remove target_tokenizer or set shared_vocabulary=false"
             )
         both = source(chain((pair.source for pair in train), (pair.target for pair in train)))
-        return Vocabularies(both, both)
-    return Vocabularies(
-        source=source(pair.source for pair in train), target=(target or source)(pair.target for pair in train)
-    )
+        vocabularies = Vocabularies(both, both)
+    else:
+        vocabularies = Vocabularies(
+            source=source(pair.source for pair in train),
+            target=(target or source)(pair.target for pair in train),
+        )
+    _log_two_forms("source", "tokenizer", [pair.source for pair in train], vocabularies.source)
+    setting = "tokenizer" if target is None else "target_tokenizer"
+    _log_two_forms("target", setting, [pair.target for pair in train], vocabularies.target)
+    return vocabularies
+
+
+def _log_two_forms(side: str, setting: str, texts: Sequence[str], tokenizer: Tokenizer) -> None:
+    """Log letters that some training texts have composed, and others with combining characters (NFD)."""
+    decomposed = [text for text in texts if not unicodedata.is_normalized("NFC", text)]
+    if not decomposed:
+        return
+    composed = set().union(*(set(unicodedata.normalize("NFC", text)) - {*text} for text in decomposed))
+    letters = [
+        letter
+        for letter in sorted(composed.intersection(set().union(*texts)))
+        if tokenizer.pieces(letter) != tokenizer.pieces(unicodedata.normalize("NFD", letter))
+    ]
+    if letters:
+        log.warning(
+            "the training texts of the %s contain %s composed and decomposed, which are different tokens: "
+            "set %s.normalization=nfc",
+            side,
+            ", ".join(map(repr, letters[:EXAMPLES])) + ", …" * (len(letters) > EXAMPLES),
+            setting,
+        )
 
 
 def _log_invisible(side: str, texts: Sequence[str]) -> None:
