@@ -230,7 +230,7 @@ class BestCheckpoint(ModelCheckpoint):
         )
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
-        """Return whether to save a checkpoint with the score `current`."""
+        """Return whether to save a checkpoint with the score `current`, a scalar tensor."""
         if current is None or super().check_monitor_top_k(trainer, current):
             return current is not None
         low, high = bounds(str(self.monitor))
