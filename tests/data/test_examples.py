@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Origin, Pair
-from attnlab.data.examples import Examples, Sequences, encode
+from attnlab.data.examples import Examples, Sequences, encode, log_unknown
 from attnlab.data.tokenization.train import symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
@@ -55,6 +55,24 @@ def test_truncated_sequences_are_counted(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.messages == [
         "1 of 3 sources are truncated to 2 tokens: batching.max_source_length",
         "1 of 3 targets are truncated to 3 tokens: batching.max_target_length",
+    ]
+
+
+def test_tokens_outside_the_vocabulary_are_counted_with_the_place_of_the_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    words = train_vocabularies([Pair("a b c", "x y")], source=whitespace)
+    pairs = [
+        Pair("c b a", "y", origin=Origin("dev.tsv", 4)),
+        Pair("b d e d", "x", origin=Origin("dev.tsv", 7)),
+        Pair("f a g", "y x z", origin=Origin("dev.tsv", 8)),
+    ]
+    log_unknown("validation", encode_all(pairs, words, source_eos=True), pairs, words)
+    assert caplog.messages == [
+        "outside the vocabulary, read as <unk>: 5 of 10 source tokens of the validation data, such as 'd', "
+        "'e', 'f'; first in dev.tsv, line 7",
+        "outside the vocabulary, read as <unk>: 1 of 5 target tokens of the validation data, such as 'z'; "
+        "first in dev.tsv, line 8",
     ]
 
 

@@ -10,7 +10,8 @@ from torch.utils.data import DataLoader, Sampler
 
 from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, TrainingBatchSampler, shards_of
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.examples import Examples, encode
+from attnlab.data.digests import SPLIT_NAMES
+from attnlab.data.examples import Examples, encode, log_unknown
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -103,9 +104,10 @@ class Seq2SeqData(LightningDataModule):
     def examples(self, split: str) -> Examples:
         """Return the encoded pairs of a split."""
         if split not in self._examples:
-            self._examples[split] = encode(
-                self.pairs(split), self.vocabularies, with_copy_ids=self._with_copy_ids, **self._limits
-            )
+            pairs = self.pairs(split)
+            encoded = encode(pairs, self.vocabularies, with_copy_ids=self._with_copy_ids, **self._limits)
+            log_unknown(SPLIT_NAMES.get(split, split), encoded, pairs, self.vocabularies)
+            self._examples[split] = encoded
         return self._examples[split]
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from torch.utils.data import Dataset
 
 from attnlab.data.corpus import Pair
 from attnlab.data.features import is_feature
+from attnlab.data.tokenization.tokenizer import UNKNOWN
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.files.terminal import escape_control_characters
 from attnlab.types import EOS, PAD, SOS, Batch
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,9 @@ Lengths = NDArray[np.int64]
 
 OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
 """In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""
+
+UNKNOWN_EXAMPLES = 3
+"""Number of tokens outside the vocabulary that the log names."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,42 @@ def encode(
         Sequences.from_rows([[SOS, *target[:target_limit], EOS] for target in targets]),
         Sequences.from_rows([row + eos for row in copy_ids]) if with_copy_ids else None,
     )
+
+
+def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabularies: Vocabularies) -> None:
+    """Count the tokens of a split that are outside the vocabulary, and say where the first one is.
+
+    Args:
+        name: what the split is called.
+        examples: the encoded pairs.
+        pairs: the pairs themselves.
+        vocabularies: those with which they were encoded.
+    """
+    for side, sequences, tokenizer, start in (
+        ("source", examples.sources, vocabularies.source, 0),
+        ("target", examples.targets, vocabularies.target, 1),  # after SOS
+    ):
+        unknown = tokenizer.id_of(UNKNOWN)
+        places = [] if unknown is None else np.flatnonzero(sequences.tokens == unknown).tolist()
+        if not places:
+            continue
+        rows = np.searchsorted(sequences.offsets, places, side="right") - 1
+        tokens: dict[str, None] = {}
+        for place, row in zip(places, rows, strict=True):
+            spelling = tokenizer.spell(getattr(pairs[row], side))
+            tokens[spelling[place - sequences.offsets[row] - start]] = None
+            if len(tokens) == UNKNOWN_EXAMPLES:
+                break
+        log.warning(
+            "outside the vocabulary, read as %s: %d of %d %s tokens of the %s data, such as %s; first in %s",
+            UNKNOWN,
+            len(places),
+            (sequences.tokens > EOS).sum(),
+            side,
+            name,
+            ", ".join(repr(escape_control_characters(token)) for token in tokens),
+            pairs[rows[0]].origin or f"pair {rows[0] + 1} of {len(pairs)}",
+        )
 
 
 def _log_truncated(side: str, limit: int | None, sequences: Sequence[Sequence[int]]) -> None:
