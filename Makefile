@@ -63,10 +63,11 @@ examples: .venv/tests
 	$(BIN)/pip install --quiet -c constraints.txt -e .
 	touch $@
 
-# What tests, linters and the documentation need in addition
-.venv/tests: .venv/installed
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
-	touch $@
+# What tests, linters and the documentation need too; Python compiles the modules that it imports
+.venv/tests: pyproject.toml constraints.txt
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
+	touch .venv/installed $@
 
 # An environment with other versions of Hydra and OmegaConf, on top of the first one
 .venv/hydra-1.4/installed: .venv/tests tests/hydra-1.4.txt
