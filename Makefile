@@ -45,7 +45,7 @@ lint: .venv/tests
 	$(BIN)/pytest -q tests/test_docstrings.py
 
 experiments: .venv/tests
-	$(BIN)/pytest -s -m experiments tests/test_experiments.py
+	MAKEFLAGS= $(BIN)/pytest -s -m experiments tests/test_experiments.py  # it starts make itself
 
 docs: .venv/tests
 	$(MAKE) -j 2 -O html examples

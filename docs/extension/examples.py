@@ -6,8 +6,8 @@
   time.
 - `<!-- fails: REASON -->` above a block: its last command must end with exit code 1 or 2.
 
-`tests/docs/test_documentation.py` follows all pages with short trainings; `tutorial_outputs.py` follows the
-tutorials as they are.
+`tutorial_outputs.py` follows the tutorials as they are; `tests/docs/test_documentation.py` follows the other
+pages with short trainings.
 """
 
 import re

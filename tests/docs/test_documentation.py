@@ -1,8 +1,9 @@
 """The commands and Python examples of the documentation, executed page by page.
 
-A page is followed as `docs/extension/examples.py` describes. Training is shortened by `SHORT`, which is
-appended to every `attnlab train` and `attnlab tune`. The configurations of commands that are not run are
-composed.
+A page is followed as `docs/extension/examples.py` describes. Sphinx executes the tutorials in full, for their
+outputs (`docs/extension/tutorial_outputs.py`); the other pages are followed here, with trainings that are
+shortened by `SHORT`, appended to every `attnlab train` and `attnlab tune`. The configurations of commands
+that are not run are composed.
 """
 
 import re
@@ -63,7 +64,13 @@ def name(page: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.examples
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if executed(page.read_text(encoding="utf-8"))], ids=name
+    "page",
+    [
+        page
+        for page in PAGES
+        if page.parent.name != "tutorials" and executed(page.read_text(encoding="utf-8"))
+    ],
+    ids=name,
 )
 def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "attnlab"
