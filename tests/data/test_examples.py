@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnlab.data.corpus import Origin, Pair
 from attnlab.data.examples import Examples, Sequences, encode, log_unknown
-from attnlab.data.tokenization.train import symbols, whitespace
+from attnlab.data.tokenization.train import subwords, symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
@@ -73,6 +73,15 @@ def test_tokens_outside_the_vocabulary_are_counted_with_the_place_of_the_first(
         "'e', 'f'; first in dev.tsv, line 7",
         "outside the vocabulary, read as <unk>: 1 of 5 target tokens of the validation data, such as 'z'; "
         "first in dev.tsv, line 8",
+    ]
+
+
+def test_subwords_outside_the_vocabulary_have_no_spelling(caplog: pytest.LogCaptureFixture) -> None:
+    trained = train_vocabularies([Pair("ab abc", "abc")], source=partial(subwords, max_size=50))
+    pairs = [Pair("ab", "ab"), Pair("aéb", "abc")]  # ▁ab; ▁ a é b
+    log_unknown("test", encode_all(pairs, trained), pairs, trained)
+    assert caplog.messages == [
+        "outside the vocabulary, read as <unk>: 1 of 5 source tokens of the test data; first in pair 2 of 2"
     ]
 
 

@@ -31,8 +31,8 @@ Lengths = NDArray[np.int64]
 OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
 """In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""
 
-UNKNOWN_EXAMPLES = 3
-"""Number of tokens outside the vocabulary that the log names."""
+UNKNOWN_READ, UNKNOWN_EXAMPLES = 100, 3
+"""The log names at most 3 different tokens, of the first 100 that are outside the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -169,21 +169,21 @@ def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabulari
         places = [] if unknown is None else np.flatnonzero(sequences.tokens == unknown).tolist()
         if not places:
             continue
-        rows = np.searchsorted(sequences.offsets, places, side="right") - 1
+        rows = np.searchsorted(sequences.offsets, places[:UNKNOWN_READ], side="right") - 1
         tokens: dict[str, None] = {}
-        for place, row in zip(places, rows, strict=True):
+        for place, row in zip(places, rows, strict=False):
             spelling = tokenizer.spell(getattr(pairs[row], side))
             tokens[spelling[place - sequences.offsets[row] - start]] = None
-            if len(tokens) == UNKNOWN_EXAMPLES:
-                break
+        tokens.pop(UNKNOWN, None)  # a subword, which has lost its spelling
+        named = ", ".join(repr(escape_control_characters(token)) for token in [*tokens][:UNKNOWN_EXAMPLES])
         log.warning(
-            "outside the vocabulary, read as %s: %d of %d %s tokens of the %s data, such as %s; first in %s",
+            "outside the vocabulary, read as %s: %d of %d %s tokens of the %s data%s; first in %s",
             UNKNOWN,
             len(places),
             (sequences.tokens > EOS).sum(),
             side,
             name,
-            ", ".join(repr(escape_control_characters(token)) for token in tokens),
+            named and f", such as {named}",
             pairs[rows[0]].origin or f"pair {rows[0] + 1} of {len(pairs)}",
         )
 
