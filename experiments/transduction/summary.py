@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from memorise import memorise, rates_apart, read
+from scipy.stats import ttest_ind
 
 from attnlab.files.predictions import read_predictions
 from attnlab.report.collect import collect
@@ -57,6 +58,12 @@ NORMALISATION = (
     *("parameters", "steps", "minutes", "commit"),
 )
 """Columns of normalisation.csv; error rates are percentages of the words of the development file."""
+
+CORPORA = ("swedish-gaw", "slovene-goo300k-bohoric", "icelandic-icepahc", "german-ridges")
+"""Corpora of normalisation."""
+
+SEEDS = range(3)
+"""Seeds of the mechanisms that are compared on normalisation."""
 
 STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 """Name of the study, the mechanism that the others are compared with, and that of `experiment=g2p`."""
@@ -292,6 +299,33 @@ def print_study(
     print()
 
 
+def print_seeds(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
+    """Print WER of normalisation by mechanism and seed, the mean over the corpora that have all seeds."""
+    rates = {
+        name: {
+            corpus: error_rates([*own[corpus].values()], "val")
+            for corpus in CORPORA
+            if set(SEEDS) <= set(own[corpus])
+        }
+        for name, own in runs.items()
+    }
+    rates = {name: own for name, own in rates.items() if own}
+    shared = [corpus for corpus in CORPORA if all(corpus in own for own in rates.values())]
+    means = {
+        name: [fmean(own[corpus][seed] for corpus in shared) for seed in SEEDS] for name, own in rates.items()
+    }
+    others = [name for name in means if name != REFERENCE]
+    p_values = holm([ttest_ind(means[name], means[REFERENCE], equal_var=False).pvalue for name in others])
+    print_caption(f"Normalisation over seeds, mean WER on the development files of {', '.join(shared)}")
+    print_row("mechanism", *(f"seed {seed}" for seed in SEEDS), "mean", f"minus {REFERENCE}", "p, Holm")
+    print(f"| --- |{' ---: |' * (len(SEEDS) + 3)}")
+    print_row(REFERENCE, *means[REFERENCE], fmean(means[REFERENCE]), "", "")
+    for name, p in zip(others, p_values, strict=True):
+        mean = fmean(means[name])
+        print_row(name, *means[name], mean, mean - fmean(means[REFERENCE]), f"{p:.3f}")
+    print()
+
+
 def complete(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> list[str]:
     """Return the corpora that have been given to every mechanism with seed 0, in the order of the study."""
     shared = set.intersection(
@@ -328,3 +362,4 @@ if __name__ == "__main__":
         study, low, "test", "Pronunciation with eight mechanisms, WER on the test files", mixed_ensembles()
     )
     print_study(study, others, "val", "Other words with eight mechanisms, WER on the development files", {})
+    print_seeds(study)
