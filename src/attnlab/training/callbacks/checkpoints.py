@@ -231,8 +231,10 @@ class BestCheckpoint(ModelCheckpoint):
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Return whether to save a checkpoint with the score `current`, a scalar tensor."""
-        if current is None or super().check_monitor_top_k(trainer, current):
-            return current is not None
+        if current is None:
+            return False
+        if super().check_monitor_top_k(trainer, current):
+            return True
         low, high = bounds(str(self.monitor))
         worst = high if self.mode == "min" else low
         return current.item() == worst == self.best_k_models[self.kth_best_model_path].item()
