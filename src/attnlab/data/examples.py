@@ -165,9 +165,10 @@ def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabulari
         ("source", examples.sources, vocabularies.source, 0),
         ("target", examples.targets, vocabularies.target, 1),  # after SOS
     ):
-        unknown = tokenizer.id_of(UNKNOWN)
-        places = [] if unknown is None else np.flatnonzero(sequences.tokens == unknown).tolist()
-        if not places:
+        if (unknown := tokenizer.id_of(UNKNOWN)) is None:  # a closed vocabulary
+            continue
+        places = np.flatnonzero(sequences.tokens == unknown)
+        if not places.size:
             continue
         rows = np.searchsorted(sequences.offsets, places[:UNKNOWN_READ], side="right") - 1
         tokens: dict[str, None] = {}
