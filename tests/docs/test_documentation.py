@@ -128,6 +128,10 @@ def test_every_path_in_the_readme_exists() -> None:
         assert (ROOT / link).exists(), link
 
 
+def test_folder_of_the_runs_belongs_to_the_repository() -> None:
+    assert (ROOT / "outputs" / ".gitignore").read_text() == "*\n!.gitignore\n"
+
+
 def test_every_group_has_a_page() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference" / "groups").glob("*.md"))
     for group in (*(path.name for path in (ROOT / "conf").iterdir() if path.is_dir()), "hydra/launcher"):
