@@ -47,8 +47,7 @@ lint: .venv/tests
 experiments: .venv/tests
 	MAKEFLAGS= $(BIN)/pytest -s -m experiments tests/test_experiments.py  # it starts make itself
 
-docs: .venv/tests
-	$(MAKE) -j 2 -O html examples
+docs: html examples
 
 html: .venv/tests
 	PYDEVD_DISABLE_FILE_VALIDATION=1 $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/build/doctrees docs docs/build/html
