@@ -16,6 +16,7 @@ TINY = (
     "decoder.size=8",
     "attention_size=5",
     "batching.batch_size=4",
+    "search.max_length=8",
     "trainer.accelerator=cpu",
     "trainer.log_every_n_steps=1",
 )

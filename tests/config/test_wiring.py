@@ -189,6 +189,8 @@ EXPRESSIONS = (
     "data.task=modular_arithmetic_brackets",
     "data.train_lengths=[1,9]",
     "data.train_size=60",
+    "data.val_size=4",
+    "data.test_size=4",
 )
 
 
