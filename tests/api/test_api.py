@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, clean_environment
+from forked import ForkedProcess
 
 SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2"]
 SOURCES = ["3 4 5", "6", "7 3 4 6", "5 5"]
@@ -33,6 +34,7 @@ def trained(output: Path) -> Iterator[Run]:
         patch.chdir(output)
         for name, value in clean_environment().items():
             patch.setenv(name, value)
+        patch.setattr(subprocess, "Popen", ForkedProcess)
         yield attnlab.train(SETTINGS)
 
 

@@ -21,7 +21,6 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import prepare_run
-from attnlab.files.run_identity import flatten
 from attnlab.training import components
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
@@ -252,17 +251,6 @@ def test_conala_steps_accumulate(step: str, composed: Composed) -> None:
 def test_an_unknown_step_is_refused(composed: Composed) -> None:
     with pytest.raises(OmegaConfBaseException, match="step=5: choose from 0_baseline, 1_regularised"):
         OmegaConf.resolve(composed("experiment=conala_steps", "step=5"))
-
-
-@pytest.mark.parametrize("quick", ["true", "false"])
-@pytest.mark.parametrize("option", options("study"))
-def test_every_study_composes_and_names_its_sweep(option: str, quick: str, composed: Composed) -> None:
-    config = composed(option, f"quick={quick}")
-    study = option.removeprefix("study=")
-    assert config.name == (f"{study}_quick" if quick == "true" else study)
-    swept = OmegaConf.load(CONF / "study" / f"{study}.yaml").hydra.sweeper.params
-    names = [*flatten(OmegaConf.to_container(config, resolve=False)), "attention"]
-    assert all(any(f"{name}.".startswith(f"{key}.") for name in names) for key in swept)
 
 
 def test_every_attention_can_be_swept_over_in_every_experiment() -> None:

@@ -85,7 +85,7 @@ def searched(seed: int, **options: Any) -> tuple[Any, Any, list[list[Prediction]
 
 
 @given(seed=st.integers(0, 10_000), size=st.sampled_from([1, 3]))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_restricted_outputs_equal_those_of_the_plain_loop(seed: int, size: int) -> None:
     network, batch, predictions = searched(seed, beam_size=size)
     for row, of_sentence in enumerate(predictions):

@@ -56,7 +56,7 @@ def token_log_probabilities(network: Seq2Seq, sentence: Batch, tokens: list[int]
 
 @pytest.mark.parametrize("order", ORDERS)
 @given(seed=SEEDS, lengths=LENGTHS, ends=st.sampled_from([-2.0, 0.0, 2.0]))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_greedy_equals_the_plain_loop(order: str, seed: int, lengths: list[int], ends: float) -> None:
     network = make(seed, ends=ends, order=order)
     batch = random_batch(lengths)
@@ -79,7 +79,7 @@ def test_greedy_equals_the_plain_loop(order: str, seed: int, lengths: list[int],
     ends=st.sampled_from([-2.0, 0.0, 2.0]),
     length_penalty=PENALTIES,
 )
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_beam_equals_the_plain_loop(
     seed: int, lengths: list[int], size: int, ends: float, length_penalty: float
 ) -> None:
@@ -135,7 +135,7 @@ RULES: list[dict[str, Any]] = [{}, {"min_length": 2}, {"no_repeat_ngram_size": 1
     rules=st.sampled_from(RULES),
     spread=st.sampled_from([0.3, 1.0]),
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_best_score_is_that_of_a_search_that_never_ends_early(
     seed: int,
     size: int,
@@ -160,7 +160,7 @@ def test_best_score_is_that_of_a_search_that_never_ends_early(
 
 
 @given(seed=SEEDS, size=st.integers(2, 6), length_penalty=PENALTIES, ends=st.sampled_from([0.0, 2.0]))
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_ensemble_scores_are_not_below_those_of_greedy_search(
     seed: int, size: int, length_penalty: float, ends: float
 ) -> None:
@@ -217,7 +217,7 @@ def test_beam_as_wide_as_the_search_tree_ranks_every_sequence(seed: int) -> None
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 @given(seed=SEEDS, lengths=LENGTHS, padding=st.integers(0, 3))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_other_sentences_and_padding_change_nothing(
     size: int, seed: int, lengths: list[int], padding: int
 ) -> None:

@@ -228,7 +228,7 @@ def test_gradient_that_is_not_finite_stops_before_the_next_step(
     assert trainer.global_step == 2  # of three in an epoch
 
 
-@pytest.mark.parametrize("settings", [(), ("search.beam_size=2",), ("decoder=luong", "attention=general")])
+@pytest.mark.parametrize("settings", [(), ("search.beam_size=2", "decoder=luong", "attention=general")])
 def test_evaluation_encodes_and_searches_each_batch_once(
     composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: tuple[str, ...]
 ) -> None:

@@ -21,7 +21,6 @@ from networks import make_network
 from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
-    ("Shift", {"order": "luong with input feeding", "cell": "gru", "layers": 2}),
     ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
     ("Hard", {"order": "gnmt", "layer_norm": True}),
 ]
@@ -45,7 +44,7 @@ def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: di
     "settings",
     [
         ("encoder=mingru", "attention=mocha"),
-        ("encoder=flip_flop", "attention=additive"),
+        ("encoder=flip_flop", "attention=shift", "decoder=luong", "decoder.cell=gru", "decoder.layers=2"),
         ("encoder=transformer", "decoder=exact_hard", "attention=markov"),
     ],
     ids=["linear recurrence", "flip-flops", "self-attention and exact hard attention"],
