@@ -19,15 +19,12 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 7, 2**31, 10**20, -(10**20), 0.5, -0.5, 1.5, 1e308),
-    *(float("nan"), float("inf"), float("-inf"), "", "x", "none", "1", "0.5", "true", "null", "NaN"),
+    *(None, True, 0, -1, 1, 2**31, 10**20, 0.5, -0.5, 1e308),
+    *(float("nan"), float("inf"), float("-inf"), "", "x", "1", "true", "NaN"),
     *([], [1, 2, 3], ["a"], [None], [[1]], {}, {"a": 1}, {"_target_": "x"}, {"_target_": 1.5}),
     {"_target_": None},
 )
-TEXTS = (
-    *(" ", "naïve", "日本", "a\tb", "a\nb", "a\u202eb", "\0", "../../x", "x" * 500),
-    *("'", '"', "a b", "[1", "{", "%s"),
-)
+TEXTS = (*(" ", "日本", "a\nb", "a\u202eb", "\0", "../../x", "x" * 500, "'", "[1"),)
 """Further values of settings that hold a text or nothing."""
 
 OPTIONS = (
