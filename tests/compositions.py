@@ -21,9 +21,9 @@ def compose_options(*overrides: str) -> DictConfig:
 
 
 def chooses_option(override: str) -> bool:
-    """Return whether an override chooses an option of a group rather than giving a value."""
-    key = override.partition("=")[0].lstrip("+~").partition("@")[0]
-    return "@" in override.partition("=")[0] or (CONF / key).is_dir()
+    """Return whether an override chooses an option of a group or deletes a key; others give a value."""
+    name = override.partition("=")[0]
+    return "@" in name or name.startswith("~") or (CONF / name.lstrip("+").partition("@")[0]).is_dir()
 
 
 def compose_job(overrides: Sequence[str]) -> DictConfig:
@@ -34,7 +34,6 @@ def compose_job(overrides: Sequence[str]) -> DictConfig:
     config = compose_options(*filter(chooses_option, overrides)).copy()
     values = accept([override for override in overrides if not chooses_option(override)])
     for override in OverridesParser.create().parse_overrides(overrides=values):
-        assert not override.is_delete()
         added = override.is_add() or override.is_force_add()
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True, force_add=added)
     HydraConfig.instance().set_config(config)
