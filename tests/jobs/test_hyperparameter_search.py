@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -309,15 +310,7 @@ def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
     (command,) = [
         line.strip() for line in completed.stdout.splitlines() if line.strip().startswith("attnlab train")
     ]
-    again = subprocess.run(
-        f"{Path(ATTNLAB).parent}/{command}",
-        shell=True,
-        cwd=tmp_path,
-        env=clean_environment(),
-        text=True,
-        capture_output=True,
-        check=True,
-    )
+    again = attnlab(*shlex.split(command)[1:], folder=tmp_path)
     assert "already finished" in again.stdout
     assert str(runs[0.01].directory) in again.stdout
     attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")

@@ -14,6 +14,7 @@ from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.preflight import find_error
 from attnlab.jobs.scheduler import find_build_errors
 from attnlab.jobs.supervision import Process, start_supervised
+from forked import ForkedProcess
 
 Composed = Callable[..., DictConfig]
 
@@ -74,6 +75,7 @@ def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
         return check
 
     monkeypatch.setattr("attnlab.jobs.scheduler.start_supervised", start)
+    monkeypatch.setattr(subprocess, "Popen", ForkedProcess)
     good, bad = prepare_run(composed()), prepare_run(composed("attention=dot", "decoder.size=9"))
     ((directory, reason),) = find_build_errors([good, bad], stopped=lambda: False).items()
     assert directory == str(bad.directory)

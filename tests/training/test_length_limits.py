@@ -70,6 +70,7 @@ def test_limit_of_the_search_follows_the_longest_target(composed, caplog: pytest
             *SYNTHETIC,
             f"data.train_lengths=[{length},{length}]",
             "data.test_lengths=[200,200]",
+            "search.max_length=null",
             *settings,
         )
         module, data = build_all(config)
@@ -86,6 +87,7 @@ def test_limit_of_the_search_follows_the_longest_target(composed, caplog: pytest
         "decoder.positions=learned",
         "decoder.max_positions=40",
         "attention_size=8",
+        "search.max_length=null",
     )
     module, data = build_all(few)
     assert choose_max_length(few, module.network, data).search.max_length == 39

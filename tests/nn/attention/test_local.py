@@ -144,8 +144,10 @@ def test_local_p_matches_its_equations(window: int, states: list[float]) -> None
 # ------------------------------------------------------------------------------------- inner mechanism
 
 
-@pytest.mark.parametrize("option", ["local_m", "local_p", "shift"])
-@pytest.mark.parametrize(("score", "inner"), [("additive", Additive), ("dot", Dot), ("general", General)])
+@pytest.mark.parametrize(
+    ("option", "score", "inner"),
+    [("local_m", "additive", Additive), ("local_p", "dot", Dot), ("shift", "general", General)],
+)
 def test_configuration_selects_the_inner_mechanism(
     composed: Callable[..., DictConfig], option: str, score: str, inner: type[Attention]
 ) -> None:
