@@ -73,6 +73,10 @@ def test_known_and_unknown_sources_are_scored_apart(
     mean = (3 * parts["known"]["wer"] + 2 * parts["unknown"]["wer"]) / 5
     assert result["metrics"]["val/wer"] == pytest.approx(mean)
 
+    Path("decomposed.dev").write_text("go\u0308z\tN;ACC\tgözi\nyol\tN;ACC\tyoli\n", encoding="utf-8")
+    assert run_command(["evaluate", str(trained.directory), "data.val=decomposed.dev"]) == 0
+    assert "1 of these sources were in the training split" in capsys.readouterr().out
+
 
 @pytest.mark.slow
 def test_features_are_read_by_predict_score_and_the_python_interface(

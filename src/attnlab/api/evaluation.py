@@ -170,7 +170,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     decoded = [pairs[output.index] for output in setup.module.outputs]
     covered = setup.module.is_covered
     by_length = [] if covered else _score_by_length(setup.module, split)
-    seen = are_seen(decoded, setup.training_sources.numpy()).tolist()
+    seen = are_seen(decoded, setup.training_sources.numpy(), setup.vocabularies.source).tolist()
     explanations = {}
     if setup.config.get("explain") is not None:
         explanations = scorecard.explain(

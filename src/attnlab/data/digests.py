@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.digests import changed_files, file_digest
@@ -68,19 +69,23 @@ def check_files(recorded: Record, *, fix: str) -> None:
         )
 
 
-def source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
-    """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later."""
-    return np.unique(_source_hashes(pairs))
+def source_hashes(pairs: Iterable[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later.
+
+    Sources are compared as the source tokenizer normalises them.
+    """
+    return np.unique(_source_hashes(pairs, tokenizer))
 
 
-def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64]) -> NDArray[np.bool_]:
+def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Return which pairs have a source that is among those of `source_hashes`, [N]."""
-    return np.isin(_source_hashes(pairs), hashes)
+    return np.isin(_source_hashes(pairs, tokenizer), hashes)
 
 
-def _source_hashes(pairs: Iterable[Pair]) -> NDArray[np.int64]:
+def _source_hashes(pairs: Iterable[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Return the hash of each source, [N]."""
-    digests = (hashlib.blake2b(pair.source.encode(), digest_size=8).digest() for pair in pairs)
+    texts = (tokenizer.normalise(pair.source).encode() for pair in pairs)
+    digests = (hashlib.blake2b(text, digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype=np.int64)
 
 

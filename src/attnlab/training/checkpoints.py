@@ -156,7 +156,7 @@ def checkpoint_contents(
     return {
         "data": digests.describe(corpus, vocabularies),
         "metrics": list(corpus.metrics),
-        "training_sources": torch.from_numpy(digests.source_hashes(corpus.train)),
+        "training_sources": torch.from_numpy(digests.source_hashes(corpus.train, vocabularies.source)),
         "config": OmegaConf.to_container(config, resolve=True),
         "vocabularies": [tokenizer.to_json() for tokenizer in vocabularies],
         "wandb_id": run_id,

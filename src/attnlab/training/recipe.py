@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
+from torch import Tensor
 
 from attnlab.config import build
 from attnlab.data import digests
@@ -78,7 +79,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
 
     # Training
     contents = checkpoint_contents(config, vocabularies, run.hash, corpus)
-    _warn_of_training_data(corpus, contents)
+    _warn_of_training_data(corpus, vocabularies, contents["training_sources"])
     checkpoint = _checkpoint_to_resume(run, metrics, contents)
     callbacks = components.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
 
@@ -161,10 +162,10 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
             return
 
 
-def _warn_of_training_data(corpus: Corpus, contents: dict[str, Any]) -> None:
+def _warn_of_training_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> None:
     for split in ("val", *corpus.test_splits):
         pairs = corpus.splits[split]
-        if seen := digests.are_seen(pairs, contents["training_sources"].numpy()).sum():
+        if seen := digests.are_seen(pairs, training_sources.numpy(), vocabularies.source).sum():
             name = digests.SPLIT_NAMES.get(split, split)
             log.warning(
                 "%d of the %d sources of the %s data are in the training data", seen, len(pairs), name

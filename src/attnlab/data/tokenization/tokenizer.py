@@ -89,11 +89,15 @@ class Tokenizer:
         """
         return self._join(self.pieces(text))
 
+    def normalise(self, text: str) -> str:
+        """Return a text as it is before it is split: in a Unicode form or lower case, if these are set."""
+        normalizer = self._pipeline.normalizer
+        return normalizer.normalize_str(text) if normalizer else text
+
     def pieces(self, text: str) -> list[str]:
         """Split a text into words or characters, before the vocabulary is applied."""
-        normalizer = self._pipeline.normalizer
-        normalised = normalizer.normalize_str(text) if normalizer else text
-        return [piece for piece, _ in self._pipeline.pre_tokenizer.pre_tokenize_str(normalised)]
+        pieces = self._pipeline.pre_tokenizer.pre_tokenize_str(self.normalise(text))
+        return [piece for piece, _ in pieces]
 
     def spell(self, text: str) -> list[str]:
         """Return the spelling of each token of a text.
