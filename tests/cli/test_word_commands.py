@@ -57,8 +57,9 @@ def test_predictions_are_two_columns_without_features(trained: Run) -> None:
     assert [row.partition("\t")[2] for row in rows] == [output.hypothesis for output in outputs]
     scores = trained.read_result()["metrics"]
     assert scores["val/wer"] == pytest.approx(100 * (1 - scores["val/exact_match"]))
-    assert scores["val/ser"] == scores["val/edit_distance"]
-    assert not {"val/bleu", "val/chrf"} & scores.keys()  # scores of sentences
+    assert "val/ser" in scores
+    # Scores of sentences, and ser by another name
+    assert not {"val/bleu", "val/chrf", "val/edit_distance"} & scores.keys()
 
 
 @pytest.mark.slow
@@ -67,7 +68,7 @@ def test_known_and_unknown_sources_are_scored_apart(
 ) -> None:
     monkeypatch.chdir(trained.directory.parents[2])
     assert run_command(["evaluate", str(trained.directory), "--split", "val"]) == 0
-    assert "sources in the training split, and others" in capsys.readouterr().out
+    assert "known: in the training split" in capsys.readouterr().out
     result = json.loads((trained.directory / "evaluations" / "val" / "result.json").read_text())
     parts = result["known_and_unknown"]
     mean = (3 * parts["known"]["wer"] + 2 * parts["unknown"]["wer"]) / 5

@@ -230,10 +230,12 @@ def test_overfitting_uses_the_first_training_pairs_only(composed: Composed) -> N
     assert module.label_smoothing == 0
 
 
-def test_metric_of_another_corpus_cannot_be_monitored(composed: Composed) -> None:
-    wanted = ("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max")
-    with pytest.raises(UserError, match=r"this corpus has no such metric; it has .*val/exact_match"):
+@pytest.mark.parametrize("section", ["checkpoint", "+callbacks.early_stopping"])
+def test_metric_of_another_corpus_cannot_be_monitored(section: str, composed: Composed) -> None:
+    wanted = (f"{section}.monitor=val/conala_bleu", f"{section}.mode=max")
+    with pytest.raises(UserError, match=r"this corpus has no such metric; it has .*val/exact_match") as error:
         build_all(composed(*TINY, *SYNTHETIC, *wanted))
+    assert str(error.value).startswith(f"{section.removeprefix('+')}.monitor=val/conala_bleu: ")
 
 
 @pytest.mark.parametrize("step", STEPS)

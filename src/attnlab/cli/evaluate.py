@@ -104,7 +104,7 @@ def _known_table(parts: Mapping[str, Metrics]) -> Table:
     """Build a table of the scores of sources that are in the training split, and of the others."""
     columns = ["sources", *dict.fromkeys(name for scores in parts.values() for name in scores)]
     heads = (Column(name.replace("_", " "), overflow="fold") for name in columns)
-    table = Table(*heads, title="sources in the training split, and others", pad_edge=False)
+    table = Table(*heads, title="known: in the training split", pad_edge=False)
     for part, scores in parts.items():
         table.add_row(part, *(_short_number(scores.get(name)) for name in columns[1:]))
     return table

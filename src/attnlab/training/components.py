@@ -1,6 +1,7 @@
 """Building the LightningModule, the loggers, the callbacks and the Trainer from a configuration."""
 
 import logging
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -71,13 +72,14 @@ def build_module(
 
     A teacher is only needed for training.
     """
-    monitor = name(config.checkpoint.monitor)
-    text_metrics = _choose_metrics(corpus, monitor)
-    if monitor in names("text") and monitor not in text_metrics:
-        raise UserError(
-            f"checkpoint.monitor={config.checkpoint.monitor}: this corpus has no such metric; it has "
-            + ", ".join(f"val/{metric}" for metric in text_metrics)
-        )
+    monitored = _monitored(config)
+    text_metrics = _choose_metrics(corpus, {name(monitor) for monitor in monitored.values()})
+    for section_name, monitor in monitored.items():
+        if name(monitor) in names("text") and name(monitor) not in text_metrics:
+            raise UserError(
+                f"{section_name}.monitor={monitor}: this corpus has no such metric; it has "
+                + ", ".join(f"val/{metric}" for metric in text_metrics)
+            )
     weight = (config.get("distillation") or {}).get("weight", 0.5)
     return Seq2SeqModule(
         network=network,
@@ -98,14 +100,22 @@ def build_module(
     )
 
 
-def _choose_metrics(corpus: Corpus, monitor: str) -> tuple[str, ...]:
+def _monitored(config: DictConfig) -> dict[str, str]:
+    """Return the metric that each section of the configuration monitors."""
+    stopping = (config.get("callbacks") or {}).get("early_stopping") or {}
+    sections = {"checkpoint": config.checkpoint, "callbacks.early_stopping": stopping}
+    return {key: settings.monitor for key, settings in sections.items() if settings.get("monitor")}
+
+
+def _choose_metrics(corpus: Corpus, monitored: Collection[str]) -> tuple[str, ...]:
     """Return the default metrics and those of the corpus.
 
-    BLEU and chrF compare sentences. They are left out where the corpus has a metric of string transduction,
-    whose targets are words, unless the corpus or the checkpoint names them.
+    BLEU and chrF compare sentences, and the edit distance is `ser` by another name. They are left out where
+    the corpus has a metric of string transduction, whose targets are words, unless they are named or
+    monitored.
     """
-    left_out = {"bleu", "chrf"} - {monitor} if WORD_METRICS.intersection(corpus.metrics) else set()
-    defaults = [metric for metric in default_metrics() if metric not in left_out]
+    left_out = {"bleu", "chrf", "edit_distance"} if WORD_METRICS.intersection(corpus.metrics) else set()
+    defaults = [metric for metric in default_metrics() if metric in monitored or metric not in left_out]
     return tuple(dict.fromkeys((*defaults, *corpus.metrics)))
 
 
@@ -130,10 +140,8 @@ def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData
     count = limit if isinstance(limit, int) else max(1, int(limit * len(batches)))
     pairs = [data.pairs("val")[index] for batch in batches[:count] for index in batch]
     limited = f" with trainer.limit_val_batches={limit}" * (count < len(batches))
-    stopping = (config.get("callbacks") or {}).get("early_stopping") or {}
-    for section_name, settings in (("checkpoint", config.checkpoint), ("callbacks.early_stopping", stopping)):
-        monitor = settings.get("monitor")
-        if monitor is None or name(monitor) not in module.text_metrics:
+    for section_name, monitor in _monitored(config).items():
+        if name(monitor) not in module.text_metrics:
             continue
         perfect = [
             Prediction(

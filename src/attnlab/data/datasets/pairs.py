@@ -55,7 +55,8 @@ def load_pairs(
         features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
             end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
-        metrics: scores of decoded texts besides those of every dataset, such as [wer,ser].
+        metrics: scores of decoded texts besides those of every dataset; [wer,ser] replace BLEU, chrF and the
+            edit distance.
     """
     layout = Layout(
         languages=languages,
