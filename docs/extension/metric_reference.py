@@ -9,6 +9,7 @@ from configuration_reference import note_code
 
 RANGES = {
     "share": "0 to 1, shown in %",
+    "percent": "0 to 100, in %",
     "points": "0 to 100",
     "fraction": "0 to 1",
     "signed": "-1 to 1",

@@ -58,6 +58,7 @@ def test_a_metric_is_added_by_a_decorator(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ("test/bleu", "4.1 BLEU"),
         ("val/exact_match", "410.0 points of exact match (val)"),
+        ("val/wer", "4.1 points of WER (val)"),
         ("val/loss", "4.100 nats of loss (val)"),
         ("test/attention/sharpness", "4.100 attention sharpness"),
         ("test/own_metric", "4.100 own metric"),
@@ -75,6 +76,9 @@ def test_only_amounts_that_are_not_zero_are_less_than_the_last_digit() -> None:
 def test_values_are_converted_to_percent() -> None:
     assert registry.percentage("val/bleu", 12.5) == 12.5
     assert registry.percentage("exact_match", 0.125) == 12.5
+    assert registry.percentage("val/wer", 12.5) == 12.5
+    assert [registry.scale(metric) for metric in ("val/bleu", "exact_match", "val/wer")] == [1, 100, 1]
+    assert registry.number("val/wer", 12.54) == "12.5"
 
 
 def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> None:

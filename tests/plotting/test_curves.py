@@ -31,12 +31,19 @@ def test_attention_metrics_with_one_scale_are_one_figure(tmp_path: Path) -> None
     assert labels == ["coverage", "alignment_accuracy"]
 
 
-def test_bleu_and_error_rates_are_different_figures(tmp_path: Path) -> None:
-    save_training_curves({f"val/{name}": [(1, 50.0)] for name in ("bleu", "chrf", "wer")}, tmp_path)
-    labels = {
-        path.stem: re.findall(r"<!-- val/(\w+) -->", path.read_text()) for path in tmp_path.glob("*.svg")
+def test_curves_with_different_units_are_different_figures(tmp_path: Path) -> None:
+    names = ("bleu", "chrf", "wer", "loss", "exact_match")
+    save_training_curves({f"val/{name}": [(1, 50.0)] for name in names}, tmp_path)
+    texts = {path.stem: path.read_text() for path in tmp_path.glob("*.svg")}
+    assert {name: re.findall(r"<!-- val/(\w+) -->", text) for name, text in texts.items()} == {
+        "bleu": ["bleu", "chrf"],
+        "error_rate": ["wer"],
+        "loss": ["loss"],
+        "accuracy": ["exact_match"],
     }
-    assert labels == {"bleu": ["bleu", "chrf"], "error_rate": ["wer"]}
+    labels = {"bleu": "score, of 100", "error_rate": "error rate, in %", "loss": "loss, in nats"}
+    for name, label in labels.items():
+        assert f"<!-- {label} -->" in texts[name]
 
 
 def test_twenty_curves_have_distinct_styles() -> None:

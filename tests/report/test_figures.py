@@ -59,6 +59,13 @@ def test_all_figures_are_drawn(drawn: dict[str, StudyFigure]) -> None:
     }
 
 
+def test_axis_of_error_rates_is_in_percent() -> None:
+    drawn = draw(runs_of({"dot": [31.0, 33.0]}, "test/wer"))
+    axes = drawn["scores-wer"].figure.axes[0]
+    assert axes.get_xlabel() == "WER, in %"
+    assert axes.lines[0].get_xdata().tolist() == [31, 33]
+
+
 def test_training_loss_has_its_label(drawn: dict[str, StudyFigure]) -> None:
     assert drawn["train-loss_epoch"].figure.axes[0].get_ylabel() == "training loss, in nats"
     assert label("train/loss_epoch") == "training loss"

@@ -24,12 +24,13 @@ TextMetric = Callable[[Texts], float]
 
 Kind = Literal["text", "token", "attention", "explanation", "training"]
 Direction = Literal["higher", "lower"]
-Format = Literal["share", "points", "fraction", "signed", "nats", "positive", "number"]
-"""share: 0 to 1, shown in percent · points: 0 to 100 · fraction: 0 to 1 · signed: -1 to 1 · nats, positive:
-at least 0 · number: any other."""
+Format = Literal["share", "percent", "points", "fraction", "signed", "nats", "positive", "number"]
+"""share: 0 to 1, shown in percent · percent, points: 0 to 100 · fraction: 0 to 1 · signed: -1 to 1 · nats,
+positive: at least 0 · number: any other."""
 
 BOUNDS: dict[Format, tuple[float, float]] = {
     "share": (0, 1),
+    "percent": (0, 100),
     "points": (0, 100),
     "fraction": (0, 1),
     "signed": (-1, 1),
@@ -196,13 +197,13 @@ def label(metric: str) -> str:
 
 def unit(metric: str) -> Literal["%", "nats", ""]:
     """Return the unit in which values are displayed."""
-    units: dict[Format, Literal["%", "nats"]] = {"share": "%", "nats": "nats"}
+    units: dict[Format, Literal["%", "nats"]] = {"share": "%", "percent": "%", "nats": "nats"}
     return units.get(_info(metric).format, "")
 
 
 def scale(metric: str) -> int:
     """Return the factor that converts a value to its `unit`."""
-    return 100 if unit(metric) == "%" else 1
+    return 100 if _info(metric).format == "share" else 1
 
 
 def bounds(metric: str) -> tuple[float, float]:
@@ -212,12 +213,12 @@ def bounds(metric: str) -> tuple[float, float]:
 
 def percentage(metric: str, value: float) -> float:
     """Convert a value to a scale of 0 to 100, to draw several metrics on one axis."""
-    return value if _info(metric).format == "points" else 100 * value
+    return value if _info(metric).format in ("percent", "points") else 100 * value
 
 
 def digits(metric: str) -> int:
     """Return the number of decimal places to display."""
-    return 1 if _info(metric).format in ("share", "points") else 3
+    return 1 if _info(metric).format in ("share", "percent", "points") else 3
 
 
 def better(metric: str) -> Direction | None:

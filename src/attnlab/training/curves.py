@@ -19,16 +19,19 @@ def save_training_curves(series: Mapping[str, Sequence[tuple[int, float]]], fold
         if info.kind == "attention" and info.format in ("share", "fraction") and info.direction != "lower"
     ]
     decoded = {name: info for name, info in METRICS.items() if info.kind in ("token", "text")}
-    points = {f"val/{name}": info.direction for name, info in decoded.items() if info.format == "points"}
-    figures = {
-        "loss": ["train/loss_epoch", "val/loss"],
-        "learning_rate": [name for name in series if name.startswith("lr-")],
-        "accuracy": [f"val/{name}" for name, info in decoded.items() if info.format == "share"],
-        "bleu": [name for name, direction in points.items() if direction != "lower"],
-        "error_rate": [name for name, direction in points.items() if direction == "lower"],
-        "attention": attention,
+    by_format = {
+        format: [f"val/{name}" for name, info in decoded.items() if info.format == format]
+        for format in ("share", "points", "percent")
     }
-    for title, names in figures.items():
+    figures = {
+        "loss": ("loss, in nats", ["train/loss_epoch", "val/loss"]),
+        "learning_rate": ("learning rate", [name for name in series if name.startswith("lr-")]),
+        "accuracy": ("accuracy", by_format["share"]),
+        "bleu": ("score, of 100", by_format["points"]),
+        "error_rate": ("error rate, in %", by_format["percent"]),
+        "attention": ("attention", attention),
+    }
+    for title, (label, names) in figures.items():
         chosen = {name: series[name] for name in names if name in series}
         if chosen:
-            save_png_and_svg(plot_curves(chosen, y_label=title.replace("_", " ")), folder / title)
+            save_png_and_svg(plot_curves(chosen, y_label=label), folder / title)

@@ -25,7 +25,7 @@ def has_equal_words(hypothesis: str, reference: str) -> bool:
 
 @text_metric(
     label="WER",
-    format="points",
+    format="percent",
     direction="lower",
     counts=lambda _: ratio_counts(
         lambda each: (100 * (not has_equal_words(each.hypothesis, each.reference)), 1)
