@@ -16,6 +16,7 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, clean_environment
+from exports import write_checkpoint
 from forked import ForkedProcess
 
 SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2"]
@@ -172,6 +173,15 @@ def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) 
         assert score.log_probability == pytest.approx(found.score, abs=1e-4)
     with pytest.raises(attnlab.UserError, match=r"pairs\[0\] is '': give a string"):
         model.score([("", "3")])
+
+
+def test_unknown_tokens_of_given_translations_keep_their_spelling(tmp_path: Path) -> None:
+    model = attnlab.load(write_checkpoint(tmp_path))
+    (score,) = model.score([("horse", "horse zebra")])
+    assert score.tokens == ["horse", "<unk:zebra>", "<eos>"]
+    attended = model.attention("yak horse", "horse zebra")
+    assert (attended.source_tokens, attended.tokens) == (["<unk:yak>", "horse"], score.tokens)
+    assert attended.weights.shape == (3, 2)
 
 
 def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnlab.Model) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
-from attnlab.data.tokenization.train import symbols
+from attnlab.data.tokenization.train import symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import accepted_first
@@ -64,6 +64,20 @@ def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> N
     assert results[0][0].annotations == {"quoted": ["3"]}
     assert results[0][0].alignment is not None
     assert results[1][0].alignment is None
+
+
+def test_source_tokens_outside_the_vocabulary_keep_their_spelling() -> None:
+    vocabularies = Vocabularies(whitespace(["3 4"]), DIGITS)
+    network = make_network(vocabulary_size=DIGITS.size)
+    examples = encode(
+        [pair := Pair("3 zwei", "3")],
+        vocabularies,
+        source_eos=True,
+        max_source_length=None,
+        max_target_length=None,
+    )
+    ((prediction,),) = Translator(vocabularies=vocabularies)(network, examples[[0]], [pair])
+    assert prediction.source_tokens == ["3", "<unk:zwei>", "<eos>"]
 
 
 def test_beam_size_one_is_greedy_search(network: Seq2Seq) -> None:

@@ -314,7 +314,8 @@ class Model:
             log_p = score(self.network, batch).tolist()  # [B, T]
             for row, ids, values in zip(rows, batch.labels.tolist(), log_p, strict=True):
                 size = ids.index(EOS)
-                tokens = [*self.vocabularies.tokens(ids[:size], pairs[row].source), "<eos>"]
+                pair = pairs[row]
+                tokens = [*self.vocabularies.tokens(ids[:size], pair.source, pair.target), "<eos>"]
                 results[row] = Score(tokens=tokens, token_log_probabilities=values[: size + 1])
         return [results[row] for row in range(len(pairs))]
 
@@ -336,7 +337,9 @@ class Model:
         log_p = score(self.network, on_device)[0].tolist()  # T values
         normalised = sum(log_p) / len(weights) ** self.config.search.length_penalty
         tokens = batch.labels[0, :-1].tolist()
-        return self.translator().describe(batch, 0, pair, tokens, normalised, weights, log_p)
+        described = self.translator().describe(batch, 0, pair, tokens, normalised, weights, log_p)
+        labels = [*self.vocabularies.tokens(tokens, pair.source, pair.target), "<eos>"]
+        return replace(described, tokens=labels)
 
     def explain(self, source: str, target: str, method: Method = "integrated_gradients") -> Prediction:
         """Attribute each token of a given translation to the source tokens.

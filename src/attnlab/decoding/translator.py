@@ -235,7 +235,7 @@ class Translator:
             hypothesis=vocabularies.output_text(tokens, pair),
             annotations=pair.annotations or {},
             score=score,
-            source_tokens=vocabularies.source.tokens(source),
+            source_tokens=vocabularies.source.labels(source, pair.source),
             tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
             probabilities=[round(exp(value), 4) for value in log_p],
             weights=weights.numpy(),

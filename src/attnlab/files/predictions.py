@@ -46,7 +46,7 @@ class Prediction:
         annotations: plain JSON data of the dataset (`Pair.annotations`), read by its own metrics.
         rank: position among the hypotheses of this source, 1 for the best.
         score: log-probability divided by length ** length_penalty, reranking included.
-        source_tokens: S tokens as the network reads them.
+        source_tokens: S tokens as the network reads them; `<unk:SPELLING>` for one outside its vocabulary.
         tokens: T decoded tokens; the last is "<eos>".
         probabilities: of the T tokens, each given the source and the tokens before; None where unknown.
         weights: attention weights [T, S], each 0 to 1; None where they were not kept, and for a mechanism

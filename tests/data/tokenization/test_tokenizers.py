@@ -118,6 +118,17 @@ def test_unknown_characters_are_decoded_as_unk() -> None:
     assert tokenizer.decode(tokenizer.encode("a xb")) == "a <unk>b"
 
 
+def test_labels_show_the_spelling_of_unknown_tokens() -> None:
+    tokenizer = characters(["ab "])
+    ids = tokenizer.encode("a xb\nx")
+    assert tokenizer.labels(ids, "a xb\nx") == ["a", "␣", "<unk:x>", "b", "<unk:␣>", "<unk:x>"]
+    assert tokenizer.labels([*ids[:3], EOS], "a xb\nx") == ["a", "␣", "<unk:x>", "<eos>"]  # truncated
+    copied = [tokenizer.size, *ids[1:]]
+    assert tokenizer.labels(copied, "z xb\nx", ["z"])[:3] == ["z", "␣", "<unk:x>"]
+    pieces = words(["low lows"] * 9, max_size=9, subwords=True)
+    assert pieces.labels(pieces.encode("low slow"), "low slow") == pieces.tokens(pieces.encode("low slow"))
+
+
 # Subwords
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 
 from tokenizers import Encoding, models
 from tokenizers import Tokenizer as Pipeline
@@ -77,9 +77,19 @@ class Tokenizer:
 
         The arguments are those of `decode`.
         """
-        spellings = (SPECIAL_TOKENS.get(id) or self._spelling(id, oov_tokens) for id in ids)
+        return [self._label(SPECIAL_TOKENS.get(id) or self._spelling(id, oov_tokens)) for id in ids]
+
+    def labels(self, ids: Sequence[int], text: str, oov_tokens: Sequence[str] = ()) -> list[str]:
+        """Return `tokens` of the ids of a text, where a token outside the vocabulary is `<unk:SPELLING>`.
+
+        The ids may be truncated, or followed by EOS. Unknown subwords have no spelling, and stay `<unk>`.
+        """
+        tokens = self.tokens(ids, oov_tokens)
+        if UNKNOWN not in tokens:
+            return tokens
         return [
-            self._white_space_label(spelling) if spelling.isspace() else spelling for spelling in spellings
+            f"{UNKNOWN[:-1]}:{self._label(spelling)}>" if token == UNKNOWN != spelling else token
+            for token, spelling in zip(tokens, chain(self.spell(text), repeat(UNKNOWN)), strict=False)
         ]
 
     def clean(self, text: str) -> str:
@@ -152,6 +162,9 @@ class Tokenizer:
 
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         return self._pipeline.encode_batch_fast(texts)
+
+    def _label(self, spelling: str) -> str:
+        return self._white_space_label(spelling) if spelling.isspace() else spelling
 
     def _white_space_label(self, white_space: str) -> str:
         return "␣"

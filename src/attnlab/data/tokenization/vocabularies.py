@@ -53,9 +53,15 @@ class Vocabularies(NamedTuple):
         text = self.decode(ids, pair.source)
         return text if pair.postprocess is None else pair.postprocess(text)
 
-    def tokens(self, ids: Sequence[int], source: str) -> list[str]:
-        """Return a readable label for each target id, including ids copied from `source`."""
-        return self.target.tokens(ids, self._copied_tokens(ids, source))
+    def tokens(self, ids: Sequence[int], source: str, target: str = "") -> list[str]:
+        """Return a readable label for each target id, including ids copied from `source`.
+
+        Args:
+            ids: of an output, or of a given target.
+            source: the source text.
+            target: the given target, whose spelling of unknown tokens the labels show.
+        """
+        return self.target.labels(ids, target, self._copied_tokens(ids, source))
 
     def _copied_tokens(self, ids: Sequence[int], source: str) -> list[str]:
         """Return the out-of-vocabulary tokens of the source if an id refers to one, else an empty list."""
