@@ -56,7 +56,7 @@ def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
 
 def process(
     lines: Sequence[Line],
-    read: Callable[[str], Read],
+    read: Callable[[int, str], Read],
     compute: Callable[[dict[int, Read]], Sequence[Result]],
     write: Callable[[int, Read | None, Result | None], object],
     *,
@@ -65,7 +65,8 @@ def process(
     """Compute the results of all lines together, and write that of each line, in order.
 
     Args:
-        read: parses a line; raises `UserError` at a bad one, which is reported on standard error.
+        read: parses a line, given its number and text; raises `UserError` at a bad one, which is reported on
+            standard error.
         compute: returns one result per parsed line, given these by line number.
         write: prints a line's output, given its number, the parsed line and the result (None for a bad line).
         strict: raise the error of the first bad line, after the output of the lines before it.
@@ -77,7 +78,7 @@ def process(
     problems: dict[int, str] = {}
     for line in lines:
         try:
-            parsed[line.number] = read(line.decode())
+            parsed[line.number] = read(line.number, line.decode())
         except UserError as error:
             reason = escape_control_characters(str(error))
             if len(reason) > MAX_REASON:

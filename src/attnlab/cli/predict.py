@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from attnlab.cli import arguments, input_lines
 from attnlab.errors import UsageError, UserError
 from attnlab.files.reading import count_lines
-from attnlab.files.terminal import escape_control_characters
 
 if TYPE_CHECKING:
     from attnlab.api.model import Model
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from attnlab.files.predictions import Prediction
 
 IMPORTS = ("attnlab.api.model", "attnlab.cli.attention_output")
-
-EXAMPLES = 3
-"""Number of unknown tokens that a warning names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,13 +76,13 @@ def main(options: argparse.Namespace) -> int:
     layout = evaluation_data.layout_of(model.config)
     failed = 0
 
-    def read(text: str) -> Pair:
+    def read(number: int, text: str) -> Pair:
         if options.prefix:
             source, prefix = _source_and_prefix(text, has_features=warnings.has_features)
             return replace(model.read(source, prefix), reference="")
         read_text = layout.input_of(text) if layout else text
         pair = model.read(read_text)
-        warnings.check_columns(text, read_text)
+        warnings.check_columns(number, text, read_text)
         return pair
 
     def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
@@ -163,20 +159,23 @@ class _Warnings:
     """Counts the lines to which something happened that their outputs do not show."""
 
     def __init__(self, model: Model, translator: Translator) -> None:
-        from attnlab.data.tokenization.tokenizer import UNKNOWN
+        from attnlab.data.datasets.pair_files import Columns
         from attnlab.nn.attention.location import scored_positions
 
-        self.unknown_label = UNKNOWN
         self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
         self.max_length = translator.max_length
         self.window = scored_positions(model.network)
         self.has_features = model.config.data.get("features_column") is not None
-        self.more_columns = self.tabs = 0
+        self.columns = Columns()
         self.lines: dict[str, list[int]] = {}
+        self.tokens = 0
         self.unknown: Counter[str] = Counter()
         self.lines_of_unknown: list[int] = []
 
     def check(self, number: int, pair: Pair, predictions: Sequence[Prediction]) -> None:
+        """Check a line that was translated."""
+        from attnlab.data.tokenization.tokenizer import UNKNOWN
+
         if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
             limit = f"{self.max_length} tokens"
             self._add(
@@ -189,45 +188,42 @@ class _Warnings:
             self._add(f"the input was truncated to {limit} tokens", number)
         if length > self.window:
             self._add(f"tokens after attention.max_length={self.window} got weight 0", number)
-        if (unk := self.tokenizer.id_of(self.unknown_label)) in ids:
+        self.tokens += len(ids)
+        if (unk := self.tokenizer.id_of(UNKNOWN)) in ids:
             spelled = zip(self.tokenizer.spell(pair.source), ids, strict=True)
             self.unknown.update(token for token, id in spelled if id == unk)
             self.lines_of_unknown.append(number)
 
-    def check_columns(self, text: str, read: str) -> None:
+    def check_columns(self, number: int, text: str, read: str) -> None:
+        """Check the columns of a line, of which some are read."""
+        self.columns.count(number, text)
         if read != text:
-            self.more_columns += 1
+            columns = "text and features are" if self.has_features else "the source is"
+            self._add(f"more columns: only {columns} read", number)
         elif "\t" in text and not self.has_features:
-            self.tabs += 1
+            self._add("a tab: all columns were read as one sentence; cut -f1 gives the first column", number)
 
     def _add(self, warning: str, number: int) -> None:
         self.lines.setdefault(warning, []).append(number)
 
     def print(self) -> None:
-        """Print the warnings, those of a single line with its number, and clear them."""
-        if self.more_columns:
-            read = "text and features are" if self.has_features else "the source is"
-            lines = f"{self.more_columns} line{'s' * (self.more_columns != 1)}"
-            print(f"attnlab: {lines} with more columns: only {read} read", file=sys.stderr)
-        if self.tabs:
-            lines = f"{self.tabs} line{'s' * (self.tabs != 1)}"
-            message = "a tab: all columns were read as one sentence; cut -f1 gives the first column"
-            print(f"attnlab: {lines}: {message}", file=sys.stderr)
-        self.more_columns = self.tabs = 0
+        """Print the warnings with the numbers of their lines, and clear them."""
+        from attnlab.data.examples import describe_unknown
+
         for warning, numbers in self.lines.items():
-            print(f"attnlab: {count_lines('line', numbers)} of standard input: {warning}", file=sys.stderr)
+            _warn(f"{count_lines('line', numbers)} of standard input: {warning}")
+        if self.columns.others:
+            _warn(f"standard input: {self.columns}")
         if self.unknown:
-            total = self.unknown.total()
-            del self.unknown[self.unknown_label]  # the label of an unknown subword
-            examples = ", ".join(
-                repr(escape_control_characters(token)) for token, _ in self.unknown.most_common(EXAMPLES)
-            )
-            tokens = f"{total} token{'s' * (total != 1)}{f', such as {examples},' * bool(examples)}"
-            lines = f"{count_lines('line', self.lines_of_unknown)} of standard input"
-            print(
-                f"attnlab: {lines}: {tokens} outside the vocabulary: read as {self.unknown_label}",
-                file=sys.stderr,
-            )
+            tokens = (token for token, _ in self.unknown.most_common())
+            counted = describe_unknown(self.unknown.total(), self.tokens, "source", "standard input", tokens)
+            _warn(f"{counted}; in {count_lines('line', self.lines_of_unknown)}")
         self.lines.clear()
+        self.columns.others.clear()
+        self.tokens = 0
         self.unknown.clear()
         self.lines_of_unknown.clear()
+
+
+def _warn(warning: str) -> None:
+    print(f"attnlab: {warning}", file=sys.stderr)

@@ -38,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
     model = load(options.runs, trust=options.trust)
     layout = evaluation_data.layout_of(model.config)
 
-    def read(text: str) -> tuple[str, str, Pair]:
+    def read(_: int, text: str) -> tuple[str, str, Pair]:
         source, target = _columns(text, layout)
         return source, target, model.read(source, target)
 

@@ -6,9 +6,9 @@ N pairs of a split · B pairs of a batch · S, T as in `attnlab.types`
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -175,18 +175,28 @@ def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabulari
         for place, row in zip(places, rows, strict=False):
             spelling = tokenizer.spell(getattr(pairs[row], side))
             tokens[spelling[place - sequences.offsets[row] - start]] = None
-        tokens.pop(UNKNOWN, None)  # a subword, which has lost its spelling
-        named = ", ".join(repr(escape_control_characters(token)) for token in [*tokens][:UNKNOWN_EXAMPLES])
-        log.warning(
-            "outside the vocabulary, read as %s: %d of %d %s tokens of the %s data%s; first in %s",
-            UNKNOWN,
-            len(places),
-            (sequences.tokens > EOS).sum(),
-            side,
-            name,
-            named and f", such as {named}",
-            pairs[rows[0]].origin or f"pair {rows[0] + 1} of {len(pairs)}",
-        )
+        first = pairs[rows[0]].origin or f"pair {rows[0] + 1} of {len(pairs)}"
+        total = (sequences.tokens > EOS).sum()
+        counted = describe_unknown(len(places), total, side, f"the {name} data", tokens)
+        log.warning("%s; first in %s", counted, first)
+
+
+def describe_unknown(count: int, total: int, side: str, place: str, tokens: Iterable[str]) -> str:
+    """Describe the tokens of one side that are outside the vocabulary, by their number and examples.
+
+    Args:
+        count: number of these tokens.
+        total: number of all tokens.
+        side: "source" or "target".
+        place: what the tokens are of.
+        tokens: distinct tokens, of which the first are the examples. Subwords have lost their spelling.
+    """
+    named = islice((token.strip() or token for token in tokens if token != UNKNOWN), UNKNOWN_EXAMPLES)
+    examples = ", ".join(repr(escape_control_characters(token)) for token in named)
+    return (
+        f"outside the vocabulary, read as {UNKNOWN}: {count} of {total} {side} tokens of {place}"
+        f"{examples and f', such as {examples}'}"
+    )
 
 
 def _log_truncated(side: str, limit: int | None, sequences: Sequence[Sequence[int]]) -> None:

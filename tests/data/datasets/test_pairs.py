@@ -100,6 +100,15 @@ def test_columns_that_are_not_read_are_named(write, caplog):
     assert caplog.messages[-1].endswith("pairs.tsv, line 1: column 2 is not read ('V;PST')")
 
 
+def test_rows_with_another_number_of_columns_are_counted_with_their_lines(write, caplog):
+    rows = ["source\ttarget\ttags", *ROWS[:4], "1\t2\tV;PST", *ROWS[4:], "a\tb\tc\td", "alone"]
+    load(path=write("\n".join(rows)), header=True)
+    assert [message.partition("pairs.tsv: ")[2] for message in caplog.messages] == [
+        "left out 1 line (14): 1 column",
+        "2 lines (6, 13): another number of columns than line 2, which has 2",
+    ]
+
+
 def test_column_settings_select_the_texts(write):
     path = write("\n".join(f"{i}\tZiel {i}\tsource {i}" for i in range(10)))
     assert all_pairs(load(path=path, source_column=2, target_column=1)) == EXPECTED

@@ -34,6 +34,30 @@ class LeftOutError(Exception):
     """Reason why a line has no pair, and the fix: its two arguments."""
 
 
+class Columns:
+    """Lines of a table whose number of columns differs from that of the first line; as a string, a message.
+
+    Attributes:
+        others: the numbers of these lines.
+    """
+
+    def __init__(self) -> None:
+        self.first: tuple[int, int] | None = None  # number of the first line, and of its columns
+        self.others: list[int] = []
+
+    def count(self, number: int, line: str) -> None:
+        """Count the columns of a line."""
+        width = 1 + line.count("\t")
+        self.first = self.first or (number, width)
+        if width != self.first[1]:
+            self.others.append(number)
+
+    def __str__(self) -> str:
+        first, width = self.first or (0, 0)
+        lines = count_lines("line", self.others)
+        return f"{lines}: another number of columns than line {first}, which has {width}"
+
+
 Texts = tuple[str, ...]
 """The text of a line in each of the aligned files, or the line of a single file."""
 
@@ -249,6 +273,7 @@ def _read(
     pairs: list[Pair] = []
     empty: list[int] = []
     left_out: dict[str, list[int]] = {}
+    columns = Columns()
     first_error = None
     first = True
     for number, line in enumerate(lines, start=1):
@@ -271,6 +296,8 @@ def _read(
             left_out.setdefault(reason, []).append(number)
             first_error = first_error or f"{origin}: {reason}, {fix}"
             continue
+        if table is not None:
+            columns.count(number, texts[0])
         alignment = None
         if alignments:
             links = parse_links(line[-1], f"{alignments}, line {number}")
@@ -284,6 +311,8 @@ def _read(
         log.info("%s: skipped %s", name, count_lines("empty line", empty))
     for reason, numbers in left_out.items():
         log.warning("%s: left out %s: %s", name, count_lines("line", numbers), reason)
+    if columns.others:
+        log.warning("%s: %s", name, columns)
     paths = [path for _, path in files] + ([alignments] if alignments else [])
     return PairFile(pairs, tuple(map(Path, paths)))
 
