@@ -146,10 +146,17 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
-    """Log that the last validation was the best one, so that the run may have ended too early.
+    """Log that the last validation was the best one, so that the run may have ended too early, or the only.
 
     The loss is read too: error rates can stay at 100 % while it still falls.
     """
+    if len(logged.get("val/loss", [])) == 1:
+        log.info(
+            "there was one validation in %d steps, which cannot show whether more would help; a smaller "
+            "trainer.val_check_interval gives more validations",
+            steps,
+        )
+        return
     for metric, mode in {"val/loss": "min", checkpoint.monitor: checkpoint.mode}.items():
         values = [value for _, value in logged.get(metric, [])]
         best = {"min": min, "max": max}[mode]
