@@ -197,6 +197,14 @@ def test_unknown_tokens_and_columns_are_counted(
     ]
 
 
+def test_empty_lines_between_the_rows_of_tables_give_empty_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = str(write_checkpoint(tmp_path))
+    code, output, _ = run_on(monkeypatch, capsys, b"horse\n\n \nhorse\n", "predict", checkpoint)
+    assert (code, [bool(line) for line in output]) == (0, [True, False, False, True])
+
+
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
     """The two ends of a pseudo-terminal."""

@@ -61,6 +61,7 @@ def process(
     write: Callable[[int, Read | None, Result | None], object],
     *,
     strict: bool,
+    allow_empty: bool = False,
 ) -> int:
     """Compute the results of all lines together, and write that of each line, in order.
 
@@ -69,6 +70,7 @@ def process(
             standard error.
         compute: returns one result per parsed line, given these by line number.
         write: prints a line's output, given its number, the parsed line and the result (None for a bad line).
+        allow_empty: an empty line is not parsed, and not a bad line.
         strict: raise the error of the first bad line, after the output of the lines before it.
 
     Returns:
@@ -77,6 +79,8 @@ def process(
     parsed: dict[int, Read] = {}
     problems: dict[int, str] = {}
     for line in lines:
+        if allow_empty and not line.text.strip():
+            continue
         try:
             parsed[line.number] = read(line.number, line.decode())
         except UserError as error:

@@ -98,7 +98,9 @@ def main(options: argparse.Namespace) -> int:
 
     with attention_output.open_output(attention, model.config) as write_attention:
         while batch := list(islice(lines, 1 if interactive else HYPOTHESES)):
-            failed += input_lines.process(batch, read, compute, write, strict=options.strict)
+            failed += input_lines.process(
+                batch, read, compute, write, strict=options.strict, allow_empty=layout is not None
+            )
             if interactive:
                 warnings.print()
     warnings.print()
