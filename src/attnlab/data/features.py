@@ -62,12 +62,16 @@ def without_features(source: str) -> str:
     return FEATURES.sub("", source)
 
 
+def features_of(source: str) -> list[str]:
+    """Return the features of a source of `with_features`."""
+    features = FEATURES.search(source)
+    return [] if features is None else re.findall("⟨(.+?)⟩", features[0])
+
+
 def with_column(source: str) -> str:
     """Return a source of `with_features` as the input `TEXT<TAB>FEATURES`; one without features as it is."""
-    features = FEATURES.search(source)
-    if features is None:
-        return source
-    return f"{source[: features.start()]}\t{';'.join(re.findall('⟨(.+?)⟩', features[0]))}"
+    features = features_of(source)
+    return f"{without_features(source)}\t{';'.join(features)}" if features else source
 
 
 def is_feature(token: str) -> bool:

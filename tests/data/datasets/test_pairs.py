@@ -109,6 +109,18 @@ def test_rows_with_another_number_of_columns_are_counted_with_their_lines(write,
     ]
 
 
+def test_column_of_forms_in_place_of_features_is_reported(write, caplog):
+    """LEMMA<TAB>FORM<TAB>FEATURES, read as LEMMA<TAB>FEATURES<TAB>FORM."""
+    rows = [f"word{i}\tword{i}s\tN;{'PL' if i % 2 else 'SG'}" for i in range(100)]
+    load(path=write("\n".join(rows)), features_column=2)
+    assert caplog.messages == []
+    load(path=write("\n".join(rows)), features_column=1, target_column=2)
+    assert [message.partition("pairs.tsv: ")[2] for message in caplog.messages] == [
+        "column 1 has 100 different features in 100 lines, such as 'word0s'. If it is not the column of "
+        "features, set data.features_column and data.target_column"
+    ]
+
+
 def test_column_settings_select_the_texts(write):
     path = write("\n".join(f"{i}\tZiel {i}\tsource {i}" for i in range(10)))
     assert all_pairs(load(path=path, source_column=2, target_column=1)) == EXPECTED

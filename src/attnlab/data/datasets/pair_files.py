@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 
 from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
-from attnlab.data.features import with_features
+from attnlab.data.features import features_of, with_features
 from attnlab.errors import UserError
 from attnlab.files.reading import SURROGATE, count_lines, exists, read_text, split_lines
 
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+MANY_FEATURES = 100
+"""A file with at least this many features, most of them different, has probably none."""
 COLUMN_NAMES = {"source", "target", "lemma", "form", "features", "word", "pronunciation", "token", "norm"}
 """Names that a column of sentence pairs often has."""
 
@@ -311,6 +313,8 @@ def _read(
         log.info("%s: skipped %s", name, count_lines("empty line", empty))
     for reason, numbers in left_out.items():
         log.warning("%s: left out %s: %s", name, count_lines("line", numbers), reason)
+    if table is not None and table.features_column is not None:
+        _log_rare_features(pairs, name, table.features_column)
     if columns.others:
         log.warning("%s: %s", name, columns)
     paths = [path for _, path in files] + ([alignments] if alignments else [])
@@ -332,6 +336,22 @@ def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
     for column, cell in enumerate(cells):
         if column not in table.columns:
             log.info("%s: column %d is not read (%r)", location, column, cell[:50])
+
+
+def _log_rare_features(pairs: Sequence[Pair], name: str, column: int) -> None:
+    """Warn if most features occur once, as words do: the column may be that of the forms."""
+    features = [feature for pair in pairs for feature in features_of(pair.source)]
+    different = dict.fromkeys(features)
+    if len(features) >= MANY_FEATURES and 2 * len(different) > len(features):
+        log.warning(
+            "%s: column %d has %d different features in %d lines, such as %r. If it is not the column of "
+            "features, set data.features_column and data.target_column",
+            name,
+            column,
+            len(different),
+            len(pairs),
+            features[0],
+        )
 
 
 def _existing(path: str) -> str | None:
