@@ -1,6 +1,5 @@
 """Compositions of configurations that share the options of their groups."""
 
-from collections.abc import Sequence
 from functools import cache
 
 from hydra import compose
@@ -8,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from attnlab.config.compose import accept, resolve
+from attnlab.config.compose import accept
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 
@@ -21,35 +20,23 @@ def compose_options(*overrides: str) -> DictConfig:
 
 
 def chooses_option(override: str) -> bool:
-    """Return whether an override chooses an option of a group or deletes a key; others give a value."""
-    name = override.partition("=")[0]
-    return "@" in name or name.startswith("~") or (CONF / name.lstrip("+").partition("@")[0]).is_dir()
+    """Return whether an override chooses an option of a group rather than giving a value."""
+    key = override.partition("=")[0].lstrip("+~").partition("@")[0]
+    return "@" in override.partition("=")[0] or (CONF / key).is_dir()
 
 
-def compose_job(overrides: Sequence[str]) -> DictConfig:
-    """Compose a configuration with its `hydra` node, which becomes that of `HydraConfig`.
+def compose_values(*overrides: str) -> DictConfig:
+    """Compose a configuration without its `hydra` node, which becomes that of `HydraConfig`.
 
     Compositions of the same options are shared; values are assigned as Hydra does.
     """
     config = compose_options(*filter(chooses_option, overrides)).copy()
     values = accept([override for override in overrides if not chooses_option(override)])
     for override in OverridesParser.create().parse_overrides(overrides=values):
+        assert not override.is_delete()
         added = override.is_add() or override.is_force_add()
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True, force_add=added)
     HydraConfig.instance().set_config(config)
-    return config
-
-
-def compose_resolved(overrides: Sequence[str]) -> DictConfig:
-    """Return the resolved and checked configuration of a job, as `attnlab.config.compose.compose_run`."""
-    config = compose_job(overrides)
-    with read_write(config.hydra.overrides):
-        config.hydra.overrides.task = [*overrides]
-    return resolve(config)
-
-
-def without_hydra(config: DictConfig) -> DictConfig:
-    """Return a copy of a configuration without its `hydra` node."""
     composed = config.copy()
     with read_write(composed), open_dict(composed):
         del composed["hydra"]

@@ -59,11 +59,11 @@ def composed(tmp_path: Path) -> "Iterator[Callable[..., DictConfig]]":
     """Compose a configuration as `attnlab train` does; its runs and cache are in the test's folder."""
     from hydra.core.global_hydra import GlobalHydra
 
-    from compositions import compose_job, without_hydra
+    from compositions import compose_values
 
     def compose_with(*overrides: str) -> "DictConfig":
         paths = (f"paths.output={tmp_path}/outputs", f"paths.cache={tmp_path}/cache")
-        return without_hydra(compose_job((*overrides, *paths)))
+        return compose_values(*overrides, *paths)
 
     yield compose_with
     GlobalHydra.instance().clear()

@@ -14,10 +14,10 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 
+from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF
 from attnlab.data.datasets import scan
 from commands import clean_environment
-from compositions import compose_resolved
 from forked import serve_program
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -63,14 +63,14 @@ def test_file_of_an_experiment_or_study_starts_with_its_command(path: Path) -> N
     commands = training_commands(header)
     assert any(f"{path.parent.name}={path.stem}" in command for command in commands)
     for command in commands:
-        compose_resolved(first_job(command))
+        compose_run(first_job(command))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.md")), ids=lambda path: path.parent.name)
 def test_commands_of_an_experiment_report_compose(path: Path) -> None:
     for command in training_commands(path.read_text()):
-        compose_resolved(first_job(command))
+        compose_run(first_job(command))
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_training_commands_of_the_makefile_compose(tmp_path: Path) -> None:
     training = [command[1:] for command in commands if command[0] == "train"]
     assert len(training) >= 10
     for command in training:
-        compose_resolved(first_job([word for word in command if word != "-m"]))
+        compose_run(first_job([word for word in command if word != "-m"]))
 
 
 @pytest.mark.slow

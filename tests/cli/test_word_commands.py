@@ -145,6 +145,9 @@ def test_columns_of_lines_are_those_of_the_training_file(
     )
     assert (code, scores[1:3]) == (1, ["", ""])
     assert "line 2 of standard input: it has 2 columns instead of 3" in errors
+    spaced = "\ndeve\tdevei\tN;ACC\n\n"
+    code, outputs, _ = command("score", run, stdin=spaced, monkeypatch=monkeypatch, capsys=capsys)
+    assert (code, outputs) == (0, ["", scores[0], ""])
     code, outputs, errors = command("predict", run, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
     assert (code, [bool(output) for output in outputs]) == (1, [True, True, False, True])
     assert "line 3 of standard input: there is no text before the tab" in errors

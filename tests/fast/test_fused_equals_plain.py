@@ -83,12 +83,7 @@ def make(order: str, **options: Any) -> Seq2Seq:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "cell", "layers", "attention"),
-    [
-        (order, cell, 1 + (i + j + k) % 2, attention)
-        for i, order in enumerate(ORDERS)
-        for j, cell in enumerate(("lstm", "gru"))
-        for k, attention in enumerate(FUSED_ATTENTIONS + CONSTANT_ATTENTIONS)
-    ],
+    list(product(ORDERS, ["lstm", "gru"], [1, 2], FUSED_ATTENTIONS + CONSTANT_ATTENTIONS)),
 )
 def test_every_combination_equals_plain(order: str, cell: str, layers: int, attention: str) -> None:
     network = make(order, cell=cell, layers=layers, attention=attention)

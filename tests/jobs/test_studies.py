@@ -8,12 +8,12 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from attnlab.config.compose import resolve
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 from attnlab.errors import UsageError
 from attnlab.jobs.grid import expand, list_jobs
 from attnlab.jobs.preflight import find_error
-from compositions import compose_resolved
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
@@ -40,14 +40,19 @@ def composed(overrides: list[str]) -> DictConfig:
     return config
 
 
+def run_config(overrides: list[str]) -> DictConfig:
+    """Return the configuration of a job's run directory."""
+    return resolve(composed(overrides))
+
+
 @pytest.mark.parametrize("study", STUDIES)
 def test_quick_study_has_few_jobs_and_another_name(study: str) -> None:
     with initialize_conf():
         batch = jobs(study, "quick=true")
-    assert 2 <= len(batch) <= 8
-    config = compose_resolved(batch[-1])
-    assert config.name == f"{study}_quick"
-    assert find_error(config) is None
+        assert 2 <= len(batch) <= 8
+        config = run_config(batch[-1])
+        assert config.name == f"{study}_quick"
+        assert find_error(config) is None
 
 
 def test_command_line_overrides_replace_the_grid() -> None:
@@ -78,8 +83,7 @@ def test_values_of_a_study_stand_for_overrides() -> None:
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_job_of_a_study_builds_under_a_unique_name(study: str) -> None:
     with initialize_conf():
-        batch = covering(jobs(study, "seed=0"))
-    configs = [compose_resolved(overrides) for overrides in batch]
-    assert [find_error(config) for config in configs] == [None] * len(configs)
-    assert len({config.variant for config in configs}) == len(configs)
-    assert {config.name for config in configs} == {study}
+        configs = [run_config(overrides) for overrides in covering(jobs(study, "seed=0"))]
+        assert [find_error(config) for config in configs] == [None] * len(configs)
+        assert len({config.variant for config in configs}) == len(configs)
+        assert {config.name for config in configs} == {study}

@@ -41,7 +41,7 @@ def test_curves_with_different_units_are_different_figures(tmp_path: Path) -> No
         "loss": ["loss"],
         "accuracy": ["exact_match"],
     }
-    labels = {"bleu": "score, of 100", "error_rate": "error rate, in %", "loss": "loss, in nats"}
+    labels = {"bleu": "score, 0 to 100", "error_rate": "error rate, in %", "loss": "loss, in nats"}
     for name, label in labels.items():
         assert f"<!-- {label} -->" in texts[name]
 

@@ -337,9 +337,8 @@ class Model:
         log_p = score(self.network, on_device)[0].tolist()  # T values
         normalised = sum(log_p) / len(weights) ** self.config.search.length_penalty
         tokens = batch.labels[0, :-1].tolist()
-        described = self.translator().describe(batch, 0, pair, tokens, normalised, weights, log_p)
-        labels = [*self.vocabularies.tokens(tokens, pair.source, pair.target), "<eos>"]
-        return replace(described, tokens=labels)
+        describe = self.translator().describe
+        return describe(batch, 0, pair, tokens, normalised, weights, log_p, target=pair.target)
 
     def explain(self, source: str, target: str, method: Method = "integrated_gradients") -> Prediction:
         """Attribute each token of a given translation to the source tokens.

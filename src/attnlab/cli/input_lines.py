@@ -70,8 +70,8 @@ def process(
             standard error.
         compute: returns one result per parsed line, given these by line number.
         write: prints a line's output, given its number, the parsed line and the result (None for a bad line).
-        allow_empty: an empty line is not parsed, and not a bad line.
         strict: raise the error of the first bad line, after the output of the lines before it.
+        allow_empty: an empty line has no result and is not a bad line.
 
     Returns:
         The number of bad lines.

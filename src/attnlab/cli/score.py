@@ -54,6 +54,7 @@ def main(options: argparse.Namespace) -> int:
             lambda parsed: model.score_pairs([pair for _, _, pair in parsed.values()]),
             write,
             strict=options.strict,
+            allow_empty=layout is not None,
         )
     return 1 if failed else 0
 

@@ -214,6 +214,7 @@ class Translator:
         score: float,
         weights: Tensor,
         log_p: Sequence[float],
+        target: str = "",
     ) -> Prediction:
         """Convert one hypothesis to a prediction.
 
@@ -223,6 +224,7 @@ class Translator:
             tokens: ids of the hypothesis, without SOS and EOS.
             weights: attention weights of the tokens and of EOS, [length + 1, S].
             log_p: log-probabilities of the tokens and of EOS.
+            target: the given target whose ids the tokens are; "" if they were decoded.
         """
         vocabularies = self.vocabularies
         source = batch.source[row, : int(batch.source_lengths[row])].tolist()  # S ids
@@ -236,7 +238,7 @@ class Translator:
             annotations=pair.annotations or {},
             score=score,
             source_tokens=vocabularies.source.labels(source, pair.source),
-            tokens=[*vocabularies.tokens(tokens, pair.source), "<eos>"],
+            tokens=[*vocabularies.tokens(tokens, pair.source, target), "<eos>"],
             probabilities=[round(exp(value), 4) for value in log_p],
             weights=weights.numpy(),
             alignment=None if gold is None else output_links(gold, batch, row, tokens),

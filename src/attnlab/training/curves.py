@@ -27,7 +27,7 @@ def save_training_curves(series: Mapping[str, Sequence[tuple[int, float]]], fold
         "loss": ("loss, in nats", ["train/loss_epoch", "val/loss"]),
         "learning_rate": ("learning rate", [name for name in series if name.startswith("lr-")]),
         "accuracy": ("accuracy", by_format["share"]),
-        "bleu": ("score, of 100", by_format["points"]),
+        "bleu": ("score, 0 to 100", by_format["points"]),
         "error_rate": ("error rate, in %", by_format["percent"]),
         "attention": ("attention", attention),
     }

@@ -146,7 +146,7 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
-    """Log that the last validation was the best one, so that the run may have ended too early, or the only.
+    """Log that the last validation was the best one or the only one, so that more steps may help.
 
     The loss is read too: error rates can stay at 100 % while it still falls.
     """
