@@ -199,10 +199,10 @@ def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Compo
     module, data = build_all(config)
     tokenizer, embedding = data.vocabularies.source, module.network.source_embedding
     marks = embedding.marks
-    assert marks[tokenizer.id_of(")")].tolist() == [1, 0, 0]
-    assert marks[tokenizer.id_of("-")].tolist() == [0, 1, 0]
+    assert marks[tokenizer.id_of(")")].tolist() == [1, 0]
+    assert marks[tokenizer.id_of("-")].tolist() == [0, 1]
     assert marks.sum() == 2
-    assert module.network.encoder.phrase.size(1) == config.embedding.size == embedding.width - 3
+    assert module.network.encoder.automaton.phrase.size(1) == config.embedding.size == embedding.width - 2
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,10 @@ def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Compo
     [
         ("encoder.brackets=['[',')']", r"encoder\.brackets: the training sources have no '\['"),
         ("encoder.brackets=['(']", "must be two tokens"),
-        ("encoder.unknown=x", r"set both, such as encoder\.unknown=x encoder\.values=5"),
-        ("encoder.values=5", r"set both, such as encoder\.unknown=x encoder\.values=5"),
-        ("encoder={unknown: y, values: 5}", r"encoder\.unknown: the training sources have no 'y'"),
+        ("encoder.unknown=x", r"set both, such as encoder\.unknown=x encoder\.values=\[0,1,2,3,4\]"),
+        ("encoder.values=[0,1]", r"set both, such as encoder\.unknown=x encoder\.values=\[0,1,2,3,4\]"),
+        ("encoder={unknown: y, values: [0,1]}", r"encoder\.unknown: the training sources have no 'y'"),
+        ("encoder={unknown: '1', values: [2,7]}", r"encoder\.values: the training sources have no '7'"),
         ("embedding.shared=true", "set embedding.shared=false"),
     ],
 )
@@ -225,18 +226,23 @@ def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, 
 def test_without_brackets_the_nested_encoder_is_an_automaton(composed: Composed) -> None:
     module, _ = build_all(composed(*EXPRESSIONS, "encoder=nested", "encoder.brackets=[]", "bridge=linear"))
     marks = module.network.source_embedding.marks
-    assert marks.size(1) == 3
+    assert marks.size(1) == 2
     assert not marks.any()
 
 
-def test_unknown_of_the_nested_encoder_is_marked(composed: Composed) -> None:
-    unknown = ("data.task=solve_equation", "encoder.unknown=x", "encoder.values=5")
+def test_unknown_of_the_nested_encoder_is_read_as_each_of_its_values(composed: Composed) -> None:
+    unknown = ("data.task=solve_equation", "encoder.unknown=x", "encoder.values=[3,1,4]")
     config = composed(*EXPRESSIONS, "encoder=nested", "bridge=linear", *unknown)
     module, data = build_all(config)
-    marks = module.network.source_embedding.marks
-    assert marks[data.vocabularies.source.id_of("x")].tolist() == [0, 0, 1]
-    assert marks.sum() == 3
-    assert module.network.encoder.memory_size == config.encoder.size + 5
+    embedding, id_of = module.network.source_embedding, data.vocabularies.source.id_of
+    source = torch.tensor([[id_of(token) for token in "(x+2)=0"]])
+    embedded = embedding.eval()(source)[0]
+    readings = embedded[:, :-2].unflatten(-1, (3, -1))  # [S, K, E]
+    for k, value in enumerate("314"):
+        expected = embedding.table.weight[[id_of(token) for token in f"({value}+2)=0"]]
+        assert torch.equal(readings[:, k], expected)
+    assert embedded[:, -2:].sum() == 2
+    assert module.network.encoder.memory_size == config.encoder.size + 3
 
 
 @pytest.mark.parametrize("setting", ["+encoder.brackets=['(',')']", "+encoder.unknown='3'"])

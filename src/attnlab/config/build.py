@@ -100,7 +100,12 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
     marks = _marks(config, vocabularies.source)
-    source_embedding = TokenEmbedding(vocabulary_size=vocabularies.source.size, marks=marks, **settings)
+    source_embedding = TokenEmbedding(
+        vocabulary_size=vocabularies.source.size,
+        marks=marks,
+        readings=_readings(config, vocabularies.source),
+        **settings,
+    )
     if config.embedding.shared and not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
@@ -114,14 +119,14 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
     def make_encoder() -> Encoder:
-        encoder: Encoder = construct(
-            _without(config.encoder, "match", "brackets", "unknown"), input_size=source_embedding.width
-        )
+        arguments = _without(config.encoder, "match")
+        if marks is not None:
+            arguments |= {"values": len(arguments.get("values") or [])}
+            arguments = {key: value for key, value in arguments.items() if key not in {"brackets", "unknown"}}
+        encoder: Encoder = construct(arguments, input_size=source_embedding.width)
         return encoder
 
     encoder = make_encoder()
-    if marks is not None and not isinstance(encoder, NestedEncoder):
-        raise UserError("encoder.brackets and encoder.unknown are settings of encoder=nested: leave them out")
     features = construct(
         config.features,
         is_feature=_is_feature(config, vocabularies),
@@ -188,29 +193,44 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 
 def _marks(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
-    """Return which source tokens open a phrase, close one and are the unknown, [V, 3], for encoder=nested."""
-    brackets, unknown = config.encoder.get("brackets"), config.encoder.get("unknown")
-    if brackets is None and unknown is None:
+    """Return which source tokens open a phrase and close one, [V, 2], for encoder=nested."""
+    brackets = config.encoder.get("brackets")
+    if brackets is None and config.encoder.get("unknown") is None:
         return None
+    target = get_object(config.encoder._target_)
+    if not isinstance(target, type) or not issubclass(target, NestedEncoder):
+        raise UserError("encoder.brackets and encoder.unknown are settings of encoder=nested: leave them out")
     if len(brackets or []) not in {0, 2}:
         raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')'], or none: []")
-    if brackets is not None and (unknown is None) != (config.encoder.get("values", 0) == 0):
-        raise UserError(
-            "encoder.unknown is a token with encoder.values possible values: set both, such as "
-            "encoder.unknown=x encoder.values=5, or none"
-        )
-    tokens = [*(("brackets", token) for token in brackets or (None, None)), ("unknown", unknown)]
     marks = torch.zeros(tokenizer.size, MARKS)
-    for column, (setting, token) in enumerate(tokens):
-        if token is None:
-            continue
-        number = tokenizer.id_of(token)
-        if number is None:
-            raise UserError(
-                f"encoder.{setting}: the training sources have no {token!r}. Give tokens that they have"
-            )
-        marks[number, column] = 1
+    for column, token in enumerate(brackets or []):
+        marks[_source_token(tokenizer, "brackets", token), column] = 1
     return marks
+
+
+def _readings(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
+    """Return the ids as which each source token is read, [V, K]: an unknown as each of its values."""
+    unknown, values = config.encoder.get("unknown"), config.encoder.get("values")
+    if config.encoder.get("brackets") is not None and (unknown is None) != (not values):
+        raise UserError(
+            "encoder.unknown is a token that is read as each of encoder.values: set both, such as "
+            "encoder.unknown=x encoder.values=[0,1,2,3,4], or none"
+        )
+    if unknown is None or not values:
+        return None
+    readings = torch.arange(tokenizer.size)[:, None].repeat(1, len(values))
+    readings[_source_token(tokenizer, "unknown", unknown)] = torch.tensor(
+        [_source_token(tokenizer, "values", str(value)) for value in values]
+    )
+    return readings
+
+
+def _source_token(tokenizer: Tokenizer, setting: str, token: str) -> int:
+    """Return the id of a token that a setting of the encoder names."""
+    number = tokenizer.id_of(token)
+    if number is None:
+        raise UserError(f"encoder.{setting}: the training sources have no {token!r}. Give tokens they have")
+    return number
 
 
 def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:

@@ -74,7 +74,8 @@ _ENCODER: Types = {
         Sequence[str],
         "the tokens that open and close a phrase, such as ['(',')'], or [], for encoder=nested.",
     ),
-    "unknown": (str | None, "token that encoder=nested reads as each of encoder.values values, such as x."),
+    "unknown": (str | None, "token that encoder=nested reads as each of encoder.values, such as x."),
+    "values": (Sequence[str | int], "the tokens that it can stand for, such as [0,1,2,3,4]."),
 }
 
 _TIED: Types = {"tied": bool}
@@ -279,7 +280,7 @@ SECTIONS = {
     "tokenizer": TOKENIZER,
     "target_tokenizer": TOKENIZER._replace(optional=True),
     "embedding": Section(
-        _EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size", "marks")
+        _EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size", "marks", "readings")
     ),
     "encoder": Section(_ENCODER, supplied=("input_size",)),
     "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),

@@ -8,14 +8,14 @@ from attnlab.nn.encoders.base import Encoder
 from attnlab.settings import Count, NotNegative, Size
 from attnlab.types import Memory
 
-MARKS = 3
-"""Constant dimensions at the end of an embedded token: opens a phrase, closes one, is the unknown."""
+MARKS = 2
+"""Constant dimensions at the end of an embedded token: opens a phrase, closes one."""
 
 SCALE = 10
 """Factor of the weights of the readings in the memory."""
 
 
-class NestedEncoder(Encoder):
+class Automaton(nn.Module):
     """Second-order automaton that calls itself for a phrase in brackets.
 
     ::
@@ -30,78 +30,24 @@ class NestedEncoder(Encoder):
     any depth. With the states before open brackets on a stack this is a pushdown automaton for a visibly
     pushdown language (Alur & Madhusudan 2004, doi 10.1145/1007352.1007390), whose tokens alone tell when it
     pushes and pops. The products of states and inputs are those of second-order networks (Giles et al. 1992,
-    doi 10.1162/neco.1992.4.3.393). The noise ε ~ N(0, σ²) of training makes the states distinct. It grows
-    from 0, so that the network learns states before the noise makes them distinct.
+    doi 10.1162/neco.1992.4.3.393).
 
-    A closing bracket without an opening one is read in the state s_0. The memory is the states s_1 … s_S.
-
-    With `values` K > 0 the source is read K times, each time with another vector u_k in place of the unknown.
-    Attention over these readings selects the value of the unknown::
-
-        s_t^k = δ(s_{t-1}^k, u_k)           at the unknown, otherwise as above
-        a_t = softmax_k(vᵀ s_t^k)           in an equation: does it hold with the value k?
-        m_t = [Σ_k a_{t,k} s_t^k; 10 a_t]   the memory, D = U + K
-
-    The factor 10 speeds up training: the decoder learns from a_t which answer each value stands for.
-
-    Cost: 2·U·U·E operations at a token, one token after the other, K times as many with values. Training
-    keeps E·U + P·U numbers of each token, P the largest number of opening brackets, so that its memory grows
-    with the square of the length.
+    A closing bracket without an opening one is read in the state s_0.
 
     Args:
-        input_size: E + 3
         size: U, the number of states.
-        values: K, the number of values that the unknown can have; 0 if there is none.
-        noise: σ, the standard deviation of the noise in training.
-        ramp: number of training batches over which the noise grows from 0 to σ.
+        width: E, the size of a token's vector.
     """
 
     start: Tensor
-    batches: Tensor
 
-    def __init__(
-        self,
-        *,
-        input_size: int,
-        size: Size,
-        values: Count = 0,
-        noise: NotNegative = 2.0,
-        ramp: Count = 3000,
-    ) -> None:
-        super().__init__(memory_size=size + values, layers=1)
-        width = input_size - MARKS
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
         self.transition = nn.Parameter(2 * torch.randn(size, width * size) / width**0.5)  # T
         self.phrase = nn.Parameter(torch.randn(size, width))  # W
         self.register_buffer("start", F.one_hot(torch.tensor(0), size).float(), persistent=False)  # [U]: s_0
-        self.register_buffer("batches", torch.tensor(0))  # of training, until now
-        if values > 0:
-            self.value = nn.Parameter(torch.randn(values, 1, width))  # u
-            self.score = nn.Parameter(torch.randn(size) / size**0.5)  # v
-        self.values = values
-        self.noise = noise
-        self.ramp = ramp
 
-    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        tokens, marks = embedded[..., :-MARKS], embedded[..., -MARKS:]
-        opens, closes, unknown = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
-        noise = 0.0
-        if self.training:
-            self.batches += 1
-            noise = self.noise * min(1.0, int(self.batches) / max(1, self.ramp))
-        if self.values == 0:
-            states = self._states(tokens, opens, closes, mask, noise)
-        else:
-            K = self.values
-            readings = torch.where(unknown[:, None, :, None], self.value.to(tokens.dtype), tokens[:, None])
-            opens, closes, real = (x.repeat_interleave(K, dim=0) for x in (opens, closes, mask))
-            states = self._states(readings.flatten(0, 1), opens, closes, real, noise)  # [B·K, S, U]
-            states = states.view(-1, K, *states.shape[1:])  # [B, K, S, U]
-            weights = torch.softmax(states @ self.score.to(states.dtype), dim=1)  # [B, K, S]: a
-            selected = torch.einsum("bks,bksu->bsu", weights, states)
-            states = torch.cat([selected, SCALE * weights.transpose(1, 2)], dim=-1)  # [B, S, D]
-        return Memory(states, mask, hidden=states[:, -1:])
-
-    def _states(self, tokens: Tensor, opens: Tensor, closes: Tensor, mask: Tensor, noise: float) -> Tensor:
+    def forward(self, tokens: Tensor, opens: Tensor, closes: Tensor, mask: Tensor, noise: float) -> Tensor:
         """Return the states after each token [B, S, U]; padding repeats the last one.
 
         Args:
@@ -109,7 +55,7 @@ class NestedEncoder(Encoder):
             opens: whether a token opens a phrase, [B, S].
             closes: whether a token closes a phrase, [B, S].
             mask: [B, S], True at real tokens.
-            noise: current standard deviation σ.
+            noise: standard deviation of ε.
         """
         state = self.start.to(tokens.dtype).expand(len(tokens), -1)  # [B, U]
         stack = state[:, None].repeat(1, 2 + int(opens.sum(dim=1).max()), 1)  # [B, P + 2, U], from s_0 up
@@ -134,3 +80,70 @@ class NestedEncoder(Encoder):
         if not self.training:
             return F.one_hot(logits.argmax(dim=-1), state.size(-1)).to(state.dtype)
         return torch.softmax(logits + noise * torch.randn_like(logits), dim=-1)
+
+
+class NestedEncoder(Encoder):
+    """The states s_1 … s_S of an `Automaton` as the memory.
+
+    In training, the noise ε ~ N(0, σ²) makes the states distinct. It grows from 0, so that the network learns
+    states before the noise makes them distinct.
+
+    With `values` K > 0, an unknown of the source has K values, which are tokens, and the source is read K
+    times, each time with another one in its place. Attention over these readings selects the value::
+
+        a_t = softmax_k(vᵀ s_t^k)           s^k: the states of reading k; does an equation hold with value k?
+        m_t = [Σ_k a_{t,k} s_t^k; 10 a_t]   the memory, D = U + K
+
+    The factor 10 speeds up training: the decoder learns from a_t which answer each value stands for.
+
+    Cost: 2·U·U·E operations at a token, one token after the other, K times as many with values. Training
+    keeps E·U + P·U numbers of each token, P the largest number of opening brackets, so that its memory grows
+    with the square of the length.
+
+    Args:
+        input_size: max(1, K)·E + 2
+        size: U, the number of states.
+        values: K, the number of values that the unknown can have; 0 if there is none.
+        noise: σ, the standard deviation of the noise in training.
+        ramp: number of training batches over which the noise grows from 0 to σ.
+    """
+
+    batches: Tensor
+
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        size: Size,
+        values: Count = 0,
+        noise: NotNegative = 2.0,
+        ramp: Count = 3000,
+    ) -> None:
+        super().__init__(memory_size=size + values, layers=1)
+        self.automaton = Automaton(size, (input_size - MARKS) // max(1, values))
+        self.register_buffer("batches", torch.tensor(0))  # of training, until now
+        if values > 0:
+            self.score = nn.Parameter(torch.randn(size) / size**0.5)  # v
+        self.values = values
+        self.noise = noise
+        self.ramp = ramp
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        tokens, marks = embedded[..., :-MARKS], embedded[..., -MARKS:]
+        opens, closes = ((marks > 0.5) & mask[..., None]).unbind(dim=-1)  # each [B, S]
+        noise = 0.0
+        if self.training:
+            self.batches += 1
+            noise = self.noise * min(1.0, int(self.batches) / max(1, self.ramp))
+        if self.values == 0:
+            states: Tensor = self.automaton(tokens, opens, closes, mask, noise)
+        else:
+            K = self.values
+            readings = tokens.reshape(*tokens.shape[:2], K, -1).transpose(1, 2)  # [B, K, S, E]
+            opens, closes, real = (x.repeat_interleave(K, dim=0) for x in (opens, closes, mask))
+            states = self.automaton(readings.flatten(0, 1), opens, closes, real, noise)  # [B·K, S, U]
+            states = states.view(-1, K, *states.shape[1:])  # [B, K, S, U]
+            weights = torch.softmax(states @ self.score.to(states.dtype), dim=1)  # [B, K, S]: a
+            selected = torch.einsum("bks,bksu->bsu", weights, states)
+            states = torch.cat([selected, SCALE * weights.transpose(1, 2)], dim=-1)  # [B, S, D]
+        return Memory(states, mask, hidden=states[:, -1:])
