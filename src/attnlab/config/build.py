@@ -99,11 +99,11 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
-    marks = _marks(config, vocabularies.source)
+    marks, readings = _marks(config, vocabularies.source), _readings(config, vocabularies.source)
     source_embedding = TokenEmbedding(
         vocabulary_size=vocabularies.source.size,
         marks=marks,
-        readings=_readings(config, vocabularies.source),
+        readings=readings,
         **settings,
     )
     if config.embedding.shared and not config.shared_vocabulary:
@@ -119,11 +119,12 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
     def make_encoder() -> Encoder:
-        arguments = _without(config.encoder, "match")
-        if marks is not None:
-            arguments |= {"values": len(arguments.get("values") or [])}
-            arguments = {key: value for key, value in arguments.items() if key not in {"brackets", "unknown"}}
-        encoder: Encoder = construct(arguments, input_size=source_embedding.width)
+        nested = () if marks is None else ("brackets", "unknown", "values")
+        encoder: Encoder = construct(
+            _without(config.encoder, "match", *nested),
+            input_size=source_embedding.width,
+            **({} if readings is None else {"readings": readings.size(1)}),
+        )
         return encoder
 
     encoder = make_encoder()

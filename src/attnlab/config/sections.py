@@ -282,7 +282,7 @@ SECTIONS = {
     "embedding": Section(
         _EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size", "marks", "readings")
     ),
-    "encoder": Section(_ENCODER, supplied=("input_size",)),
+    "encoder": Section(_ENCODER, supplied=("input_size", "readings")),
     "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
     "attention": Section(_MATCHED, supplied=("query_size", "memory_size", "normaliser")),

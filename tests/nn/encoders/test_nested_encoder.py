@@ -15,9 +15,9 @@ MARKS = dict(zip("()", torch.eye(2), strict=True))
 """Of the tokens that open and close a phrase."""
 
 
-def make(values: int = 0) -> NestedEncoder:
+def make(readings: int = 1) -> NestedEncoder:
     torch.manual_seed(1)
-    encoder = NestedEncoder(input_size=max(1, values) * E + 2, size=U, values=values).eval()
+    encoder = NestedEncoder(input_size=readings * E + 2, size=U, readings=readings).eval()
     randomise(encoder, 1.5)
     return encoder
 
@@ -116,7 +116,7 @@ def test_noise_grows_with_the_batches_of_training() -> None:
 
 @torch.no_grad()
 def test_one_of_several_readings_is_selected() -> None:
-    encoder, plain, K = make(values=3), make(), 3
+    encoder, plain, K = make(readings=3), make(), 3
     plain.load_state_dict(encoder.state_dict(), strict=False)
     texts = [["a(bf)cfd", "a(bg)cgd", "a(bh)chd"], ["f(e)", "g(e)", "h(e)"], ["ab"] * 3]
     embedded = torch.randn(3, 8, K * E + 2)

@@ -75,7 +75,7 @@ def test_each_reading_of_a_source_is_counted() -> None:
         embedding = TokenEmbedding(
             vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH, marks=marks, readings=readings
         )
-        encoder = NestedEncoder(input_size=embedding.width, size=states, values=values)
+        encoder = NestedEncoder(input_size=embedding.width, size=states, readings=values)
         attention = make_attention("Additive", STATE, encoder.memory_size)
         decoder = LuongDecoder(input_size=TARGET_WIDTH, attention=attention, size=STATE, cell="gru")
         network = assemble(encoder, decoder, source_width=embedding.width)

@@ -88,7 +88,7 @@ class NestedEncoder(Encoder):
     In training, the noise ε ~ N(0, σ²) makes the states distinct. It grows from 0, so that the network learns
     states before the noise makes them distinct.
 
-    With `values` K > 0, an unknown of the source has K values, which are tokens, and the source is read K
+    With K > 1 `readings`, an unknown of the source has K values, which are tokens, and the source is read K
     times, each time with another one in its place. Attention over these readings selects the value::
 
         a_t = softmax_k(vᵀ s_t^k)           s^k: the states of reading k; does an equation hold with value k?
@@ -96,14 +96,14 @@ class NestedEncoder(Encoder):
 
     The factor 10 speeds up training: the decoder learns from a_t which answer each value stands for.
 
-    Cost: 2·U·U·E operations at a token, one token after the other, K times as many with values. Training
+    Cost: 2·U·U·E operations at a token, one token after the other, K times as many with readings. Training
     keeps E·U + P·U numbers of each token, P the largest number of opening brackets, so that its memory grows
     with the square of the length.
 
     Args:
-        input_size: max(1, K)·E + 2
+        input_size: K·E + 2
         size: U, the number of states.
-        values: K, the number of values that the unknown can have; 0 if there is none.
+        readings: K, the number of values that the unknown can have; 1 if there is none.
         noise: σ, the standard deviation of the noise in training.
         ramp: number of training batches over which the noise grows from 0 to σ.
     """
@@ -115,16 +115,16 @@ class NestedEncoder(Encoder):
         *,
         input_size: int,
         size: Size,
-        values: Count = 0,
+        readings: Size = 1,
         noise: NotNegative = 2.0,
         ramp: Count = 3000,
     ) -> None:
-        super().__init__(memory_size=size + values, layers=1)
-        self.automaton = Automaton(size, (input_size - MARKS) // max(1, values))
+        super().__init__(memory_size=size if readings == 1 else size + readings, layers=1)
+        self.automaton = Automaton(size, (input_size - MARKS) // readings)
         self.register_buffer("batches", torch.tensor(0))  # of training, until now
-        if values > 0:
+        if readings > 1:
             self.score = nn.Parameter(torch.randn(size) / size**0.5)  # v
-        self.values = values
+        self.readings = readings
         self.noise = noise
         self.ramp = ramp
 
@@ -135,10 +135,10 @@ class NestedEncoder(Encoder):
         if self.training:
             self.batches += 1
             noise = self.noise * min(1.0, int(self.batches) / max(1, self.ramp))
-        if self.values == 0:
+        if self.readings == 1:
             states: Tensor = self.automaton(tokens, opens, closes, mask, noise)
         else:
-            K = self.values
+            K = self.readings
             readings = tokens.reshape(*tokens.shape[:2], K, -1).transpose(1, 2)  # [B, K, S, E]
             opens, closes, real = (x.repeat_interleave(K, dim=0) for x in (opens, closes, mask))
             states = self.automaton(readings.flatten(0, 1), opens, closes, real, noise)  # [B·K, S, U]
