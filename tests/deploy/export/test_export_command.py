@@ -121,6 +121,7 @@ def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
     assert translated(b"\xef\xbb\xbf3 4\r\n5 4 3") == (0, [output[0], output[-1]], [])
 
 
+@pytest.mark.slow
 def test_int8_replaces_an_earlier_export_with_smaller_graphs(export: Export, tmp_path: Path) -> None:
     config, vocabularies = read_contents(read_checkpoint(export.checkpoint), export.checkpoint)
     graphs = Graphs(*(onnx.load(export.onnx / f"{name}.onnx") for name in Graphs._fields))
@@ -169,12 +170,14 @@ def test_prepared_sources_are_refused(
     assert "data.preparation changes a sentence before the network reads it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_page_equals_predict(export: Export, tab: Page) -> None:
     assert tab.run(f"{TRANSLATE} {json.dumps(TEXTS)}.map(text => translate(text).text)") == export.predicted
     assert tab.errors() == []
     assert tab.requests() == [export.page.as_uri()]
 
 
+@pytest.mark.slow
 def test_page_draws_attention_while_it_decodes(export: Export, tab: Page) -> None:
     outputs = dict(zip(TEXTS, export.predicted, strict=True))
     text = next(text for text, output in outputs.items() if len(output.split()) > 3)
@@ -207,11 +210,13 @@ def test_page_draws_attention_while_it_decodes(export: Export, tab: Page) -> Non
     assert tab.errors() == []
 
 
+@pytest.mark.slow
 def test_page_names_its_controls(tab: Page) -> None:
     name = "e.ariaLabel || e.textContent || e.labels?.length || e.getAttribute('aria-labelledby')"
     assert all(tab.each("button, select, textarea, input, [role=region], section", f"Boolean({name})"))
 
 
+@pytest.mark.slow
 def test_page_marks_unknown_words_and_rejects_empty_input(tab: Page) -> None:
     tab.run("start('horse zebra')")
     assert tab.each("#source .unknown", "e.firstChild.textContent") == ["zebra"]

@@ -75,6 +75,7 @@ def test_grapheme_clusters_of_all_scripts_equal_python(tmp_path: Path) -> None:
     assert encoded == tokenizer.encode_all(texts)
 
 
+@pytest.mark.slow
 def test_large_vocabularies(tmp_path: Path) -> None:
     vocabulary = [f"w{number}" for number in range(130_000)]
     words = train.whitespace([" ".join(vocabulary)])
