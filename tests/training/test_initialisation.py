@@ -73,6 +73,22 @@ def test_same_network_is_loaded_completely(composed: Composed, saved: Source) ->
         torch.testing.assert_close(value, saved.weights[name], rtol=0, atol=0)
 
 
+def test_loaded_weights_are_shrunk_and_new_ones_are_not(composed: Composed, saved: Source) -> None:
+    full, _ = start(composed, saved)
+    torch.manual_seed(1)
+    shrunk = build.build_network(composed(*TINY), saved.extend(vocabularies_of(NEW)))
+    initialise(shrunk, saved, shrink=0.3)
+    old = len(saved.weights["source_embedding.table.weight"])
+    for name, value in shrunk.named_parameters():
+        expected = full.state_dict()[name]
+        if name == "source_embedding.table.weight":
+            torch.testing.assert_close(value[:old], 0.3 * expected[:old], rtol=0, atol=0)
+            assert torch.equal(value[old:], expected[old:])
+            assert len(value) > old
+        elif "encoder" in name:
+            assert torch.equal(value, 0.3 * expected)
+
+
 def test_new_words_are_appended_to_the_vocabulary(
     composed: Composed, saved: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -253,6 +269,7 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
             "tokenizer=whitespace",
             f"init.from={saved.path}",
             "init.freeze=[encoder]",
+            "init.shrink=0.75",
             "trainer.max_epochs=3",
             "logger=none",
             "callbacks.attention_figures.count=0",
@@ -280,7 +297,7 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
     for name, value in weights(whole.last).items():
         assert torch.equal(value, weights(interrupted.last)[name]), name
         if part_of(name.removeprefix("network.")) == "encoder":
-            assert torch.equal(value, saved.weights[name.removeprefix("network.")])
+            assert torch.equal(value, 0.75 * saved.weights[name.removeprefix("network.")])
     for run in (whole, interrupted):
         assert run.read_result()["init"]["sha256"] == saved.sha256
 

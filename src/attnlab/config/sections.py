@@ -112,6 +112,7 @@ _INITIALISATION: Types = {
         Annotated[Sequence[str], "a list of parts of the network, such as [encoder,source_embedding]"],
         "parts that are not trained.",
     ),
+    "shrink": (PositiveFraction, "factor of the loaded weights."),
 }
 """Initial weights from another run."""
 

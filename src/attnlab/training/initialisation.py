@@ -130,11 +130,17 @@ def _with_dropout(vocabularies: Vocabularies, trained: Vocabularies) -> Vocabula
 
 
 @torch.no_grad()
-def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
+def initialise(network: Seq2Seq, source: Source, shrink: float = 1.0) -> dict[str, Any]:
     """Load the weights of a checkpoint into the parts of a network that they fit, and log a table of them.
 
     A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
     vocabulary, the rows of the checkpoint's entries are loaded.
+
+    Args:
+        network: gets the weights.
+        source: the checkpoint.
+        shrink: factor of the loaded weights. Smaller weights give saturated units their gradient back (Ash &
+            Adams 2020, arXiv 1910.08475).
 
     Returns:
         Path and SHA-256 of the checkpoint, and the numbers of loaded, new and left out parameters.
@@ -148,13 +154,14 @@ def initialise(network: Seq2Seq, source: Source) -> dict[str, Any]:
             part = parameter[: len(value)] if name in tables else parameter
             fits = part.shape == value.shape
             if fits:
-                part.copy_(value)
+                part.copy_(shrink * value)
             counts["loaded" if fits else "left out"][name] = value.numel()
         if new := parameter.numel() - counts["loaded"].get(name, 0):
             counts["new"][name] = new
     known = network.state_dict().keys()  # also the second names of shared parameters, and buffers
     counts["left out"] |= {name: value.numel() for name, value in weights.items() if name not in known}
-    log.info("initial weights from %s (sha256 %s)", source.path, source.sha256[:12])
+    times = "" if shrink == 1 else f", times {shrink:g}"
+    log.info("initial weights from %s (sha256 %s)%s", source.path, source.sha256[:12], times)
     for line in transfer_table(counts):
         log.info("%s", line)
     totals = {name.replace(" ", "_"): sum(each.values()) for name, each in counts.items()}

@@ -66,7 +66,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     log.info("building the network")
     network = build.build_network(config, vocabularies)
     word_vectors = load_word_vectors(config, network, vocabularies)
-    initial = {} if source is None else {"init": initialise(network, source)}
+    initial = {} if source is None else {"init": initialise(network, source, init.get("shrink", 1.0))}
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
     choices = choose_for_machine(config, network, run)
