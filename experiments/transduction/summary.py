@@ -10,6 +10,7 @@ import csv
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -63,7 +64,7 @@ CORPORA = ("swedish-gaw", "slovene-goo300k-bohoric", "icelandic-icepahc", "germa
 """Corpora of normalisation."""
 
 SEEDS = range(3)
-"""Seeds of the mechanisms that are compared on normalisation."""
+"""Seeds of the mechanisms that are compared over seeds."""
 
 STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 """Name of the study, the mechanism that the others are compared with, and that of `experiment=g2p`."""
@@ -299,24 +300,26 @@ def print_study(
     print()
 
 
-def print_seeds(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
-    """Print WER of normalisation by mechanism and seed, the mean over the corpora that have all seeds."""
+def print_seeds(
+    runs: dict[str, dict[str, dict[int, RunRecord]]], corpora: Iterable[str], split: str, caption: str
+) -> None:
+    """Print WER by mechanism and seed, the mean over those of these corpora that have all seeds."""
     rates = {
         name: {
-            corpus: error_rates([*own[corpus].values()], "val")
-            for corpus in CORPORA
+            corpus: error_rates([*own[corpus].values()], split)
+            for corpus in corpora
             if set(SEEDS) <= set(own[corpus])
         }
         for name, own in runs.items()
     }
     rates = {name: own for name, own in rates.items() if own}
-    shared = [corpus for corpus in CORPORA if all(corpus in own for own in rates.values())]
+    shared = [corpus for corpus in corpora if all(corpus in own for own in rates.values())]
     means = {
         name: [fmean(own[corpus][seed] for corpus in shared) for seed in SEEDS] for name, own in rates.items()
     }
     others = [name for name in means if name != REFERENCE]
     p_values = holm([ttest_ind(means[name], means[REFERENCE], equal_var=False).pvalue for name in others])
-    print_caption(f"Normalisation over seeds, mean WER on the development files of {', '.join(shared)}")
+    print_caption(f"{caption} of {', '.join(shared)}")
     print_row("mechanism", *(f"seed {seed}" for seed in SEEDS), "mean", f"minus {REFERENCE}", "p, Holm")
     print(f"| --- |{' ---: |' * (len(SEEDS) + 3)}")
     print_row(REFERENCE, *means[REFERENCE], fmean(means[REFERENCE]), "", "")
@@ -362,4 +365,5 @@ if __name__ == "__main__":
         study, low, "test", "Pronunciation with eight mechanisms, WER on the test files", mixed_ensembles()
     )
     print_study(study, others, "val", "Other words with eight mechanisms, WER on the development files", {})
-    print_seeds(study)
+    print_seeds(study, BASELINE, "test", "Pronunciation over seeds, mean WER on the test files")
+    print_seeds(study, CORPORA, "val", "Normalisation over seeds, mean WER on the development files")
