@@ -11,6 +11,7 @@ from statistics import fmean
 from attnlab.data.datasets.formal import TASKS
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
+from attnlab.report.study import SEPARATOR
 from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent
@@ -75,7 +76,7 @@ def write_results(folders: list[Path]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for run in collect(folders).finished:
-            task, _, attention = run.variant.partition("-")
+            task, _, attention = run.variant.partition(SEPARATOR)[0].partition("-")
             accuracies = [
                 accuracy(run.predictions[f"test/{name}"], ended=task in TERMINATED)
                 for name in ("same", "longer")
