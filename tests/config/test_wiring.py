@@ -212,6 +212,7 @@ def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Compo
         ("encoder.brackets=['(']", "must be two tokens"),
         ("encoder.unknown=x", r"set both, such as encoder\.unknown=x encoder\.values=\[0,1,2,3,4\]"),
         ("encoder.values=[0,1]", r"set both, such as encoder\.unknown=x encoder\.values=\[0,1,2,3,4\]"),
+        ("encoder={brackets: null, unknown: x}", r"set both, such as encoder\.unknown=x"),
         ("encoder={unknown: y, values: [0,1]}", r"encoder\.unknown: the training sources have no 'y'"),
         ("encoder={unknown: '1', values: [2,7]}", r"encoder\.values: the training sources have no '7'"),
         ("embedding.shared=true", "set embedding.shared=false"),

@@ -145,6 +145,13 @@ def test_frozen_parts_get_no_gradient(composed: Composed) -> None:
             torch.testing.assert_close(gradient, gradients["false"][name], rtol=1e-4, atol=1e-6)
 
 
+def test_shrink_needs_loaded_weights(composed: Composed, tmp_path: Path) -> None:
+    config = composed(*TINY, *SYNTHETIC, "init.shrink=0.7", "logger=none")
+    config.paths.output = str(tmp_path)
+    with pytest.raises(UserError, match=r"init\.shrink is a factor of loaded weights: set init\.from"):
+        recipe.train(config, prepare_run(config))
+
+
 def test_freeze_rejects_unknown_parts_and_complete_networks(composed: Composed) -> None:
     network = build.build_network(composed(*TINY), vocabularies_of(OLD))
     with pytest.raises(UserError, match=r"no part 'encodr'\. Did you mean 'encoder'"):

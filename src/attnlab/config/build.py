@@ -99,7 +99,8 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
-    marks, readings = _marks(config, vocabularies.source), _readings(config, vocabularies.source)
+    marks = _marks(config, vocabularies.source)
+    readings = None if marks is None else _readings(config, vocabularies.source)
     source_embedding = TokenEmbedding(
         vocabulary_size=vocabularies.source.size,
         marks=marks,
@@ -119,11 +120,11 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     )
 
     def make_encoder() -> Encoder:
-        nested = () if marks is None else ("brackets", "unknown", "values")
+        marking = () if marks is None else ("brackets", "unknown", "values")
         encoder: Encoder = construct(
-            _without(config.encoder, "match", *nested),
+            _without(config.encoder, "match", *marking),
             input_size=source_embedding.width,
-            **({} if readings is None else {"readings": readings.size(1)}),
+            **({} if marks is None else {"readings": source_embedding.reading_count}),
         )
         return encoder
 
@@ -212,12 +213,12 @@ def _marks(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
 def _readings(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
     """Return the ids as which each source token is read, [V, K]: an unknown as each of its values."""
     unknown, values = config.encoder.get("unknown"), config.encoder.get("values")
-    if config.encoder.get("brackets") is not None and (unknown is None) != (not values):
+    if (unknown is None) != (not values):
         raise UserError(
             "encoder.unknown is a token that is read as each of encoder.values: set both, such as "
             "encoder.unknown=x encoder.values=[0,1,2,3,4], or none"
         )
-    if unknown is None or not values:
+    if unknown is None:
         return None
     readings = torch.arange(tokenizer.size)[:, None].repeat(1, len(values))
     readings[_source_token(tokenizer, "unknown", unknown)] = torch.tensor(

@@ -75,7 +75,7 @@ _ENCODER: Types = {
         "the tokens that open and close a phrase, such as ['(',')'], or [], for encoder=nested.",
     ),
     "unknown": (str | None, "token that encoder=nested reads as each of encoder.values, such as x."),
-    "values": (Sequence[str | int], "the tokens that it can stand for, such as [0,1,2,3,4]."),
+    "values": (Sequence[str | int], "tokens that encoder.unknown can stand for, such as [0,1,2,3,4]."),
 }
 
 _TIED: Types = {"tied": bool}
@@ -112,7 +112,7 @@ _INITIALISATION: Types = {
         Annotated[Sequence[str], "a list of parts of the network, such as [encoder,source_embedding]"],
         "parts that are not trained.",
     ),
-    "shrink": (PositiveFraction, "factor of the loaded weights."),
+    "shrink": (PositiveFraction, "factor of the loaded weights, also in frozen parts."),
 }
 """Initial weights from another run."""
 

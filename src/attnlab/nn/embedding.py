@@ -44,10 +44,14 @@ class TokenEmbedding(nn.Module):
         self.word_dropout = nn.Dropout1d(word_dropout)
 
     @property
+    def reading_count(self) -> int:
+        """Number of tokens as which each token is read, K."""
+        return 1 if self.readings is None else self.readings.size(1)
+
+    @property
     def width(self) -> int:
         """Size of an embedded token, K·E + M."""
-        readings = 1 if self.readings is None else self.readings.size(1)
-        return readings * self.size + (0 if self.marks is None else self.marks.size(1))
+        return self.reading_count * self.size + (0 if self.marks is None else self.marks.size(1))
 
     def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
         """Embed tokens [B, T] int64 to [B, T, K·E + M].

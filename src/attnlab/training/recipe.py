@@ -59,6 +59,10 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
     init = config.get("init") or {}
+    if "shrink" in init and init.get("from") is None:
+        raise UserError(
+            "init.shrink is a factor of loaded weights: set init.from to a run or checkpoint too"
+        )
     source, vocabularies = find_source(init.get("from"), run, vocabularies)
     data = components.build_data(config, corpus, vocabularies)
 

@@ -31,9 +31,8 @@ def useful_flops(network: Seq2Seq, batch: Batch) -> float:
     target = (batch.labels != PAD).sum(dim=1).cpu().double()  # [B]
     attention = attention_flops(network)
     decoder = _weights(network.decoder) - _weights(network.decoder.attention)
-    readings = network.source_embedding.readings  # of a source that the encoder reads more than once
-    times = 1 if readings is None else readings.size(1)
-    each_source = 2 * times * _weights(network.encoder) + attention.key
+    readings = network.source_embedding.reading_count
+    each_source = 2 * readings * _weights(network.encoder) + attention.key
     each_target = 2 * (decoder + _weights(network.readout)) + attention.query
     flops: Tensor = (
         each_source * source.sum()
