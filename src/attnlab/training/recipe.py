@@ -60,9 +60,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     vocabularies = build.build_vocabularies(config, corpus)
     init = config.get("init") or {}
     if "shrink" in init and init.get("from") is None:
-        raise UserError(
-            "init.shrink is a factor of loaded weights: set init.from to a run or checkpoint too"
-        )
+        raise UserError("init.shrink is a factor of loaded weights: set init.from to a run or checkpoint too")
     source, vocabularies = find_source(init.get("from"), run, vocabularies)
     data = components.build_data(config, corpus, vocabularies)
 
