@@ -13,10 +13,11 @@ from torchmetrics.functional.text.helper import _edit_distance
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.registry import LengthScores, names, score, score_by_length
-from attnlab.metrics.text.edit_distance import levenshtein
 from attnlab.metrics.text.ngrams import guess_tokenizer
 from attnlab.metrics.texts import Texts
 from predictions import predictions_of
+
+words = st.lists(st.sampled_from(["a", "b", "ab", "ba", "abc"]), max_size=7)
 
 
 def values_of(*pairs: tuple[str, str], metrics: list[str] | None = None) -> dict[str, float]:
@@ -41,9 +42,11 @@ def test_edit_distance_counts_target_tokens() -> None:
     assert score(texts, ["ser"]).values == {"ser": pytest.approx((3 + 2) / (7 + 2))}
 
 
-@given(st.text("abc", max_size=7), st.text("abc", max_size=7))
-def test_edit_distance_equals_that_of_torchmetrics(one: str, other: str) -> None:
-    assert levenshtein(one, other) == _edit_distance([*one], [*other])
+@given(words, words)
+def test_edit_distance_equals_that_of_torchmetrics(one: list[str], other: list[str]) -> None:
+    pair = (" ".join(one), " ".join([*other, "end"]))
+    expected = _edit_distance(one, [*other, "end"]) / (len(other) + 1)
+    assert values_of(pair, metrics=["edit_distance"]) == {"edit_distance": pytest.approx(expected)}
 
 
 def test_perfect_and_empty_hypotheses_have_extreme_scores() -> None:

@@ -1,6 +1,8 @@
 """Edit distance over target tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+
+from rapidfuzz.distance import Levenshtein
 
 from attnlab.metrics.registry import text_metric
 from attnlab.metrics.sentence_counts import SentenceCounts, ratio_counts
@@ -20,7 +22,10 @@ def counts(tokenizer: str) -> SentenceCounts | None:
     if split is None:
         return None
     return ratio_counts(
-        lambda each: (levenshtein(split(each.hypothesis), split(each.reference)), len(split(each.reference)))
+        lambda each: (
+            Levenshtein.distance(split(each.hypothesis), split(each.reference)),
+            len(split(each.reference)),
+        )
     )
 
 
@@ -40,7 +45,7 @@ def edit_distance(texts: Texts) -> float:
     distance = total = 0
     for pair in texts.pairs:
         hypothesis, reference = map(texts.tokenize, pair)
-        distance += levenshtein(hypothesis, reference)
+        distance += Levenshtein.distance(hypothesis, reference)
         total += len(reference)
     if total == 0:
         raise UndefinedScoreError("all references are empty")
@@ -63,16 +68,3 @@ def per(texts: Texts) -> float:
 def cer(texts: Texts) -> float:
     """Return the character error rate: the symbol error rate of targets whose tokens are characters."""
     return edit_distance(texts)
-
-
-def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the smallest number of insertions, deletions and substitutions that turn one into the other."""
-    while one and other and one[-1] == other[-1]:
-        one, other = one[:-1], other[:-1]
-    # Distances of the first i tokens of `one` to every beginning of `other`
-    row: list[int] = [*range(len(other) + 1)]
-    for i, token in enumerate(one, start=1):
-        diagonal, row[0] = row[0], i
-        for j, reference in enumerate(other, start=1):
-            diagonal, row[j] = (row[j], min(diagonal + (token != reference), row[j] + 1, row[j - 1] + 1))
-    return row[-1]
