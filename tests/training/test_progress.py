@@ -1,5 +1,6 @@
 """Progress of a training run in the terminal and in the logs, and the warning of busy cores."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,12 +28,13 @@ def test_narrow_terminal_shows_fewer_columns(width: int, count: int, monkeypatch
     assert "12345/12345" in "".join(segment.text for segment in progress.console.render(progress))
 
 
-def test_log_shows_scores_only_in_epochs_with_a_validation(tmp_path: Path) -> None:
+def test_log_shows_scores_in_epochs_with_a_validation_and_nothing_beside_the_point(tmp_path: Path) -> None:
     every_second = ("trainer.max_epochs=4", "trainer.check_val_every_n_epoch=2")
     attnlab("train", *TINY_REVERSE, *every_second, "callbacks.attention_figures.count=0", folder=tmp_path)
     (log,) = tmp_path.glob("outputs/*/*/train.log")
     lines = [line for line in log.read_text().splitlines() if "epoch " in line and "train/loss" in line]
     assert ["val/loss" in line for line in lines] == [False, True, False, True]
+    assert not re.search("py.warnings|Tip:|weights_only", log.read_text())
 
 
 CHILD = """

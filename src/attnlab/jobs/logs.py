@@ -17,6 +17,7 @@ IGNORED_WARNINGS = (
     ".*does not have many workers",  # creating batches is cheap
     ".*is not resumable",  # the order of batches is resumable, see attnlab.data.datamodule
     "The .srun. command is available",  # a run may also be started without Slurm
+    ".*is smaller than the logging interval",  # the loss is also logged at the end of each epoch
 )
 
 
@@ -41,10 +42,13 @@ def log_to_files(run: Run, *, terminal: bool) -> None:
 
 
 def quieten_lightning() -> None:
-    """Remove the terminal handlers that Lightning adds on import, and ignore `IGNORED_WARNINGS`."""
+    """Remove the terminal handlers that Lightning adds on import, its advertisements, and `IGNORED_WARNINGS`."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(
+        lambda record: not record.getMessage().startswith("💡 Tip")
+    )
     for message in IGNORED_WARNINGS:
         warnings.filterwarnings("ignore", message)

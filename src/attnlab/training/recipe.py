@@ -97,7 +97,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     if not _callback(callbacks, BestCheckpoint).best_model_path:
         log.info("there was no validation during training: the last weights are saved as best.ckpt")
-        trainer.save_checkpoint(run.best)
+        trainer.save_checkpoint(run.best, weights_only=False)
     if trainer.is_global_zero:
         log_untrained(config.checkpoint, read_metrics(run.metrics), trainer.global_step)
     seconds = _callback(callbacks, LastCheckpoint).seconds

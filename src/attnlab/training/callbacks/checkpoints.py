@@ -177,7 +177,7 @@ class LastCheckpoint(Callback):
     def _save_epoch(self, trainer: Trainer) -> None:
         """Save the end of an epoch; first the file to keep: killed in between, the epoch is repeated."""
         if self.keep > 0:
-            trainer.save_checkpoint(self.run.epoch_checkpoint(trainer.current_epoch))
+            trainer.save_checkpoint(self.run.epoch_checkpoint(trainer.current_epoch), weights_only=False)
             if trainer.is_global_zero:
                 for path in self.run.kept_checkpoints()[: -self.keep]:
                     path.unlink()
@@ -186,7 +186,7 @@ class LastCheckpoint(Callback):
     def _save(self, trainer: Trainer) -> None:
         if trainer.is_global_zero and self.run.last.is_file():
             self.run.last.replace(self.run.previous)
-        trainer.save_checkpoint(self.run.last)
+        trainer.save_checkpoint(self.run.last, weights_only=False)
         self.saved_batches = trainer.fit_loop.epoch_loop.batch_progress.total.ready
         self.saved_at = time.monotonic()
 
