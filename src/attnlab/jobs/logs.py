@@ -42,7 +42,7 @@ def log_to_files(run: Run, *, terminal: bool) -> None:
 
 
 def quieten_lightning() -> None:
-    """Remove the terminal handlers that Lightning adds on import, its advertisements, and `IGNORED_WARNINGS`."""
+    """Remove the terminal handlers that Lightning adds on import, its tips, and `IGNORED_WARNINGS`."""
     for name in ("lightning", "lightning.pytorch", "lightning.fabric"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
