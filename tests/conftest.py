@@ -32,6 +32,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]  # Hydra reads some 20 files per composition
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import the tests without garbage collections, and leave what they import out of later ones."""
+    from attnlab.files.imports import faster_imports
+
+    with faster_imports():
+        return (yield)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each worker of pytest-xdist a share of the modules with slow tests first: many of them wait."""
