@@ -285,7 +285,7 @@ def test_checkpoints_within_an_epoch_are_saved_by_the_clock(
     metrics = MetricsFile(run.metrics)
     callback = LastCheckpoint(run, {}, metrics, Interruption(), every_minutes=minutes)
     trainer = Trainer(max_epochs=1, logger=False, callbacks=[callback], **QUIET)
-    monkeypatch.setattr(trainer, "save_checkpoint", lambda path: saved.append(trainer.global_step))
+    monkeypatch.setattr(trainer, "save_checkpoint", lambda path, **_: saved.append(trainer.global_step))
     trainer.fit(module, datamodule=data)
     assert saved == steps  # of three batches
 

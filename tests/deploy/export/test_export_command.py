@@ -134,6 +134,7 @@ def test_int8_replaces_an_earlier_export_with_smaller_graphs(export: Export, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["onnx"]
 
 
+@pytest.mark.slow
 def test_failing_write_keeps_the_earlier_export(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
