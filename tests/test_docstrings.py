@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import attnlab
+
+pytestmark = pytest.mark.slow  # `make lint` runs them too
 
 SOURCE = Path(attnlab.__file__).parent
 WORDS = 4

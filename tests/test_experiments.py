@@ -124,6 +124,7 @@ def test_make_reproduces_the_comparison_of_mechanisms(tmp_path: Path) -> None:
     assert figure.is_file()
 
 
+@pytest.mark.slow
 def test_compressed_answers_of_scan_expand_to_the_answers() -> None:
     names = runpy.run_path(str(EXPERIMENTS / "scan" / "repeated_units.py"))
     answers = {pair.source: pair.target for pair in scan.commands()}

@@ -263,6 +263,7 @@ def test_evaluations_of_two_checkpoints_use_two_folders(trained: Run, folder: Pa
     assert checkpoint_files == {str(trained.best), str(trained.last)}
 
 
+@pytest.mark.slow
 def test_sources_seen_in_training_are_counted(trained: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """Training saw some of the 25 + 125 + 625 sequences of 5 symbols, and none of length ≥ 5."""
     for lengths, seen in (("[2,4]", True), ("[5,6]", False)):

@@ -59,6 +59,7 @@ def test_completions_of_a_line(line: str, completions: list[str]) -> None:
     assert complete(line) == completions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--config-dir ", "--config-dir=", "-cd ", "-cd="])
 def test_options_of_another_folder_are_completed(option: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()

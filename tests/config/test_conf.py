@@ -123,13 +123,14 @@ def test_every_optimizer_and_scheduler_trains(option: str, composed: Composed) -
     assert trainer.global_step == 2 * 3
 
 
+SLOW_LOGGERS = ("logger=mlflow", "logger=wandb")
 CALLBACKS = "callbacks.early_stopping.patience=5 callbacks.averaging.decay=0.99"
 
 
 @pytest.mark.parametrize(
     "option",
     [
-        pytest.param(option, marks=pytest.mark.slow) if option == "logger=mlflow" else option
+        pytest.param(option, marks=pytest.mark.slow) if option in SLOW_LOGGERS else option
         for option in (*options("logger"), "logger=[wandb,tensorboard]", CALLBACKS)
     ],
 )

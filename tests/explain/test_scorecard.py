@@ -81,6 +81,7 @@ def test_copied_words_outside_the_vocabulary_keep_their_identity_beside_a_distra
     assert measured.drop.item() == pytest.approx((alone[copied] - max(beside)).item(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [("attention=general",), ("decoder=transformer", "attention_size=8", "decoder.heads=2")],

@@ -82,6 +82,7 @@ def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
     assert longer.identity == plan.identity != other.identity
 
 
+@pytest.mark.slow
 def test_command_without_a_sweep_searches_the_default_space(tmp_path: Path) -> None:
     plan = search_plan.make_plan(["data.task=sort", f"paths.output={tmp_path}"])
     assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size"]
@@ -94,6 +95,7 @@ def test_command_without_a_sweep_searches_the_default_space(tmp_path: Path) -> N
     assert given.summary == "searching with 3 trials (tune.trials): seed=1,2"
 
 
+@pytest.mark.slow
 def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
     overrides = ["attention=local_m,local_p", "attention.window=2,4", f"paths.output={tmp_path}"]
     plan = search_plan.make_plan(overrides)  # the default attention has no window

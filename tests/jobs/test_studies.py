@@ -45,6 +45,7 @@ def run_config(overrides: list[str]) -> DictConfig:
     return resolve(composed(overrides))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
 def test_quick_study_has_few_jobs_and_another_name(study: str) -> None:
     with initialize_conf():

@@ -344,6 +344,7 @@ def test_recipe_is_the_published_one(name: str, composed: Callable[..., DictConf
     assert {setting: OmegaConf.select(config, setting) for setting in RECIPES[name]} == RECIPES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutation",
     [

@@ -48,6 +48,7 @@ def test_scorecards_of_a_run_count_as_one_run(tmp_path: Path) -> None:
     assert [figure.name for figure in drawn] == ["explanations", "explanations-2"]  # no panel for an error
 
 
+@pytest.mark.slow
 def test_report_has_a_table_and_small_multiples(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "study"
     for variant, seed, tau, error in (("dot", 0, 0.5, 0.1), ("dot", 1, 0.7, 0.3), ("mean", 0, None, 0.9)):
