@@ -47,7 +47,10 @@ def main(*runs: str) -> None:
     print_table(rows, [name for name in attentions if name not in MECHANISMS])
     mechanisms = [name for name in attentions if name in MECHANISMS]
     if mechanisms:
-        print("\nMechanisms with the encoder and decoder of `additive`, one seed:\n")
+        others = [row for row in rows if row["attention"] in mechanisms and row["seed"] != "0"]
+        repeated = dict.fromkeys(row["task"] for row in others)
+        seeds = f"one seed, three for {' and '.join(repeated)}" if repeated else "one seed"
+        print(f"\nMechanisms with the encoder and decoder of `additive`, {seeds}:\n")
         print_table(rows, mechanisms)
 
 
