@@ -63,6 +63,9 @@ NORMALISATION = (
 CORPORA = ("swedish-gaw", "slovene-goo300k-bohoric", "icelandic-icepahc", "german-ridges")
 """Corpora of normalisation."""
 
+INFLECTION = ("tur", "fin", "arz", "deu", "swa")
+"""Languages of inflection in the study."""
+
 SEEDS = range(3)
 """Seeds of the mechanisms that are compared over seeds."""
 
@@ -366,4 +369,5 @@ if __name__ == "__main__":
     )
     print_study(study, others, "val", "Other words with eight mechanisms, WER on the development files", {})
     print_seeds(study, BASELINE, "test", "Pronunciation over seeds, mean WER on the test files")
+    print_seeds(study, INFLECTION, "val", "Inflection over seeds, mean WER on the development files")
     print_seeds(study, CORPORA, "val", "Normalisation over seeds, mean WER on the development files")
