@@ -28,7 +28,7 @@ def test_narrow_terminal_shows_fewer_columns(width: int, count: int, monkeypatch
     assert "12345/12345" in "".join(segment.text for segment in progress.console.render(progress))
 
 
-def test_log_shows_scores_in_epochs_with_a_validation_and_nothing_beside_the_point(tmp_path: Path) -> None:
+def test_log_has_scores_of_epochs_with_a_validation_and_no_tips_of_lightning(tmp_path: Path) -> None:
     every_second = ("trainer.max_epochs=4", "trainer.check_val_every_n_epoch=2")
     attnlab("train", *TINY_REVERSE, *every_second, "callbacks.attention_figures.count=0", folder=tmp_path)
     (log,) = tmp_path.glob("outputs/*/*/train.log")

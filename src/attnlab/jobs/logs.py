@@ -47,8 +47,10 @@ def quieten_lightning() -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(
-        lambda record: not record.getMessage().startswith("💡 Tip")
-    )
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(_without_tips)
     for message in IGNORED_WARNINGS:
         warnings.filterwarnings("ignore", message)
+
+
+def _without_tips(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("💡 Tip")
