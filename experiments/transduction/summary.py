@@ -69,6 +69,9 @@ INFLECTION = ("tur", "fin", "arz", "deu", "swa")
 SEEDS = range(3)
 """Seeds of the mechanisms that are compared over seeds."""
 
+JOINT = "all-"
+"""Prefix of the variants of one network for all low languages; the rest is the mechanism."""
+
 STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 """Name of the study, the mechanism that the others are compared with, and that of `experiment=g2p`."""
 
@@ -183,6 +186,24 @@ def print_languages(runs: dict[str, list[RunRecord]]) -> None:
             rates = [error_rates(group, split) for group in groups]
             means = (fmean(own[seed] for own in rates) for seed in sorted(rates[0]))
             print(f"- {name} files, {network}: {', '.join(f'{mean:.1f}' for mean in means)}")
+    print()
+
+
+def print_joint() -> None:
+    """Print WER and SER of one network for all low languages with each mechanism, and of these together."""
+    print_caption("One network for ten languages with each of five mechanisms, seed 0")
+    print_row("mechanism", "WER, dev", "WER, test", "SER, dev", "SER, test", "parameters", "minutes")
+    print(f"| --- |{' ---: |' * 6}")
+    runs = (group[0] for variant, group in groups_of("tuned.csv").items() if variant.startswith(JOINT))
+    for run in runs:
+        words = (error_rates([run], split)[run.seed] for split in ("val", "test"))
+        symbols = (100 * run.scores[f"{split}/ser"] for split in ("val", "test"))
+        mechanism, minutes = run.variant.removeprefix(JOINT), (run.seconds or 0) / 60
+        print_row(mechanism, *words, *symbols, f"{run.parameters:,}", minutes)
+    rows = {row["split"]: row for row in read_ensembles() if row["data"].startswith(JOINT)}
+    words = (float(rows[split]["wer"]) for split in ("val", "test"))
+    symbols = (100 * float(rows[split]["ser"]) for split in ("val", "test"))
+    print_row("five together", *words, *symbols, "", "")
     print()
 
 
@@ -303,10 +324,13 @@ def print_study(
     print()
 
 
-def print_seeds(
-    runs: dict[str, dict[str, dict[int, RunRecord]]], corpora: Iterable[str], split: str, caption: str
-) -> None:
-    """Print WER by mechanism and seed, the mean over those of these corpora that have all seeds."""
+def seed_means(
+    runs: dict[str, dict[str, dict[int, RunRecord]]], corpora: Iterable[str], split: str
+) -> tuple[list[str], dict[str, list[float]]]:
+    """Return the corpora on which all mechanisms have all seeds, and the mean WER of each mechanism and seed.
+
+    Mechanisms that have all seeds on no corpus are left out.
+    """
     rates = {
         name: {
             corpus: error_rates([*own[corpus].values()], split)
@@ -317,9 +341,16 @@ def print_seeds(
     }
     rates = {name: own for name, own in rates.items() if own}
     shared = [corpus for corpus in corpora if all(corpus in own for own in rates.values())]
-    means = {
+    return shared, {
         name: [fmean(own[corpus][seed] for corpus in shared) for seed in SEEDS] for name, own in rates.items()
     }
+
+
+def print_seeds(
+    runs: dict[str, dict[str, dict[int, RunRecord]]], corpora: Iterable[str], split: str, caption: str
+) -> None:
+    """Print WER by mechanism and seed, and the differences to the reference."""
+    shared, means = seed_means(runs, corpora, split)
     others = [name for name in means if name != REFERENCE]
     p_values = holm([ttest_ind(means[name], means[REFERENCE], equal_var=False).pvalue for name in others])
     print_caption(f"{caption} of {', '.join(shared)}")
@@ -345,7 +376,7 @@ def mixed_ensembles() -> dict[str, tuple[float, float]]:
     rates = {}
     for row in read_ensembles():
         language, _, first = row["data"].rpartition("-")
-        if first != RECIPE:
+        if first != RECIPE and not row["data"].startswith(JOINT):
             rates[language] = (float(row["wer"]), float(row["ser"]))
     return rates
 
@@ -358,6 +389,7 @@ if __name__ == "__main__":
     study = study_runs()
     corpora = complete(study)
     print_languages({language: [*own.values()] for language, own in study[RECIPE].items()})
+    print_joint()
     print_medium(groups_of("medium.csv"))
     print_others(groups_of("results.csv"))
     print_normalisation()
