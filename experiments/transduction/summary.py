@@ -359,7 +359,8 @@ def print_seeds(
     print_row(REFERENCE, *means[REFERENCE], fmean(means[REFERENCE]), "", "")
     for name, p in zip(others, p_values, strict=True):
         mean = fmean(means[name])
-        print_row(name, *means[name], mean, mean - fmean(means[REFERENCE]), f"{p:.3f}")
+        p_value = f"{p:.3f}" if p >= 0.001 else "< 0.001"
+        print_row(name, *means[name], mean, mean - fmean(means[REFERENCE]), p_value)
     print()
 
 
