@@ -15,6 +15,7 @@ PANELS = (
     ("Inflection", INFLECTION, "val", "languages, development files"),
     ("Normalisation", CORPORA, "val", "corpora, development files"),
 )
+"""Title, corpora and split of each panel, and what stands behind the number of corpora."""
 
 
 def draw() -> Figure:
