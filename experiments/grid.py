@@ -9,11 +9,11 @@ from statistics import fmean
 from matplotlib.axes import Axes
 
 from attnlab.metrics import registry
-from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
 from attnlab.report.comparison import Comparison, compare_pair, correct
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
+from attnlab.report.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table
 
 Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]

@@ -21,12 +21,11 @@ ORDER = (
     {"data", "nn"},
     {"decoding"},
     {"metrics"},
-    {"plotting"},
+    {"report"},
     {"fast"},
     {"config"},
     {"training"},
     {"jobs"},
-    {"report"},
     {"explain"},
     {"api"},
     {"deploy"},
@@ -37,20 +36,12 @@ ORDER = (
 
 NOT_IMPORTED = {
     "nn": {"errors", "files", "fast"},  # plain torch
-    "report": {
-        "config",
-        "training",
-        "jobs",
-        "decoding",
-        "nn",
-        "fast",
-        "data",
-    },  # reads run directories, loads no models
-    "explain": {"config", "training", "plotting", "jobs"},
+    "report": {"data", "nn", "decoding"},  # reads run directories, loads no models
+    "explain": {"config", "training", "jobs"},
 }
 """Earlier packages that a package must nevertheless not import."""
 
-ON_CALL = {"files/predictions.py": {"plotting"}}
+ON_CALL = {"files/predictions.py": {"report"}}
 """Packages that methods of a record import when they are called, later ones too."""
 
 

@@ -18,7 +18,7 @@ from hydra.utils import get_object
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.plotting.heat_map import COLUMNS, ROWS
+from attnlab.report.heat_map import COLUMNS, ROWS
 from configuration_reference import CONF, description, header, note_code
 
 GALLERY = Path(__file__).parents[1] / "gallery"

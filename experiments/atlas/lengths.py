@@ -15,8 +15,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS, MUTED, STYLE_SHEET
+from attnlab.report.files import save
+from attnlab.report.style import COLOURS, MUTED, STYLE_SHEET
 
 HERE = Path(__file__).parent
 LONGEST = {

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS
 from attnlab.report.aggregates import (
     Scores,
     interquartile_mean,
@@ -23,6 +21,8 @@ from attnlab.report.aggregates import (
     stratified_bootstrap,
 )
 from attnlab.report.collect import collect
+from attnlab.report.files import save
+from attnlab.report.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent

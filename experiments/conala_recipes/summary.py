@@ -11,9 +11,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnlab.plotting.files import save
 from attnlab.report import tables
 from attnlab.report.collect import collect
+from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnlab.plotting.files import save
 from attnlab.report import tables
 from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.comparison import compare
+from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
 

@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.nn.attention.interventions import INTERVENTIONS
-from attnlab.plotting.files import save
 from attnlab.report import tables
 from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.comparison import SIGNIFICANCE_LEVEL
+from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import RunRecord, Study

@@ -12,10 +12,10 @@ from statistics import fmean
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS
 from attnlab.report.collect import collect
+from attnlab.report.files import save
 from attnlab.report.study import RunRecord
+from attnlab.report.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS
 from attnlab.report.collect import collect, read_evaluations
+from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
+from attnlab.report.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table, mean_and_range
 
 HERE = Path(__file__).parent

@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS
 from attnlab.report import tables
 from attnlab.report.comparison import compare
+from attnlab.report.files import save
 from attnlab.report.results_file import read_results
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import RunRecord, Study
+from attnlab.report.style import COLOURS
 from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent

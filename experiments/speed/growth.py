@@ -25,8 +25,8 @@ from attnlab.decoding.beam import beam
 from attnlab.fast import make_plain
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.plotting.files import save
-from attnlab.plotting.style import COLOURS, STYLE_SHEET
+from attnlab.report.files import save
+from attnlab.report.style import COLOURS, STYLE_SHEET
 from attnlab.training import components
 from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule

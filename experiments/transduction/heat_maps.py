@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.files.predictions import Prediction, read_predictions
-from attnlab.plotting.files import fix_layout, save
-from attnlab.plotting.style import COLOUR_MAP
-from attnlab.plotting.text import LabelFonts
 from attnlab.report.collect import collect
+from attnlab.report.files import fix_layout, save
 from attnlab.report.study import RunRecord
+from attnlab.report.style import COLOUR_MAP
+from attnlab.report.text import LabelFonts
 
 WORDS = 3
 LETTERS = range(5, 9)

@@ -7,8 +7,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from summary import BASELINE, CORPORA, INFLECTION, seed_means, study_runs
 
-from attnlab.plotting.files import save
-from attnlab.plotting.style import STYLE_SHEET, variant_styles
+from attnlab.report.files import save
+from attnlab.report.style import STYLE_SHEET, variant_styles
 
 PANELS = (
     ("Pronunciation", BASELINE, "test", "languages, test files"),

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnlab.metrics.registry import label
-from attnlab.plotting.style import COLOURS, INK, MUTED, RULE, variant_styles
 from attnlab.report.collect import collect
 from attnlab.report.drawing import StudyFigure, to_svg, write_figures
 from attnlab.report.figures import draw_figures
 from attnlab.report.study import Study
+from attnlab.report.style import COLOURS, INK, MUTED, RULE, variant_styles
 from run_files import study as runs_of
 from run_files import write_run
 from studies import make_run

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from attnlab.files.predictions import Prediction
-from attnlab.plotting.style import variant_styles
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.explorer import Sentence
 from attnlab.report.figures import draw_figures
 from attnlab.report.page import write_explorer, write_page
 from attnlab.report.study import Study
+from attnlab.report.style import variant_styles
 from attnlab.report.tables import build_tables
 from browser import Page, browser
 from studies import diagonal, make_run

@@ -9,9 +9,9 @@ import pytest
 
 from attnlab.cli import main
 from attnlab.files.run_directory import Run
-from attnlab.plotting.style import variant_styles
 from attnlab.report.collect import collect
 from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
+from attnlab.report.style import variant_styles
 from studies import make_run
 
 TEXTS = [("a b", "b a"), ("c d e", "e d c")]

@@ -28,8 +28,8 @@ from attnlab.metrics.registry import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
-from attnlab.plotting.curves import plot_curves
-from attnlab.plotting.files import save_png_and_svg
+from attnlab.report.curves import plot_curves
+from attnlab.report.files import save_png_and_svg
 from attnlab.training import components
 from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.checkpoints import read_data_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.errors import UserError, needs
+from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import NEUTRAL, identity
@@ -26,10 +26,10 @@ def results(*paths: str | Path) -> pd.DataFrame:
         paths: run directories, or folders that contain some (default: `outputs`).
 
     Raises:
-        UserError: if a path does not exist or contains no run, or pandas is not installed.
+        UserError: if a path does not exist or contains no run.
     """
-    with needs("notebook", "Data frames need pandas"):
-        import pandas as pd
+    import pandas as pd
+
     study = collect([Path(path) for path in paths or ("outputs",)])
     facts = ("variant", "seed", "status", "error", "directory", "parameters", "steps", "seconds")
     rows: list[dict[str, Any]] = [
@@ -51,10 +51,10 @@ def history(run: str | Path | Run) -> pd.DataFrame:
     A metric is missing (NaN) at steps at which it was not logged: `history(run)["val/loss"].dropna()`.
 
     Raises:
-        UserError: if there is no `metrics.csv`, or pandas is not installed.
+        UserError: if there is no `metrics.csv`.
     """
-    with needs("notebook", "Data frames need pandas"):
-        import pandas as pd
+    import pandas as pd
+
     path = (run if isinstance(run, Run) else Run(Path(run).expanduser())).metrics
     if not path.is_file():
         raise UserError(f"{path} does not exist: give a run directory that has been trained")

@@ -42,7 +42,7 @@ def open_output(path: Path | None, config: DictConfig) -> AbstractContextManager
     if path is None:
         return nullcontext(lambda prediction: None)
     if path == TERMINAL:
-        from attnlab.plotting.terminal import print_heatmap
+        from attnlab.report.terminal import print_heatmap
 
         return nullcontext(print_heatmap)
     if path.suffix == ".jsonl":
@@ -87,7 +87,7 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
 
 def _draw(path: Path, prediction: Prediction) -> None:
     """Draw a figure of one prediction: attention-1.png, or attention-1-2.png for the second hypothesis."""
-    from attnlab.plotting.files import save
+    from attnlab.report.files import save
 
     number = prediction.index + 1
     suffix = f"{number}" if prediction.rank == 1 else f"{number}-{prediction.rank}"

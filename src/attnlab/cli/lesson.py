@@ -47,7 +47,7 @@ def _train(chapter: int, functions: list[Callable[..., Any]]) -> int:
     """Check the functions of the chapter, train with them and print the exact match and a heat map."""
     from attnlab.lesson.exercises import check
     from attnlab.lesson.training import train
-    from attnlab.plotting.terminal import print_heatmap
+    from attnlab.report.terminal import print_heatmap
 
     if not check(chapter, *functions):
         return 1

@@ -16,7 +16,6 @@ from attnlab.errors import UsageError, UserError, needs
 from attnlab.files.terminal import escape_control_characters, print_line, print_table
 from attnlab.files.writing import check_writable
 from attnlab.metrics import registry
-from attnlab.plotting.style import variant_styles
 from attnlab.report.aggregates import aggregates_table
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, Task, by_question, compare
@@ -25,6 +24,7 @@ from attnlab.report.figures import draw_figures
 from attnlab.report.page import write_page
 from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
 from attnlab.report.study import Study, unfinished_lines
+from attnlab.report.style import variant_styles
 from attnlab.report.tables import Table, build_tables, write_tables
 
 

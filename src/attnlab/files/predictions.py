@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from attnlab.files.writing import write_atomically
 
 if TYPE_CHECKING:
-    from attnlab.plotting.files import InlineFigure
+    from attnlab.report.files import InlineFigure
 
 TEXTS = ("index", "line", "source", "reference", "hypothesis", "annotations")
 """Fields of a file without weights."""
@@ -71,7 +71,7 @@ class Prediction:
 
     def plot(self, title: str = "", *, dark: bool = False) -> InlineFigure:
         """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""
-        from attnlab.plotting.heat_map_figure import plot_heatmap
+        from attnlab.report.heat_map_figure import plot_heatmap
 
         return plot_heatmap(self, title, dark=dark)
 
@@ -80,7 +80,7 @@ class Prediction:
         return f"Prediction({self.hypothesis!r}{score})"
 
     def _repr_html_(self) -> str:
-        from attnlab.plotting.heat_map import prediction_html
+        from attnlab.report.heat_map import prediction_html
 
         return prediction_html(self)
 

@@ -6,7 +6,7 @@ Its network is in network.js, written with plain arrays: forward pass, backward 
 from pathlib import Path
 
 from attnlab.files.writing import write_atomically
-from attnlab.plotting import html as page
+from attnlab.report import html as page
 
 FOLDER = Path(__file__).parent
 

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnlab.metrics import registry
-from attnlab.plotting.files import save
-from attnlab.plotting.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle
-from attnlab.plotting.text import truncate
+from attnlab.report.files import save
 from attnlab.report.statistics import Estimate
+from attnlab.report.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle
+from attnlab.report.text import truncate
 
 Styles = Mapping[str, VariantStyle]
 

@@ -15,8 +15,8 @@ from sacrebleu.metrics.chrf import CHRF
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
-from attnlab.plotting.heat_map import page_data
 from attnlab.report.collect import load_predictions
+from attnlab.report.heat_map import page_data
 from attnlab.report.study import RunRecord, Study
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,6 @@ from matplotlib.ticker import MaxNLocator
 
 from attnlab.metrics import registry
 from attnlab.metrics.text.ngrams import MIN_BLEU_TOKENS
-from attnlab.plotting.files import fix_layout
-from attnlab.plotting.style import INK, STYLE_SHEET, variant_styles
 from attnlab.report.aggregates import performance_profile, score_matrices, stratified_bootstrap
 from attnlab.report.drawing import (
     StudyFigure,
@@ -32,8 +30,10 @@ from attnlab.report.drawing import (
     title_of,
     write_figures,
 )
+from attnlab.report.files import fix_layout
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study, noun_of
+from attnlab.report.style import INK, STYLE_SHEET, variant_styles
 
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""

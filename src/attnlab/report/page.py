@@ -7,12 +7,12 @@ from typing import Any
 from markupsafe import Markup
 
 from attnlab.files.writing import write_atomically
-from attnlab.plotting import html as page
-from attnlab.plotting.style import VariantStyle, variant_styles
+from attnlab.report import html as page
 from attnlab.report.comparison import Comparison, by_question
 from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, to_svg
 from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
 from attnlab.report.study import Study, noun_of, unfinished_lines
+from attnlab.report.style import VariantStyle, variant_styles
 from attnlab.report.tables import Table
 
 FOLDER = Path(__file__).parent

@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.metrics import registry
-from attnlab.plotting.style import STYLE_SHEET
 from attnlab.report.drawing import StudyFigure, Styles, draw_estimate, label_variants, title_of
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import RunRecord, Study
+from attnlab.report.style import STYLE_SHEET
 from attnlab.report.tables import MISSING, Cell, Column, Table, count_cell, heading, metric_cell
 
 FILE = "explanations.json"

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab.metrics.registry import METRICS
-from attnlab.plotting.curves import plot_curves
-from attnlab.plotting.files import save_png_and_svg
+from attnlab.report.curves import plot_curves
+from attnlab.report.files import save_png_and_svg
 
 
 def save_training_curves(series: Mapping[str, Sequence[tuple[int, float]]], folder: Path) -> None:

@@ -33,7 +33,7 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
-from attnlab.plotting import html as page
+from attnlab.report import html as page
 
 FOLDER = Path(__file__).parent
 EXAMPLES = 6

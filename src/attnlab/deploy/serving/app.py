@@ -22,7 +22,7 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.terminal import escape_control_characters
 from attnlab.nn.attention.interventions import Intervention
-from attnlab.plotting import html as page
+from attnlab.report import html as page
 
 FOLDER = Path(__file__).parent
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")

@@ -9,7 +9,7 @@ from lightning import Callback, LightningModule, Trainer
 from attnlab.data.features import without_features
 from attnlab.files.predictions import Prediction, write_columns, write_predictions
 from attnlab.files.run_directory import Run, predictions_file
-from attnlab.plotting.files import save_png_and_svg
+from attnlab.report.files import save_png_and_svg
 from attnlab.settings import Count, Size
 from attnlab.training.loggers import log_image, log_table
 from attnlab.training.module import Seq2SeqModule

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
-from attnlab.plotting.text import LabelFonts
+from attnlab.report.text import LabelFonts
 
 
 def rendered(text: str) -> Text:

@@ -1,6 +1,6 @@
 """Heat maps of attention weights as matplotlib figures.
 
-Figures are built without pyplot and its global state; `attnlab.plotting.files.save` writes them.
+Figures are built without pyplot and its global state; `attnlab.report.files.save` writes them.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from attnlab.files.predictions import Prediction
-from attnlab.plotting.files import InlineFigure
-from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
-from attnlab.plotting.style import COLOUR_MAP, COLOURS
-from attnlab.plotting.text import LabelFonts, truncate, with_whitespace_symbols
+from attnlab.report.files import InlineFigure
+from attnlab.report.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
+from attnlab.report.style import COLOUR_MAP, COLOURS
+from attnlab.report.text import LabelFonts, truncate, with_whitespace_symbols
 
 # Inches
 CELL_SIZE = 0.42  # side of a cell, unless the map would exceed the maximum

@@ -7,8 +7,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlab.plotting.style import COLOURS, DASHES, STYLE_SHEET
-from attnlab.plotting.text import LabelFonts
+from attnlab.report.style import COLOURS, DASHES, STYLE_SHEET
+from attnlab.report.text import LabelFonts
 
 
 def plot_curves(

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.axes import Axes
 
-from attnlab.plotting.curves import plot_curves
-from attnlab.plotting.files import save, save_png_and_svg
+from attnlab.report.curves import plot_curves
+from attnlab.report.files import save, save_png_and_svg
 from predictions import attention_of
 
 

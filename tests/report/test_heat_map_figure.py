@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.plotting.files import InlineFigure
+from attnlab.report.files import InlineFigure
 from predictions import attention_of
 
 
@@ -195,9 +195,9 @@ def test_empty_target_is_an_error() -> None:
         plot_heatmap(np.zeros((0, 3)), list("abc"), [])
 
 
-def test_plotting_imports_neither_pyplot_nor_torch() -> None:
+def test_figures_of_training_import_neither_pyplot_nor_statistics() -> None:
     names = ("curves", "files", "heat_map", "heat_map_figure", "style", "terminal", "text")
-    modules = ", ".join(f"attnlab.plotting.{name}" for name in names)
-    heavy = "{'torch', 'matplotlib.pyplot'}"
+    modules = ", ".join(f"attnlab.report.{name}" for name in names)
+    heavy = "{'torch', 'matplotlib.pyplot', 'pandas', 'scipy', 'attnlab.report.statistics'}"
     code = f"import sys, {modules}; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,6 +1,6 @@
 """Styles of variants."""
 
-from attnlab.plotting.style import variant_styles
+from attnlab.report.style import variant_styles
 
 
 def test_styles_are_distinct_and_also_without_colour() -> None:

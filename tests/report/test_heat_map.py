@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import image
 
 from attnlab.files.predictions import Prediction, unpack_weights
-from attnlab.plotting.heat_map import page_data, prediction_html
+from attnlab.report.heat_map import page_data, prediction_html
 
 PREDICTION = Prediction(
     index=0,

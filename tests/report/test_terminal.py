@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnlab.plotting.terminal import heatmap_lines
+from attnlab.report.terminal import heatmap_lines
 from predictions import attention_of
 
 TOKENS = st.lists(

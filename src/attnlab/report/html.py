@@ -35,10 +35,11 @@ def render(folder: Path, template: str, *, title: str, scripts: Sequence[Path], 
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    styles = (FOLDER / "base.css", folder / "page.css")
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     page = environment.get_template(template).render(
         title=title,
-        style=Markup("".join((each / "page.css").read_text(encoding="utf-8") for each in (FOLDER, folder))),
+        style=Markup("".join(style.read_text(encoding="utf-8") for style in styles)),
         scripts=[Markup(script.read_text(encoding="utf-8")) for script in scripts],
         policy=Markup(policy(scripts)),
         version=__version__,

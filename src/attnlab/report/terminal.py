@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from attnlab.files.predictions import Prediction
-from attnlab.plotting.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
-from attnlab.plotting.text import visible
+from attnlab.report.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
+from attnlab.report.text import visible
 
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.05, "░"))
 """(Minimum weight, character); smaller weights are blank."""

@@ -1,1 +1,0 @@
-"""Attention heat maps, curves and the style that all figures share."""
