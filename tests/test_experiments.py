@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -178,9 +179,40 @@ def test_recorded_commits_are_in_the_history() -> None:
                 assert str(commit) in history, f"{path}: {commit}"
 
 
+DECLARED = "experiments/declared.md"
+FROZEN_SINCE = "cfe21f0ce5a0"
+"""Before this commit, declared comparisons were changed, as their page says."""
+
+
+def test_declared_comparisons_never_change() -> None:
+    commits = git("rev-list", "--reverse", f"{FROZEN_SINCE}..HEAD", "--", DECLARED).split()
+    if not git("rev-parse", "--verify", "--quiet", FROZEN_SINCE):
+        pytest.skip("not a checkout with the whole history")
+    texts = [git("show", f"{commit}:{DECLARED}") for commit in [FROZEN_SINCE, *commits]]
+    texts.append((EXPERIMENTS / "declared.md").read_text())
+    for before, after in pairwise(map(declared_entries, texts)):
+        for number, entry in before.items():
+            statements = after[number]
+            assert statements[: len(entry)] == entry, f"number {number} was changed"
+            assert all(
+                re.match(r"- (\*\*)?(Result|Correction)", added) for added in statements[len(entry) :]
+            ), f"number {number}: only results and corrections may be added"
+
+
+def declared_entries(text: str) -> dict[str, list[str]]:
+    """Return the title and the list items of each declared comparison by its number."""
+    entries = {}
+    for entry in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title, *items = re.split(r"\n(?=- )", entry.strip())
+        entries[title.partition(".")[0]] = [title, *items]
+    return entries
+
+
 def git(*arguments: str) -> str:
     """Return the output of a git command in the checkout; empty if it fails."""
-    done = subprocess.run(["git", *arguments], cwd=EXPERIMENTS, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", *arguments], cwd=EXPERIMENTS.parent, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 

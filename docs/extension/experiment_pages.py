@@ -13,28 +13,28 @@ EXPERIMENTS, PAGES = ROOT / "experiments", ROOT / "docs" / "results"
 
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s]+)(?=\))")
 IMAGE = re.compile(r'<img src="([^"]+)" width="(\d+)" alt="([^"]+)">')
-QUESTION = re.compile(r"^\| (\[.+?\]\((\w+)/README\.md\)) \| (.+?) \| (.+?) \|", re.MULTILINE)
+ROW = re.compile(r"^\| \[(.+?)\]\((\w+)/README\.md\) \| (.+?) \| (.+?) \|", re.MULTILINE)
 
 
 def write_pages(app: Sphinx) -> None:
     """Write one page for each experiment, and the overview."""
     PAGES.mkdir(exist_ok=True)
     overview = (EXPERIMENTS / "README.md").read_text(encoding="utf-8")
-    rows = QUESTION.findall(overview)
-    pages = {name: with_answer(page(name), answer) for _, name, answer, _ in rows}
-    table = [
-        "| question | answer | seeds |",
-        "| --- | --- | --- |",
-        *(
-            f"| {LINK.sub(f'{name}.md', question)} | {answer} | {seeds} |"
-            for question, name, answer, seeds in rows
-        ),
-    ]
-    intro = (ROOT / "docs" / "extension" / "results.md").read_text(encoding="utf-8")
-    declared = (EXPERIMENTS / "declared.md").read_text(encoding="utf-8")
-    pages["declared"] = declared.replace("/README.md)", ".md)")
-    entries = "\n".join(pages)
-    pages["index"] = intro.replace("TABLE", "\n".join(table)).replace("PAGES", entries)
+    rows = ROW.findall(overview)
+    pages = {name: with_answer(page(name), answer, verdict) for _, name, answer, verdict in rows}
+    intro, results = overview.partition("\n## ")[0], overview[overview.index("\n## ") :]
+    intro = intro.replace("# Experiments", "# Results")
+    figure = (ROOT / "docs" / "extension" / "results.md").read_text(encoding="utf-8")
+    titles = {name: title for title, name, _, _ in rows}
+    for name, title in {"declared": "Declared comparisons", "conditions": "Conditions"}.items():
+        text = (EXPERIMENTS / f"{name}.md").read_text(encoding="utf-8")
+        pages[name] = LINK.sub(lambda match: target(".", match[1]), text)
+        titles[name] = title
+    entries = "\n".join(f"{title} <{name}>" for name, title in titles.items())
+    intro = LINK.sub(lambda match: target(".", match[1]), intro)
+    results = results.replace("/README.md)", ".md)")
+    index = f"{intro}\n{figure}{results}"
+    pages["index"] = f"{index}\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
     for name, text in pages.items():
         path = PAGES / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -52,10 +52,10 @@ def page(name: str) -> str:
     return LINK.sub(lambda match: target(name, match[1]), text)
 
 
-def with_answer(text: str, answer: str) -> str:
-    """Return a page that begins with the answer of the overview, below its title."""
+def with_answer(text: str, answer: str, verdict: str) -> str:
+    """Return a page that begins with the answer and the verdict of the overview, below its title."""
     title, _, rest = text.partition("\n")
-    return f"{title}\n\n```{{admonition}} Answer\n{answer}.\n```\n{rest}"
+    return f"{title}\n\n```{{admonition}} Answer ({verdict})\n{answer}.\n```\n{rest}"
 
 
 def target(name: str, link: str) -> str:
