@@ -31,7 +31,7 @@ def group(study: Study) -> Groups:
 
 def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: float, digits: int = 1) -> Table:
     """Return the means of a metric and their intervals: a row per mechanism, a column per value and title."""
-    bounds = tuple(scale * end for end in registry.bounds(metric))
+    bounds = tuple(scale * end for end in registry.metric(metric).bounds)
     rows = []
     for mechanism, runs in groups.items():
         scores = ([scale * run.scores[metric] for run in runs[value]] for value in values)
@@ -42,7 +42,7 @@ def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: floa
             ]
         )
     columns = [Column("attention", numeric=False), *map(Column, values.values())]
-    return Table("grid", registry.label(metric), columns, rows)
+    return Table("grid", registry.metric(metric).title, columns, rows)
 
 
 def compare_at_each(

@@ -4,11 +4,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.metrics.registry import METRICS, MetricInfo
+from attnlab.metrics.registry import METRICS, Metric
 from configuration_reference import note_code
 
 RANGES = {
     "share": "0 to 1, shown in %",
+    "rate": "≥ 0, shown in %",
     "percent": "0 to 100, in %",
     "points": "0 to 100",
     "fraction": "0 to 1",
@@ -48,7 +49,7 @@ class Metrics(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
-def definition(metric: MetricInfo) -> str:
+def definition(metric: Metric) -> str:
     """Return the first sentence of the function of a text metric, without its verb; other metrics: below."""
     summary, _, _ = (getattr(metric.function, "__doc__", None) or "").partition("\n")
     return summary.removeprefix("Return ").rstrip(".").replace("|", "\\|")

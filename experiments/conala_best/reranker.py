@@ -38,7 +38,7 @@ from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("reranker.csv")
-BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), registry.sentence_counts("conala_exact_match")
+BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), registry.metric("conala_exact_match").sentence_counts()
 SMOOTHED_BLEU = bleu_counts(WORDS)
 SIZE = 20
 LENGTH = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)

@@ -81,7 +81,7 @@ class Groups:
     def __init__(self, variants: dict[str, list[RunRecord]], metric: str, starts: Sequence[int]) -> None:
         first = variants[VARIANTS[0]][0]
         sources = [prediction.source for prediction in first.predictions["test"]]
-        score = registry.sentence_counts(metric, first.tokenizer(metric))
+        score = registry.metric(metric).sentence_counts(first.tokenizer(metric))
         assert score is not None
         self.score: SentenceCounts = score
         self.counts: dict[str, Counts] = {}  # [N, C]
@@ -156,7 +156,7 @@ def table(lengths: Sequence[dict[str, str]], slopes: Sequence[dict[str, str]]) -
         shown = [f"{found[each]:.1f}" if found else "" for each in words]
         value, low, high = (float(slope[name]) for name in ("slope", "low", "high"))
         interval = f"{value:.2f} [{low:.2f}, {high:.2f}]"
-        rows.append([Cell(text) for text in (registry.label(metric), variant, *shown, interval)])
+        rows.append([Cell(text) for text in (registry.metric(metric).title, variant, *shown, interval)])
     note = "In brackets: test sentences, and 95 % intervals of the bootstrap over them (all seeds together)."
     return Table("source_length", "Scores by source length", columns, rows, [note])
 

@@ -96,7 +96,7 @@ def test_scorecard_has_every_measure(composed: Callable[..., DictConfig], overri
     ]
     assert {f"explanation/{name}" for name in scores} == set(registry.names("explanation"))
     for name, score in scores.items():
-        low, high = registry.bounds(f"test/explanation/{name}")
+        low, high = registry.metric(f"test/explanation/{name}").bounds
         assert low <= score.value <= high, name
         assert score.low is not None
         assert score.high is not None

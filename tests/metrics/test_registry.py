@@ -48,8 +48,9 @@ def test_a_metric_is_added_by_a_decorator(monkeypatch: pytest.MonkeyPatch) -> No
 
     texts = Texts(predictions_of(("a b", ""), ("a b c d", "")))
     assert score(texts, ["length"]).values == {"length": 3}
-    assert registry.amount("test/length", 2.5) == "2.500 hypothesis length"
-    assert registry.better("val/length") == "lower"
+    added = registry.metric("test/length")
+    assert added.amount(2.5) == "2.500 hypothesis length"
+    assert added.direction == "lower"
     assert "length" not in METRICS
 
 
@@ -65,20 +66,42 @@ def test_a_metric_is_added_by_a_decorator(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_amounts_name_the_unit_and_the_metric(metric: str, amount: str) -> None:
-    assert registry.amount(metric, 4.1) == amount
+    assert registry.metric(metric).amount(4.1) == amount
 
 
 def test_only_amounts_that_are_not_zero_are_less_than_the_last_digit() -> None:
-    assert registry.amount("test/bleu", 0.0) == "0.0 BLEU"
-    assert registry.amount("test/bleu", 0.04) == "less than 0.1 BLEU"
+    bleu = registry.metric("test/bleu")
+    assert bleu.amount(0.0) == "0.0 BLEU"
+    assert bleu.amount(0.04) == "less than 0.1 BLEU"
 
 
-def test_values_are_converted_to_percent() -> None:
-    assert registry.percentage("val/bleu", 12.5) == 12.5
-    assert registry.percentage("exact_match", 0.125) == 12.5
-    assert registry.percentage("val/wer", 12.5) == 12.5
-    assert [registry.scale(metric) for metric in ("val/bleu", "exact_match", "val/wer")] == [1, 100, 1]
-    assert registry.number("val/wer", 12.54) == "12.5"
+def test_values_are_converted_to_a_scale_of_100() -> None:
+    values = {"val/bleu": 12.5, "exact_match": 0.125, "val/wer": 12.5, "val/ser": 0.125}
+    assert [registry.metric(name).of_100(value) for name, value in values.items()] == [12.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("exact_match", 0.1704), ("wer", 17.04), ("ser", 0.1704), ("per", 0.1704), ("cer", 0.1704)],
+)
+def test_shares_and_error_rates_are_displayed_in_percent(name: str, stored: float) -> None:
+    metric = registry.metric(f"test/{name}")
+    assert metric.heading.endswith(" [%]")
+    assert metric.number(stored) == "17.0"
+
+
+def test_a_metric_names_its_split() -> None:
+    names = ("test/bleu", "val/bleu", "test/mscoco/bleu", "bleu", "train/loss_epoch")
+    metrics = [registry.metric(name) for name in names]
+    assert [metric.split for metric in metrics] == ["test", "val", "test/mscoco", "val", "val"]
+    assert [metric.title for metric in metrics] == [
+        *("BLEU", "BLEU (val)", "BLEU (mscoco)", "BLEU (val)", "training loss")
+    ]
+    assert [metric.sign for metric in map(registry.metric, ("bleu", "wer", "attention/entropy"))] == [
+        1,
+        -1,
+        1,
+    ]
 
 
 def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> None:
@@ -98,4 +121,10 @@ def test_unknown_text_metric_lists_the_known_ones(name: str) -> None:
 
 def test_bounds_of_a_score_are_those_of_its_format() -> None:
     metrics = ("test/exact_match", "val/bleu", "attention/coverage", "test/loss", "val/wer")
-    assert [registry.bounds(metric) for metric in metrics] == [(0, 1), (0, 100), (0, 1), (0, inf), (0, 100)]
+    assert [registry.metric(name).bounds for name in metrics] == [
+        (0, 1),
+        (0, 100),
+        (0, 1),
+        (0, inf),
+        (0, 100),
+    ]

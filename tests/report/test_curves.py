@@ -32,16 +32,21 @@ def test_attention_metrics_with_one_scale_are_one_figure(tmp_path: Path) -> None
 
 
 def test_curves_with_different_units_are_different_figures(tmp_path: Path) -> None:
-    names = ("bleu", "chrf", "wer", "loss", "exact_match")
-    save_training_curves({f"val/{name}": [(1, 50.0)] for name in names}, tmp_path)
+    stored = {"bleu": 50.0, "chrf": 50.0, "wer": 50.0, "ser": 0.5, "loss": 50.0, "exact_match": 0.5}
+    save_training_curves({f"val/{name}": [(1, value)] for name, value in stored.items()}, tmp_path)
     texts = {path.stem: path.read_text() for path in tmp_path.glob("*.svg")}
     assert {name: re.findall(r"<!-- val/(\w+) -->", text) for name, text in texts.items()} == {
         "bleu": ["bleu", "chrf"],
-        "error_rate": ["wer"],
+        "error_rate": ["wer", "ser"],
         "loss": ["loss"],
         "accuracy": ["exact_match"],
     }
-    labels = {"bleu": "score, 0 to 100", "error_rate": "error rate, in %", "loss": "loss, in nats"}
+    labels = {
+        "bleu": "score, 0 to 100",
+        "error_rate": "error rate, in %",
+        "accuracy": "accuracy, in %",
+        "loss": "loss, in nats",
+    }
     for name, label in labels.items():
         assert f"<!-- {label} -->" in texts[name]
 

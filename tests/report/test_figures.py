@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from attnlab.metrics.registry import label
+from attnlab.metrics.registry import metric
 from attnlab.report.collect import collect
 from attnlab.report.drawing import StudyFigure, to_svg, write_figures
 from attnlab.report.figures import draw_figures
@@ -68,7 +68,7 @@ def test_axis_of_error_rates_is_in_percent() -> None:
 
 def test_training_loss_has_its_label(drawn: dict[str, StudyFigure]) -> None:
     assert drawn["train-loss_epoch"].figure.axes[0].get_ylabel() == "training loss, in nats"
-    assert label("train/loss_epoch") == "training loss"
+    assert metric("train/loss_epoch").title == "training loss"
 
 
 def test_scores_by_source_length(drawn: dict[str, StudyFigure], study: Study) -> None:

@@ -35,9 +35,9 @@ from predictions import predictions_of
 
 COUNTS = {
     name: counts
-    for name in registry.METRICS
-    for tokenizer in ["whitespace" if registry.has_target_tokens(name) else WORDS_13A]
-    if (counts := registry.sentence_counts(name, tokenizer)) is not None
+    for name, metric in registry.METRICS.items()
+    for tokenizer in ["whitespace" if metric.of_target_tokens else WORDS_13A]
+    if (counts := metric.sentence_counts(tokenizer)) is not None
 }
 WORDS = [f"{letter}{number}" for letter in "abcdefgh" for number in range(8)]
 

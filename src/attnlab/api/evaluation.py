@@ -274,7 +274,7 @@ def _curves(by_length: Sequence[LengthScores]) -> Figure:
     """Plot every metric against the middle of each range of lengths, on one scale."""
     series = {
         name: [
-            ((row.shortest + row.longest) / 2, registry.percentage(name, score))
+            ((row.shortest + row.longest) / 2, registry.metric(name).of_100(score))
             for row in by_length
             if (score := row.scores[name]) is not None
         ]

@@ -54,9 +54,9 @@ def _print(evaluation: Evaluation) -> None:
     if evaluation.explanations:
         print_table(_explanations_table(evaluation.explanations, evaluation.split))
     for metric, signature in result["signatures"].items():
-        print_line(f"{registry.label(f'test/{metric}')}  {signature}")
+        print_line(f"{registry.metric(metric).label}  {signature}")
     for metric, reason in result["undefined"].items():
-        print_line(f"{registry.label(metric)} is undefined: {reason}")
+        print_line(f"{registry.metric(metric).title} is undefined: {reason}")
     if result["references"] == "normalised":
         print_line("references: as normalised by the target tokenizer, not the raw text")
     if seen := result["seen_in_training"]:
@@ -124,11 +124,8 @@ def _explanations_table(scores: dict[str, Score], split: str) -> Table:
     for name in registry.names("explanation"):
         score = scores.get(name.removeprefix("explanation/"))
         if score is not None:
-            low, high = (
-                "–" if end is None else registry.number(name, end) for end in (score.low, score.high)
-            )
-            unit = registry.unit(name)
-            label = f"{registry.label(f'test/{name}')}{f' [{unit}]' if unit else ''}"
+            metric = registry.metric(f"test/{name}")
+            low, high = ("–" if end is None else metric.number(end) for end in (score.low, score.high))
             interval = f"[{low}, {high}]"
-            result.add_row(label, registry.number(name, score.value), interval, f"{score.units:,}")
+            result.add_row(metric.heading, metric.number(score.value), interval, f"{score.units:,}")
     return result

@@ -160,7 +160,7 @@ def _margins(study: Study, assignments: Sequence[str]) -> dict[str, float]:
             margin = 0
         if not 0 < margin < inf:
             raise UsageError(f"--margin {assignment}: the margin must be a finite number above 0")
-        margins |= {metric: margin / registry.scale(metric) for metric in chosen}
+        margins |= {metric: margin / registry.metric(metric).scale for metric in chosen}
     return margins
 
 

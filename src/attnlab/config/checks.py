@@ -22,7 +22,7 @@ from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
-from attnlab.metrics.registry import METRICS, better, names
+from attnlab.metrics.registry import METRICS, metric, names
 
 LONGEST_NAME = 150
 """Largest number of bytes of `name` and of `variant`, which are parts of the run directory's path."""
@@ -257,8 +257,8 @@ def _check_name(key: str, value: Any) -> None:
 def known_metrics() -> list[str]:
     """Return the names of all metrics that a training run can log and monitor."""
     logged = [
-        metric if info.kind == "attention" else f"val/{metric}"
-        for metric, info in METRICS.items()
+        name if info.kind == "attention" else f"val/{name}"
+        for name, info in METRICS.items()
         if info.kind in ("token", "text", "attention")
     ]
     return [*logged, *TRAINING_METRICS]
@@ -268,11 +268,11 @@ def _check_metrics(data: Mapping[str, Any]) -> None:
     """Check the names of the scores of attnlab's own datasets; others may register theirs while loading."""
     if not str(data["_target_"]).startswith("attnlab."):
         return
-    for metric in data.get("metrics") or ():
-        if metric not in names("text"):
-            near = suggest(str(metric), names("text"))
+    for name in data.get("metrics") or ():
+        if name not in names("text"):
+            near = suggest(str(name), names("text"))
             raise UsageError(
-                f"data.metrics={show(data['metrics'])}: no such metric {show(metric)!r}.{near} Metrics: "
+                f"data.metrics={show(data['metrics'])}: no such metric {show(name)!r}.{near} Metrics: "
                 + ", ".join(names("text"))
             )
 
@@ -284,7 +284,7 @@ def _check_monitor(section: str, settings: Mapping[str, Any]) -> None:
     if monitor not in metrics:
         near = suggest(str(monitor), metrics)
         raise UsageError(f"{override}: no such metric.{near} Metrics: {', '.join(metrics)}")
-    mode = {"higher": "max", "lower": "min", None: settings["mode"]}[better(monitor)]
+    mode = {"higher": "max", "lower": "min", None: settings["mode"]}[metric(monitor).direction]
     if settings["mode"] != mode:
         raise UsageError(
             f"{override} with {section}.mode={settings['mode']} would prefer the worst checkpoint: set "

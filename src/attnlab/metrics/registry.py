@@ -1,4 +1,4 @@
-"""Registry of metrics: the function, label, unit and direction of each, and scores of texts by their names.
+"""Registry of metrics: one `Metric` for each, with its function, label, unit, range and direction.
 
 A text metric is a function with the decorator `text_metric`, in a module of `attnlab.metrics.text` or in one
 of the user's; logging, tables, report and dashboard read its row of `METRICS`. The other metrics are computed
@@ -7,7 +7,10 @@ together (`attnlab.metrics.tokens`, `attnlab.metrics.attention`, `attnlab.explai
 
 Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/entropy" (validation) and
 "test/attention/entropy". With several test sets the prefix contains the name of the set:
-"test/mscoco/bleu". The functions below accept a name with or without the prefix.
+"test/mscoco/bleu". `metric` returns the metric of a name with or without the prefix.
+
+Runs store shares and rates as fractions of 1, and WER, as its shared tasks do, in percent. Tables and figures
+show all of them in percent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,32 +27,40 @@ TextMetric = Callable[[Texts], float]
 
 Kind = Literal["text", "token", "attention", "explanation", "training"]
 Direction = Literal["higher", "lower"]
-Format = Literal["share", "percent", "points", "fraction", "signed", "nats", "positive", "number"]
-"""share: 0 to 1, shown in percent · percent, points: 0 to 100 · fraction: 0 to 1 · signed: -1 to 1 · nats,
-positive: at least 0 · number: any other."""
 
-BOUNDS: dict[Format, tuple[float, float]] = {
-    "share": (0, 1),
-    "percent": (0, 100),
-    "points": (0, 100),
-    "fraction": (0, 1),
-    "signed": (-1, 1),
-    "nats": (0, inf),
-    "positive": (0, inf),
-    "number": (-inf, inf),
+
+class Format(NamedTuple):
+    """Range of the stored values of a metric, and how they are displayed."""
+
+    low: float  # smallest and largest possible value; infinite without a limit
+    high: float
+    unit: Literal["%", "nats", ""] = ""  # unit in which values are displayed
+    scale: int = 1  # factor that converts a stored value to the unit
+    digits: int = 3  # decimal places
+
+
+FORMATS = {
+    "share": Format(0, 1, "%", scale=100, digits=1),
+    "rate": Format(0, inf, "%", scale=100, digits=1),
+    "percent": Format(0, 100, "%", digits=1),
+    "points": Format(0, 100, digits=1),
+    "fraction": Format(0, 1),
+    "signed": Format(-1, 1),
+    "nats": Format(0, inf, "nats"),
+    "positive": Format(0, inf),
+    "number": Format(-inf, inf),
 }
-"""Smallest and largest possible value of each format."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricInfo:
-    """Description of one metric."""
+class Metric:
+    """One metric. Formatting methods take values as runs store them."""
 
-    label: str  # name in tables and figures
+    label: str  # name in tables and figures, without the split
     # source of the values: decoded "text", the "token" distribution given the reference, "attention" weights,
     # an "explanation" (see `attnlab.explain`), or the "training" loop
     kind: Kind
-    format: Format = "number"  # range and unit of the values
+    format: str = "number"  # key of `FORMATS`
     direction: Direction | None = None  # whether higher or lower is better; None if neither is
     function: TextMetric | None = None  # function of a text metric
     # returns the settings of a metric with several definitions, given sacreBLEU's tokenizer
@@ -64,20 +75,92 @@ class MetricInfo:
     default: bool = False
     # position among the metrics that a study is compared by (1 first); None if it is not one of them
     rank: int | None = None
+    logged: str = ""  # name with the split, such as "test/bleu"; set by `metric`
+
+    @property
+    def name(self) -> str:
+        """Name without the split: "bleu" for "test/bleu" and "test/mscoco/bleu"."""
+        return name(self.logged)
+
+    @property
+    def split(self) -> str:
+        """Split that the metric was computed on: "val", "test" or a named set, "test/mscoco"."""
+        return split(self.logged)
+
+    @property
+    def title(self) -> str:
+        """Label with the split, unless it is "test" or the metric has none: "BLEU", "BLEU (mscoco)"."""
+        if self.split == "test" or self.logged.startswith("train/"):
+            return self.label
+        return f"{self.label} ({self.split.removeprefix('test/')})"
+
+    @property
+    def heading(self) -> str:
+        """Title with the unit in brackets."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+    @property
+    def unit(self) -> Literal["%", "nats", ""]:
+        """Unit in which values are displayed."""
+        return FORMATS[self.format].unit
+
+    @property
+    def scale(self) -> int:
+        """Factor that converts a stored value to the unit."""
+        return FORMATS[self.format].scale
+
+    @property
+    def digits(self) -> int:
+        """Number of decimal places to display."""
+        return FORMATS[self.format].digits
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest possible stored value; infinite without a limit."""
+        return FORMATS[self.format][:2]
+
+    @property
+    def sign(self) -> Literal[-1, 1]:
+        """-1 if lower values are better, else 1."""
+        return -1 if self.direction == "lower" else 1
+
+    def of_100(self, value: float) -> float:
+        """Convert a value to a scale of 0 to 100, to draw several metrics on one axis."""
+        return value if self.bounds[1] == 100 else 100 * value
+
+    def number(self, value: float) -> str:
+        """Format a value in the unit, without the unit's name."""
+        return f"{round(value * self.scale, self.digits) + 0:.{self.digits}f}"  # + 0: no "-0.0"
+
+    def amount(self, value: float) -> str:
+        """Format a difference as words: "4.1 BLEU", "2.0 points of exact match", "0.150 nats of loss"."""
+        shown = self.number(value)
+        if value != 0 and float(shown) == 0:
+            shown = f"less than {10**-self.digits}"
+        of = {"%": " points of", "nats": " nats of", "": ""}[self.unit]
+        return f"{shown}{of} {self.title}"
+
+    def sentence_counts(self, tokenizer: str = WORDS) -> SentenceCounts | None:
+        """Return the counts per sentence; None if the metric is not computed from such counts.
+
+        Args:
+            tokenizer: sacreBLEU's name, or the option of the tokenizer of the targets (`of_target_tokens`).
+        """
+        return None if self.counts is None else self.counts(tokenizer)
 
 
-def _attention(label: str, format: Format = "number", direction: Direction | None = None) -> MetricInfo:
-    return MetricInfo(label=label, kind="attention", format=format, direction=direction)
+def _attention(label: str, format: str = "number", direction: Direction | None = None) -> Metric:
+    return Metric(label=label, kind="attention", format=format, direction=direction)
 
 
-def _explanation(label: str, format: Format, direction: Direction | None = None) -> MetricInfo:
-    return MetricInfo(label=label, kind="explanation", format=format, direction=direction)
+def _explanation(label: str, format: str, direction: Direction | None = None) -> Metric:
+    return Metric(label=label, kind="explanation", format=format, direction=direction)
 
 
-METRICS: dict[str, MetricInfo] = {
-    "loss": MetricInfo(label="loss", kind="token", format="nats", direction="lower"),
-    "perplexity": MetricInfo(label="perplexity", kind="token", format="positive", direction="lower"),
-    "token_accuracy": MetricInfo(label="token accuracy", kind="token", format="share", direction="higher"),
+METRICS: dict[str, Metric] = {
+    "loss": Metric(label="loss", kind="token", format="nats", direction="lower"),
+    "perplexity": Metric(label="perplexity", kind="token", format="positive", direction="lower"),
+    "token_accuracy": Metric(label="token accuracy", kind="token", format="share", direction="higher"),
     "attention/entropy": _attention("attention entropy", "nats"),
     "attention/effective_positions": _attention("attention effective positions", "positive"),
     "attention/sharpness": _attention("attention sharpness", "fraction"),
@@ -107,16 +190,16 @@ METRICS: dict[str, MetricInfo] = {
     "explanation/symmetrised_alignment_error_rate": _explanation(
         "alignment error rate of both directions", "share", "lower"
     ),
-    "train/loss_epoch": MetricInfo(label="training loss", kind="training", format="nats"),
+    "train/loss_epoch": Metric(label="training loss", kind="training", format="nats"),
 }
 """Every metric by its name without the split."""
 
 
 def text_metric(**info: Any) -> Callable[[TextMetric], TextMetric]:
-    """Register a function as the text metric of its name; the arguments are attributes of `MetricInfo`."""
+    """Register a function as the text metric of its name; the arguments are attributes of `Metric`."""
 
     def register(function: TextMetric) -> TextMetric:
-        METRICS[function.__name__] = MetricInfo(kind="text", function=function, **info)
+        METRICS[function.__name__] = Metric(kind="text", function=function, **info)
         return function
 
     return register
@@ -146,25 +229,10 @@ def function(metric: str) -> TextMetric:
     return info.function
 
 
-def sentence_counts(metric: str, tokenizer: str = WORDS) -> SentenceCounts | None:
-    """Return the per-sentence counts of a metric; None if the metric is not computed from such counts.
-
-    Args:
-        tokenizer: sacreBLEU's name, or the option of the tokenizer of the targets (`has_target_tokens`).
-    """
-    counts = _info(metric).counts
-    return None if counts is None else counts(tokenizer)
-
-
-def has_target_tokens(metric: str) -> bool:
-    """Return whether a metric counts tokens of the target tokenizer."""
-    return _info(metric).of_target_tokens
-
-
 def signatures(metrics: Iterable[str], tokenizer: str = WORDS) -> dict[str, str]:
     """Return the settings string of each metric that has more than one definition, as sacreBLEU writes it."""
-    signature_of = {metric: _info(metric).signature for metric in metrics}
-    return {metric: write(tokenizer) for metric, write in signature_of.items() if write is not None}
+    signature_of = {name: metric(name).signature for name in metrics}
+    return {name: write(tokenizer) for name, write in signature_of.items() if write is not None}
 
 
 def split(metric: str) -> str:
@@ -181,69 +249,11 @@ def name(metric: str) -> str:
     return metric.removeprefix(f"{split(metric)}/")
 
 
-def kind(metric: str) -> Kind:
-    """Return the source of the values of a logged metric."""
-    return _info(metric).kind
-
-
-def label(metric: str) -> str:
-    """Return the label of a logged metric: "BLEU" for the test split, else "BLEU (val)", "BLEU (mscoco)".
-
-    A metric of the training loop has no split: "training loss".
-    """
-    text, of = _info(metric).label, split(metric)
-    return text if of == "test" or metric.startswith("train/") else f"{text} ({of.removeprefix('test/')})"
-
-
-def unit(metric: str) -> Literal["%", "nats", ""]:
-    """Return the unit in which values are displayed."""
-    units: dict[Format, Literal["%", "nats"]] = {"share": "%", "percent": "%", "nats": "nats"}
-    return units.get(_info(metric).format, "")
-
-
-def scale(metric: str) -> int:
-    """Return the factor that converts a value to its `unit`."""
-    return 100 if _info(metric).format == "share" else 1
-
-
-def bounds(metric: str) -> tuple[float, float]:
-    """Return the smallest and the largest possible value; infinite without a limit."""
-    return BOUNDS[_info(metric).format]
-
-
-def percentage(metric: str, value: float) -> float:
-    """Convert a value to a scale of 0 to 100, to draw several metrics on one axis."""
-    return value if _info(metric).format in ("percent", "points") else 100 * value
-
-
-def digits(metric: str) -> int:
-    """Return the number of decimal places to display."""
-    return 1 if _info(metric).format in ("share", "percent", "points") else 3
-
-
-def better(metric: str) -> Direction | None:
-    """Return whether higher or lower values are better; None if neither, as for the attention entropy."""
-    return _info(metric).direction
-
-
-def number(metric: str, value: float) -> str:
-    """Format a value in its `unit`, without the unit's name."""
-    return f"{round(value * scale(metric), digits(metric)) + 0:.{digits(metric)}f}"  # + 0: no "-0.0"
-
-
-def amount(metric: str, value: float) -> str:
-    """Format a difference as words: "4.1 BLEU", "2.0 points of exact match", "0.150 nats of loss"."""
-    shown = number(metric, value)
-    if value != 0 and float(shown) == 0:
-        shown = f"less than {10 ** -digits(metric)}"
-    of = {"%": " points of", "nats": " nats of", "": ""}[unit(metric)]
-    return f"{shown}{of} {label(metric)}"
-
-
-def _info(metric: str) -> MetricInfo:
-    """Return the row of a logged metric; a default row for names that are not in the table."""
-    base = name(metric)
-    return METRICS.get(base) or MetricInfo(label=base.replace("_", " ").replace("/", " "), kind="training")
+def metric(logged: str) -> Metric:
+    """Return the metric of a logged name; one without direction and range for an unknown name."""
+    base = name(logged)
+    known = METRICS.get(base) or Metric(label=base.replace("_", " ").replace("/", " "), kind="training")
+    return replace(known, logged=logged)
 
 
 class Scores(NamedTuple):

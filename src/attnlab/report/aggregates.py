@@ -124,7 +124,7 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
         Column(f"interquartile mean of {heading(tasks[0])}"),
         *([] if reference is None else [Column(f"probability of improvement over {reference}")]),
     ]
-    sign = -1 if registry.better(tasks[0]) == "lower" else 1
+    sign = registry.metric(tasks[0]).sign
     rows = []
     for variant, scores in matrices.items():
         if variant in omitted:

@@ -77,24 +77,25 @@ class Comparison:
     @property
     def summary(self) -> str:
         """The result as one sentence, and a second one about equivalence if that was tested."""
-        label, seeds = registry.label(self.metric), f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        metric, variants = registry.metric(self.metric), f"{self.variant} and {self.reference}"
+        seeds = f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
         if self.left_out:
             seeds += f" ({self.left_out} left out: a score is missing or not finite)"
         if self.difference is None:
-            return f"{self.variant} and {self.reference} have no seed with {label} in common: no comparison."
+            return f"{variants} have no seed with {metric.title} in common: no comparison."
         ahead, behind = self.variant, self.reference
-        sign = -1 if registry.better(self.metric) == "lower" else 1
+        sign = metric.sign
         if self.difference * sign < 0:
             ahead, behind, sign = behind, ahead, -sign
-        amount = registry.amount(self.metric, self.difference * sign)
-        lead = f"{ahead} {'beats' if registry.better(self.metric) else 'exceeds'} {behind} by {amount}"
+        amount = metric.amount(self.difference * sign)
+        lead = f"{ahead} {'beats' if metric.direction else 'exceeds'} {behind} by {amount}"
         if self.difference == 0:
-            lead = f"{ahead} and {behind} have the same {label}"
+            lead = f"{ahead} and {behind} have the same {metric.title}"
         if self.over == "seeds" and self.seeds == 1:
             return f"{lead} in one seed: a test across seeds needs at least two."
         if self.p_corrected is None or self.low is None or self.high is None:
             return f"{lead} in each of {seeds}: without variance there is no test."
-        low, high = (registry.number(self.metric, end) for end in sorted((self.low * sign, self.high * sign)))
+        low, high = (metric.number(end) for end in sorted((self.low * sign, self.high * sign)))
         holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
         basis = seeds if self.sentences is None else f"{self.sentences:,} {self.noun}, {seeds}"
         result = f"[{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
@@ -109,7 +110,7 @@ class Comparison:
         if self.margin is None or p is None:
             return ""
         shown = "Equivalent" if p < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
-        return f" {shown} within ± {registry.amount(self.metric, self.margin)} (TOST, {_format_p(p)})."
+        return f" {shown} within ± {registry.metric(self.metric).amount(self.margin)} (TOST, {_format_p(p)})."
 
 
 def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
@@ -148,7 +149,7 @@ def compare(
     @cache  # each run is compared with several others
     def counts(metric: str, directory: Path) -> Counts:
         run = runs[directory]
-        sentence_counts = registry.sentence_counts(metric, run.tokenizer(metric))
+        sentence_counts = registry.metric(metric).sentence_counts(run.tokenizer(metric))
         assert sentence_counts is not None
         return sentence_counts.count(run.predictions[registry.split(metric)])
 
@@ -200,7 +201,7 @@ def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float 
     comparison = replace(comparison, difference=float(differences.mean()))
     if len(pairs) == 1 or np.ptp(differences) < 1e-9:
         return comparison
-    smallest, largest = registry.bounds(comparison.metric)
+    smallest, largest = registry.metric(comparison.metric).bounds
     interval = estimate(differences.tolist())
     low, high = np.clip([interval.low, interval.high], smallest - largest, largest - smallest)
     effect_size = differences.mean() / differences.std(ddof=1)
@@ -225,7 +226,7 @@ def _over_sentences(
     """
     metric = comparison.metric
     tokenizers = {run.tokenizer(metric) for pair in pairs for run in pair}
-    score = registry.sentence_counts(metric, *tokenizers) if len(tokenizers) == 1 else None
+    score = registry.metric(metric).sentence_counts(*tokenizers) if len(tokenizers) == 1 else None
     if score is None:
         return []
     split = registry.split(metric)

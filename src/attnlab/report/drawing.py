@@ -85,7 +85,7 @@ def error_bar(value: float, low: float, high: float) -> list[list[float]]:
 
 def axis_label(metric: str, *, split: bool = False) -> str:
     """Return the label of a metric with its unit; see `label_of`."""
-    unit, label = registry.unit(metric), label_of(metric, split=split)
+    unit, label = registry.metric(metric).unit, label_of(metric, split=split)
     return f"{label}, in {unit}" if unit else label
 
 
@@ -99,8 +99,8 @@ def title_of(metric: str, *, split: bool = False) -> str:
 
 def label_of(metric: str, *, split: bool = False) -> str:
     """Return the label of a metric with the name of a test set, and with "(val)" only if `split`."""
-    named = split or registry.split(metric) not in ("test", "val") or metric.startswith("train/")
-    return registry.label(metric if named else f"test/{registry.name(metric)}")
+    described = registry.metric(metric)
+    return described.title if split or described.split not in ("test", "val") else described.label
 
 
 def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:

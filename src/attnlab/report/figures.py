@@ -68,8 +68,8 @@ def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Stud
     """Draw one row per variant with its seeds, their mean and its interval."""
     several_splits = len({registry.split(metric) == "val" for metric in study.metrics}) > 1
     for metric in study.metrics:
-        scale = registry.scale(metric)
-        low, high = (scale * end for end in registry.bounds(metric))
+        scale = registry.metric(metric).scale
+        low, high = (scale * end for end in registry.metric(metric).bounds)
         figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
         for row, (variant, runs) in enumerate(groups.items()):
             if scores := [scale * score for run in runs if (score := run.score(metric)) is not None]:
@@ -98,7 +98,7 @@ def _performance_profile(study: Study, groups: Groups, styles: Styles) -> Iterat
     scores = np.concatenate([scores.ravel() for scores in matrices.values()])
     thresholds = np.linspace(scores.min(), scores.max(), MAX_POINTS)
     profile = partial(performance_profile, thresholds=thresholds)
-    x, (figure, axes) = registry.scale(tasks[0]) * thresholds, new_figure()
+    x, (figure, axes) = registry.metric(tasks[0]).scale * thresholds, new_figure()
     for variant, scores in matrices.items():
         style = styles[variant]
         axes.plot(x, 100 * profile(scores), color=style.colour, linestyle=style.dash, drawstyle="steps-post")
@@ -120,7 +120,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
         (
             name
             for name in study.metrics
-            if all(registry.sentence_counts(name, run.tokenizer(name)) for run in study.finished)
+            if all(registry.metric(name).sentence_counts(run.tokenizer(name)) for run in study.finished)
         ),
         None,
     )
@@ -142,7 +142,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     if len(edges) < 2 or not any(bands.values()):
         return
     figure, axes = new_figure()
-    _draw_bands(axes, bands, styles, scale=registry.scale(metric), mark_all=True)
+    _draw_bands(axes, bands, styles, scale=registry.metric(metric).scale, mark_all=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     noun = noun_of(sources)
     axes.set_xlabel(f"source length, in {'tokens' if unit == 'words' and noun == 'inputs' else unit}")
@@ -170,11 +170,11 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
         first = next(iter(bands.values()))
         identical = len(bands) > 1 and all(band == first for band in bands.values())
         if identical:
-            scale = registry.scale(metric)
+            scale = registry.metric(metric).scale
             axes.plot([point[0] for point in first], [scale * point[1] for point in first], color=INK)
             caption = "During training; identical for all variants."
         else:
-            _draw_bands(axes, bands, styles, scale=registry.scale(metric))
+            _draw_bands(axes, bands, styles, scale=registry.metric(metric).scale)
             caption = "During training; mean over seeds, bands from minimum to maximum."
         axes.set_xlabel("step")
         axes.set_ylabel("learning rate" if metric == "lr-*" else axis_label(metric))
@@ -189,13 +189,13 @@ def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure
     }
     for metric in study.metrics[:1]:
         corner = {"lower": "; the lower left is better", "higher": "; the upper left is better"}
-        best = corner.get(str(registry.better(metric)), "")
+        best = corner.get(str(registry.metric(metric).direction), "")
         for name, (title, label, factor, cost) in costs.items():
             figure, axes = new_figure()
             for variant, runs in groups.items():
                 style = styles[variant]
                 points = [
-                    (factor * value, registry.scale(metric) * score)
+                    (factor * value, registry.metric(metric).scale * score)
                     for run in runs
                     if (value := cost(run)) is not None and (score := run.score(metric)) is not None
                 ]
@@ -271,7 +271,7 @@ def _bin_scores(run: RunRecord, metric: str, unit: str, edges: range) -> dict[fl
     Bins without a reference of four tokens do not define BLEU and are omitted.
     """
     predictions = run.predictions[registry.split(metric)]
-    score = registry.sentence_counts(metric, run.tokenizer(metric))
+    score = registry.metric(metric).sentence_counts(run.tokenizer(metric))
     assert score is not None
     shortest = MIN_BLEU_TOKENS if registry.name(metric).endswith("bleu") else 0
     counts = score.count(predictions)

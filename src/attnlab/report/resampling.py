@@ -70,7 +70,7 @@ def interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> tuple[flo
     """
     scored = [run for run in runs if run.score(metric) is not None]
     tokenizers = {run.tokenizer(metric) for run in scored}
-    score = registry.sentence_counts(metric, tokenizers.pop()) if len(tokenizers) == 1 else None
+    score = registry.metric(metric).sentence_counts(tokenizers.pop()) if len(tokenizers) == 1 else None
     decoded = [run.predictions.get(registry.split(metric), []) for run in scored]
     same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
     if score is None or not same or len(same[0]) < 2:

@@ -126,7 +126,7 @@ def _estimates(study: Study, metric: str) -> dict[str, tuple[Estimate, list[floa
         measured = [run for run in runs if metric in run.scores]
         if measured:
             values = [run.scores[metric] for run in measured]
-            mean = estimate(values, registry.bounds(metric))
+            mean = estimate(values, registry.metric(metric).bounds)
             if len(values) == 1 and metric in measured[0].over_sentences:
                 low, high = measured[0].over_sentences[metric]
                 mean = replace(mean, low=low, high=high)
@@ -192,7 +192,8 @@ def _small_multiples(study: Study, metrics: Sequence[str], styles: Styles) -> Fi
 
 
 def _draw_panel(axes: Axes, metric: str, study: Study, styles: Styles) -> None:
-    scale, unit, variants = registry.scale(metric), registry.unit(metric), study.variants
+    described = registry.metric(metric)
+    scale, unit, variants = described.scale, described.unit, study.variants
     for variant, (at_random, _) in _estimates(study, metric + RANDOM).items():
         style = styles[variant]
         point = scale * at_random.mean, variants.index(variant)

@@ -13,7 +13,7 @@ from typing import Any
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_identity import flatten, identity
 from attnlab.metrics import registry
-from attnlab.metrics.registry import better, label, main_metrics, split
+from attnlab.metrics.registry import main_metrics, split
 from attnlab.metrics.texts import WORDS
 
 FILES = tuple(f"data.{name}" for name in ("train", "val", "test", "path", "source_path", "target_path"))
@@ -53,12 +53,12 @@ class RunRecord:
     versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
 
     def tokenizer(self, metric: str) -> str:
-        """Return the tokenizer of a metric: see `registry.sentence_counts`.
+        """Return the tokenizer of a metric: see `Metric.sentence_counts`.
 
         sacreBLEU's is in the signature; the default one if there is none. That of the targets is "" if it
         changes the text.
         """
-        if registry.has_target_tokens(metric):
+        if registry.metric(metric).of_target_tokens:
             settings = self.config.get("target_tokenizer") or self.config.get("tokenizer") or {}
             changes = any(settings.get(name) for name in ("lowercase", "normalization", "graphemes"))
             return "" if changes else str(settings.get("_target_", "")).rpartition(".")[2]
@@ -130,7 +130,7 @@ class Study:
             if not present:
                 return float("inf"), variant
             mean = fmean(present)
-            return (mean if better(main[0]) == "lower" else -mean), variant
+            return -registry.metric(main[0]).sign * mean, variant
 
         groups = group_by_variant(self.finished)
         return sorted(groups, key=rank)
@@ -187,7 +187,7 @@ def undefined_scores(study: Study) -> list[str]:
             variants.setdefault((metric, reason), set()).add(run.variant)
     everywhere = {*study.variants}
     return [
-        f"{label(metric)} is undefined{of if names != everywhere else ''}: {reason}."
+        f"{registry.metric(metric).title} is undefined{of if names != everywhere else ''}: {reason}."
         for (metric, reason), names in variants.items()
         for of in [f" for {', '.join(sorted(names))}"]
     ]
@@ -199,7 +199,8 @@ def mixed_tokenizers(study: Study) -> list[str]:
         metric: sorted({run.tokenizer(metric) for run in study.finished}) for metric in study.metrics
     }
     return [
-        f"{label(metric)} is not comparable: the runs have different tokenizers ({', '.join(different)})."
+        f"{registry.metric(metric).title} is not comparable: the runs have different tokenizers "
+        f"({', '.join(different)})."
         for metric, different in tokenizers.items()
         if len(different) > 1
     ]

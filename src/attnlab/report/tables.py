@@ -275,8 +275,7 @@ def comparison_list(comparisons: Iterable[Comparison]) -> str:
 
 def heading(metric: str) -> str:
     """Return the label of a metric with its unit in brackets."""
-    unit = registry.unit(metric)
-    return f"{registry.label(metric)} [{unit}]" if unit else registry.label(metric)
+    return registry.metric(metric).heading
 
 
 def count_cell(count: int | None) -> Cell:
@@ -286,7 +285,8 @@ def count_cell(count: int | None) -> Cell:
 
 def metric_cell(metric: str, result: Estimate) -> Cell:
     """Format the estimate of a metric in its unit; see `estimate_cell`."""
-    return estimate_cell(result, digits=registry.digits(metric), scale=registry.scale(metric))
+    described = registry.metric(metric)
+    return estimate_cell(result, digits=described.digits, scale=described.scale)
 
 
 def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
@@ -333,8 +333,8 @@ def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
 
 
 def _mean_score(values: Sequence[float | None], metric: str) -> Cell:
-    bounds = registry.bounds(metric)
-    return _mean(values, scale=registry.scale(metric), digits=registry.digits(metric), bounds=bounds)
+    described = registry.metric(metric)
+    return _mean(values, scale=described.scale, digits=described.digits, bounds=described.bounds)
 
 
 def _mean(
@@ -351,7 +351,8 @@ def _mean(
 
 
 def _in_unit(metric: str, value: float | None) -> Cell:
-    return _number(value, scale=registry.scale(metric), digits=registry.digits(metric))
+    described = registry.metric(metric)
+    return _number(value, scale=described.scale, digits=described.digits)
 
 
 def _number(value: float | None, *, digits: int, scale: float = 1) -> Cell:

@@ -45,7 +45,7 @@ def build_workspace(
     splits = dict.fromkeys(map(registry.split, scores))
     tests = [split for split in splits if split != "val"] or ["val"]
     final = [score for score in scores if registry.split(score) in tests]
-    attention = [score for score in final if registry.kind(score) == "attention"]
+    attention = [score for score in final if registry.metric(score).kind == "attention"]
     final = [score for score in final if score not in attention]
     names = dict.fromkeys(registry.name(score) for score in final)
     pinned = [score for score in final if registry.name(score) in ("exact_match", "bleu")]

@@ -52,19 +52,19 @@ def edit_distance(texts: Texts) -> float:
     return distance / total
 
 
-@text_metric(label="SER", format="positive", direction="lower", counts=counts, of_target_tokens=True)
+@text_metric(label="SER", format="rate", direction="lower", counts=counts, of_target_tokens=True)
 def ser(texts: Texts) -> float:
     """Return the symbol error rate: the edit distance, by its name in string transduction."""
     return edit_distance(texts)
 
 
-@text_metric(label="PER", format="positive", direction="lower", counts=counts, of_target_tokens=True)
+@text_metric(label="PER", format="rate", direction="lower", counts=counts, of_target_tokens=True)
 def per(texts: Texts) -> float:
     """Return the phone error rate: the symbol error rate of targets whose tokens are phones."""
     return edit_distance(texts)
 
 
-@text_metric(label="CER", format="positive", direction="lower", counts=counts, of_target_tokens=True)
+@text_metric(label="CER", format="rate", direction="lower", counts=counts, of_target_tokens=True)
 def cer(texts: Texts) -> float:
     """Return the character error rate: the symbol error rate of targets whose tokens are characters."""
     return edit_distance(texts)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnlab.errors import STOP_SIGNALS, InterruptedRunError
 from attnlab.files.run_directory import Run
-from attnlab.metrics.registry import bounds
+from attnlab.metrics.registry import metric
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 
@@ -235,7 +235,7 @@ class BestCheckpoint(ModelCheckpoint):
             return False
         if super().check_monitor_top_k(trainer, current):
             return True
-        low, high = bounds(str(self.monitor))
+        low, high = metric(str(self.monitor)).bounds
         worst = high if self.mode == "min" else low
         return current.item() == worst == self.best_k_models[self.kth_best_model_path].item()
 
