@@ -16,7 +16,7 @@ import torch
 from reranker import BLEU, EXACT_MATCH, GRIDS, SIZE, Candidates, Choice, bleu, decode
 
 from attnlab.api.model import load
-from attnlab.data.datasets.conala import Preparation, load_conala
+from attnlab.data.conala.dataset import Preparation, load_conala
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
 from attnlab.report.resampling import score_interval

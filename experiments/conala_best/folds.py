@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from pathlib import Path
 
-from attnlab.data.datasets.conala import Example, group_examples, parse
+from attnlab.data.conala.dataset import Example, group_examples, parse
 
 FOLDS = 5
 

@@ -19,8 +19,8 @@ import torch
 
 from attnlab.api.model import load as load_model
 from attnlab.config import build
+from attnlab.data.conala import dataset as conala
 from attnlab.data.corpus import Corpus, Pair, plain_pair
-from attnlab.data.datasets import conala
 from attnlab.data.tokenization.tokenizer import UNKNOWN
 from attnlab.report.collect import collect
 

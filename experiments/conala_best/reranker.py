@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from attnlab.api.model import Model, load
 from attnlab.config import build
 from attnlab.config.compose import apply_overrides
+from attnlab.data.conala import metrics as conala
+from attnlab.data.conala.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.data.corpus import Pair
-from attnlab.data.datasets.placeholders import RestorePlaceholders, replace_in_code
 from attnlab.decoding.targets import score
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
-from attnlab.metrics.text import conala
 from attnlab.metrics.text.ngrams import bleu_counts
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.report.collect import collect

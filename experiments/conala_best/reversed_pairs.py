@@ -6,8 +6,8 @@ attnlab train data=conala data._target_=reversed_pairs.load, with this folder in
 from collections.abc import Sequence
 from typing import Any
 
+from attnlab.data.conala import dataset as conala
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets import conala
 
 
 def load(**settings: Any) -> Corpus:

@@ -25,13 +25,13 @@ WAYS = {
     "greedy": ("search.beam_size=1", "reranking=none"),
     "beam of 5": ("reranking=none",),
     "beam of 5, valid Python first": ("reranking=python",),
-    "beam of 5, grammar": ("reranking=none", "search.grammar=python"),
-    "beam of 5, the recipe with grammar": ("reranking=conala", "search.grammar=python"),
+    "beam of 5, grammar": ("reranking=none", "grammar=python"),
+    "beam of 5, the recipe with grammar": ("reranking=conala", "grammar=python"),
     "beam of 20, the recipe": ("reranking=conala", "search.beam_size=20"),
     "beam of 20, the recipe with grammar": (
         "reranking=conala",
         "search.beam_size=20",
-        "search.grammar=python",
+        "grammar=python",
     ),
     "beam of 20, minimum Bayes risk": ("reranking=mbr", "search.beam_size=20"),
 }

@@ -209,7 +209,7 @@ def test_every_experiment_takes_a_training_step(
             *("data.train=null", "data.val=null", "data.test=null", "data.languages=null"),
             f"data.path={parallel}",
         ],
-        "attnlab.data.datasets.conala.load_conala": [f"data.path={conala}", "data.near_duplicates=null"],
+        "attnlab.data.conala.dataset.load_conala": [f"data.path={conala}", "data.near_duplicates=null"],
     }
     overrides = option.split()
     if composed(*overrides).data.get("features_column") is not None:
@@ -329,13 +329,15 @@ def test_overrides_of_a_finished_run_apply_to_a_copy(composed: Composed) -> None
     assert (changed.search.beam_size, list(changed.data.test_lengths)) == (5, [13, 24])
     assert config.search.beam_size == 1
     # Settings that the run did not name can be given as well
-    assert apply_overrides(config, ["search.grammar=python"]).search.grammar == "python"
-    for wrong, near in (("search.beem_size=5", "beam_size"), ("search.gramar=python", "grammar")):
+    assert apply_overrides(config, ["search.top_k=5"]).search.top_k == 5
+    for wrong, near in (("search.beem_size=5", "beam_size"), ("search.topk=5", "top_k")):
         with pytest.raises(UserError, match=rf"(?i)did you mean 'search.{near}'\?"):
             apply_overrides(config, [wrong])
     # Options are replaced before their settings change
     changed = apply_overrides(config, ["reranking.coverage_penalty=0.2", "reranking=python"])
     assert (changed.reranking.coverage_penalty, "accepts" in changed.reranking) == (0.2, True)
+    assert apply_overrides(config, ["grammar=python"]).grammar._target_.endswith(".is_python")
+    assert apply_overrides(config, ["grammar=none"]).grammar == {}
 
 
 def test_every_argument_of_a_class_is_accepted_and_others_are_refused() -> None:

@@ -106,7 +106,7 @@ VALUES = (
     ("callbacks.early_stopping.monitor=loss", r"Did you mean 'val/loss'"),
     ("callbacks.early_stopping.mode=max", "set callbacks.early_stopping.mode=min"),
     ("distillation.teachers=run", "a list of run directories or checkpoint files"),
-    ("search.grammar=java", "must be python or null"),
+    ("search.grammar=python", "Did you mean 'grammar'"),
     ("optimizer.lr=nan", f"optimizer.lr=NaN: {NUMBER} > 0"),
     ("optimizer.fused=fast", "must be true, false or null"),
     ("scheduler.interval=batch", "must be step or epoch"),

@@ -67,9 +67,9 @@ def test_building_blocks_of_torch_and_lightning_are_allowed(target: str) -> None
         "attnlab",
         "attnlab.cli.main.run",
         "attnlab.jobs.worker.os.system",
-        "attnlab.data.datasets.conala.json.load",  # a function of json
-        "attnlab.data.datasets.conala.Path.unlink",
-        "attnlab.data.datasets.conala._read_member",
+        "attnlab.data.conala.dataset.json.load",  # a function of json
+        "attnlab.data.conala.dataset.Path.unlink",
+        "attnlab.data.conala.dataset._read_member",
         "attnlab.nn.attention.additive.torch.load",
         "attnlab.nn.attention.Additive.register_forward_hook",
         "attnlab.files.writing.write_atomically",

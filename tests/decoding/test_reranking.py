@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attnlab.data.conala import metrics as conala
+from attnlab.data.conala.metrics import is_valid_python
 from attnlab.decoding.reranking import accepted_first, coverage_penalty, minimum_bayes_risk, preferred_first
 from attnlab.files.predictions import Prediction
-from attnlab.metrics.text import conala
-from attnlab.metrics.text.conala import is_valid_python
 from attnlab.metrics.text.ngrams import similarity
 
 UNIFORM = np.array([[0.5, 0.5], [0.5, 0.5]])  # both source tokens have a total weight of 1

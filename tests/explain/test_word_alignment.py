@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlab.data.tokenization.train import python, subwords, whitespace, words
+from attnlab.data.conala.tokenizer import python
+from attnlab.data.tokenization.train import subwords, whitespace, words
 from attnlab.errors import UserError
 from attnlab.explain.alignment import Gold, alternatives, best_links, error_counts, grow_diag, read_gold
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import with_features
 from attnlab.data.tokenization.tokenizer import Tokenizer
-from attnlab.data.tokenization.train import characters, python, symbols, whitespace, words
+from attnlab.data.tokenization.train import characters, symbols, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints

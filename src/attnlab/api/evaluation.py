@@ -37,7 +37,7 @@ from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
 
 CHANGEABLE = (
-    *("attention_override", "batching", "bleu", "data", "explain"),
+    *("attention_override", "batching", "bleu", "data", "explain", "grammar"),
     *("paths", "reranking", "search", "seed", "trainer"),
 )
 """Settings and groups that can be changed after training, except `FIXED`."""

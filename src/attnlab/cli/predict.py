@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from attnlab.decoding.translator import Translator
     from attnlab.files.predictions import Prediction
 
+GROUPS = ("reranking", "grammar")
+"""Groups that can be changed, besides the section `search`."""
+
 IMPORTS = ("attnlab.api.model", "attnlab.cli.attention_output")
 
 
@@ -114,9 +117,10 @@ def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
 
     runs, overrides = arguments.split_overrides(options, "translate with")
     for override in overrides:
-        if not override.startswith("search.") and override.partition("=")[0].split(".")[0] != "reranking":
+        if not override.startswith("search.") and override.partition("=")[0].split(".")[0] not in GROUPS:
             raise UsageError(
-                f"{override}: attnlab predict changes only search.… and reranking; evaluate changes the data"
+                f"{override}: attnlab predict changes only search.…, reranking and grammar; evaluate changes "
+                "the data"
             )
     if options.beam is not None:
         overrides.append(f"search.beam_size={options.beam}")

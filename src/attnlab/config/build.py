@@ -326,11 +326,12 @@ def build_translator(config: DictConfig, vocabularies: Vocabularies, **search: A
     `attnlab.training.length_limits`); null is the constructor's default.
     """
     rerankers = _build_rerankers(config)
+    grammar = construct(config.grammar) if config.get("grammar") else None
     settings = {**config.search, **search}
     if settings.get("max_length") is None:
         settings.pop("max_length", None)
     with report_errors("search"):
-        return Translator(vocabularies=vocabularies, reranking=rerankers, **settings)
+        return Translator(vocabularies=vocabularies, reranking=rerankers, grammar=grammar, **settings)
 
 
 def _build_rerankers(config: DictConfig) -> list[Reranker]:

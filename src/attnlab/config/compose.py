@@ -24,7 +24,7 @@ from attnlab.files.run_identity import flatten
 PRESETS = ("experiment", "study", "debug", "data")
 """Groups whose options set keys of other groups."""
 
-REPLACEABLE = ("reranking", "explain")
+REPLACEABLE = ("reranking", "grammar", "explain")
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
 
 register_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)

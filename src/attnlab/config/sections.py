@@ -305,9 +305,12 @@ SECTIONS = {
     "distillation": Section(_DISTILLATION, optional=True),
     "bleu": Section(_BLEU),
     "search": Section(
-        _SEARCH, target="attnlab.decoding.translator.Translator", supplied=("vocabularies", "reranking")
+        _SEARCH,
+        target="attnlab.decoding.translator.Translator",
+        supplied=("vocabularies", "reranking", "grammar"),
     ),
     "reranking": Section(_RERANKING),
+    "grammar": Section(optional=True),
     "init": Section(_INITIALISATION, optional=True),
     "checkpoint": Section(_CHECKPOINT),
     "trainer": Section(

@@ -28,6 +28,7 @@ from attnlab.files.run_directory import locate_run
 logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
 
 COMPONENTS = (
+    "attnlab.data.conala",
     "attnlab.data.datasets",
     "attnlab.data.tokenization.train",
     "attnlab.metrics.text",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnlab.decoding.grammar import PythonGrammar
+from attnlab.decoding.grammar import Grammar
 from attnlab.types import EOS, PAD, UNK
 
 FORBIDDEN = float("-inf")
@@ -56,7 +56,7 @@ class Constraints:
     no_repeat_ngram_size: int = 0
     no_unknown: bool = False
     forced: Tensor | None = None
-    grammar: PythonGrammar | None = None
+    grammar: Grammar | None = None
 
     def __call__(
         self, log_p: Tensor, sums: Tensor, sentences: Tensor, step: int, history: Callable[[], Tensor]

@@ -3,64 +3,39 @@
 B, V, Q as in `attnlab.types` · live: sentences still in the batch
 """
 
-import ast
-import codeop
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 
 import torch
 from torch import Tensor
 
-from attnlab.data.tokenization.python_code import parse
 from attnlab.types import EOS
 
 TESTED = 8
 """Continuations that are tested at most for each one that is kept."""
 
-FLAGS = ast.PyCF_ONLY_AST | codeop.Compile().flags
-"""Flags of `compile` with which Python's parser reports an unexpected end as "incomplete input"."""
-
-
-@lru_cache(maxsize=1 << 16)  # hypotheses of a beam have tokens in common
-def can_be_continued(code: str) -> bool:
-    """Return whether code is valid Python, or can become valid by more text at its end.
-
-    Nothing before an open string is tested until the string is closed.
-    """
-    # The line break is no end of a statement: `x =` may go on, and `x y` may not
-    return _has_no_error(code) or _has_no_error(f"{code} \\\n")
-
-
-def _has_no_error(code: str) -> bool:
-    """Return whether the parser accepts the code, or misses only what could follow it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an invalid escape or `1 is 1` is unusual, but valid
-        try:
-            compile(code, "<output>", "exec", FLAGS)
-        except SyntaxError as error:
-            # Python 3.12 reports an open f-string as an error of its own
-            return str(error.msg).startswith(("incomplete input", "unterminated f-string"))
-        except (ValueError, RecursionError, MemoryError):  # as in `python_code.parse`
-            return False
-    return True
+Accepts = Callable[[str, bool], bool]
+"""A grammar: for a text and True, whether the text is valid; for a text and False, whether it is valid or can
+become valid by more text at its end. The option group `grammar` chooses one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PythonGrammar:
-    """Restriction of outputs to Python code, decided by Python's own parser.
+class Grammar:
+    """Restriction of outputs to the texts of a grammar.
 
-    Of the continuations of all hypotheses of a sentence, the most probable ones are kept whose text is the
-    beginning of valid Python, or valid if they end; and so is the best one of the first hypothesis. Each test
-    costs a call of the parser, some 50 µs, and the log-probabilities are read on the CPU.
+    Of the continuations of all hypotheses of a sentence, the most probable ones are kept whose text the
+    grammar accepts; and so is the best one of the first hypothesis. The log-probabilities are read on the
+    CPU.
 
     Args:
+        accepts: the grammar.
         decode: maps the row of a sentence in the batch and token ids to text.
         count: number of continuations to keep for a sentence; a beam of K hypotheses reads 2K.
     """
 
+    accepts: Accepts
     decode: Callable[[int, Sequence[int]], str]
     count: int
 
@@ -83,6 +58,5 @@ class PythonGrammar:
 
     def _is_valid(self, row: int, hypotheses: list[list[int]], size: int, place: int) -> bool:
         history, token = hypotheses[place // size], place % size
-        if token == EOS:
-            return parse(self.decode(row, history)) is not None
-        return can_be_continued(self.decode(row, [*history, token]))
+        ids = history if token == EOS else [*history, token]
+        return self.accepts(self.decode(row, ids), token == EOS)

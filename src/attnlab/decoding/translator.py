@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import exp
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from attnlab.data.tokenization.tokenizer import UNKNOWN
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
-from attnlab.decoding.grammar import PythonGrammar
+from attnlab.decoding.grammar import Accepts, Grammar
 from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import sample
@@ -51,7 +51,7 @@ class Translator:
         prefix_size: outputs start with the first this many tokens of the batch's targets; None for all.
         forced_tokens: tokens at the first positions of every output; None where any token is allowed. A
             prefix of the target has priority.
-        grammar: "python" for outputs that Python's parser accepts; None for no restriction.
+        grammar: accepts the outputs, and their beginnings; None for no restriction.
         num_beam_groups: groups of diverse beam search, a divisor of `beam_size`; 1 for beam search.
         diversity_penalty: λ of diverse beam search: penalty of a token for each hypothesis of earlier groups
             that has it.
@@ -71,7 +71,7 @@ class Translator:
     no_repeat_ngram_size: Count = 0
     prefix_size: Count | None = 0
     forced_tokens: ForcedTokens | None = None
-    grammar: Literal["python"] | None = None
+    grammar: Accepts | None = None
     num_beam_groups: Size = 1
     diversity_penalty: NotNegative = 0.5
     temperature: Positive | None = None
@@ -99,8 +99,8 @@ class Translator:
             )
         if self.grammar is not None and (self.temperature is not None or self.num_beam_groups > 1):
             raise UsageError(
-                f"search.grammar={self.grammar} needs greedy or beam search: set search.temperature=null and "
-                "search.num_beam_groups=1"
+                "A grammar needs greedy or beam search: set search.temperature=null and "
+                "search.num_beam_groups=1, or grammar=none"
             )
         self._forced_ids()
 
@@ -186,14 +186,14 @@ class Translator:
             no_repeat_ngram_size=self.no_repeat_ngram_size,
             no_unknown=batch.copy_ids is not None and self.vocabularies.target.id_of(UNKNOWN) is not None,
             forced=forced.expand(len(batch.source), -1) if forced.size(1) > 0 else None,
-            grammar=None if self.grammar is None else self._grammar(pairs),
+            grammar=None if self.grammar is None else self._grammar(self.grammar, pairs),
         )
 
-    def _grammar(self, pairs: Sequence[Pair]) -> PythonGrammar:
+    def _grammar(self, accepts: Accepts, pairs: Sequence[Pair]) -> Grammar:
         def decode(row: int, ids: Sequence[int]) -> str:
             return self.vocabularies.decode(ids, pairs[row].source)
 
-        return PythonGrammar(decode=decode, count=2 * self.beam_size)
+        return Grammar(accepts=accepts, decode=decode, count=2 * self.beam_size)
 
     def _forced_ids(self) -> list[int]:
         """Return the id of each forced token; PAD where any token is allowed."""

@@ -2,14 +2,16 @@ import unicodedata
 from collections.abc import Callable
 from functools import partial
 from itertools import permutations
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenization.tokenizer import Tokenizer
-from attnlab.data.tokenization.train import characters, python, subwords, symbols, whitespace, words
+from attnlab.data.tokenization.tokenizer import PresplitTokenizer, Tokenizer
+from attnlab.data.tokenization.train import characters, subwords, symbols, train_pieces, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, UNK
@@ -396,3 +398,21 @@ def test_texts_are_normalised_in_training_encoding_and_decoding(
         same_case = tokenizer.encode("Stra\u00dfe") == tokenizer.encode("stra\u00dfe")
         assert same_form == (form is not None)
         assert same_case == lowercase
+
+
+def test_class_of_the_user_is_restored_once_its_module_is_imported() -> None:
+    module = ModuleType("halves")
+    module.cut = lambda text: [text[: len(text) // 2], text[len(text) // 2 :]]
+    module.join = "".join
+
+    class Halves(PresplitTokenizer):
+        KEY = "halves"
+
+    Halves.module = module
+    tokenizer = train_pieces(["abcd", "abxy"], kind=Halves)
+    restored = Tokenizer.from_json(tokenizer.to_json())
+    assert isinstance(restored, Halves)
+    assert restored.decode(restored.encode("abcd")) == "abcd"
+    assert restored.tokens(restored.encode("abzz")) == ["ab", "<unk>"]
+    with pytest.raises(UserError, match="the tokenizer 'thirds' is unknown: import the module"):
+        Tokenizer.from_json(tokenizer.to_json().replace("halves", "thirds"))

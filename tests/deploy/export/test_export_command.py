@@ -163,7 +163,7 @@ def test_prepared_sources_are_refused(
 ) -> None:
     checkpoint = read_checkpoint(export.checkpoint)
     checkpoint["attnlab"]["config"]["data"]["preparation"] = {
-        "_target_": "attnlab.data.datasets.conala.Preparation"
+        "_target_": "attnlab.data.conala.dataset.Preparation"
     }
     path = tmp_path / "prepared.ckpt"
     save_checkpoint(checkpoint, path)

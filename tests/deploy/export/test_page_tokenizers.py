@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Regex, pre_tokenizers
 
+from attnlab.data.conala.tokenizer import python
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import subwords
@@ -120,6 +121,8 @@ def test_javascript_tokenizers_equal_python(tmp_path: Path) -> None:
 
 
 def test_tokenizer_of_python_code_is_refused() -> None:
-    tokenizer = train.python(["print(1)"], max_size=None)
-    with pytest.raises(UserError, match=r"the target tokenizer \(Python code\) does not run in a browser"):
+    tokenizer = python(["print(1)"], max_size=None)
+    with pytest.raises(
+        UserError, match=r"the target tokenizer \(PythonTokenizer\) does not run in a browser"
+    ):
         describe(tokenizer, side="target")

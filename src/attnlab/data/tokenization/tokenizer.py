@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from itertools import chain, repeat
+from types import ModuleType
+from typing import ClassVar
 
 from tokenizers import Encoding, models
 from tokenizers import Tokenizer as Pipeline
 
-from attnlab.data.tokenization import python_code
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS
 
@@ -130,11 +132,20 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
-        """Return the tokenizer of a `to_json` text."""
-        pipeline = json.loads(text).get(PythonTokenizer.KEY)
-        return (
-            cls(Pipeline.from_str(text)) if pipeline is None else PythonTokenizer(Pipeline.from_str(pipeline))
-        )
+        """Return the tokenizer of a `to_json` text.
+
+        Raises:
+            UserError: if it belongs to a class of the user's whose module has not been imported.
+        """
+        content = json.loads(text)
+        if len(content) > 1:
+            return cls(Pipeline.from_str(text))
+        ((key, pipeline),) = content.items()
+        if key in MODULES:
+            import_module(MODULES[key])
+        if key not in _PRESPLIT:
+            raise UserError(f"the tokenizer {key!r} is unknown: import the module of its class first")
+        return _PRESPLIT[key](Pipeline.from_str(pipeline))
 
     def extended(self, other: Tokenizer) -> Tokenizer:
         """Return this tokenizer with the tokens that only another one has appended to its vocabulary.
@@ -193,17 +204,28 @@ class Tokenizer:
                 )
 
 
-class PythonTokenizer(Tokenizer):
-    """Tokenizer of Python code; see `attnlab.data.tokenization.python_code`."""
+class PresplitTokenizer(Tokenizer):
+    """Base of tokenizers whose texts are split and joined by a Python module in place of the pipeline.
 
-    KEY = "python"
-    """Key of the pipeline in the JSON text."""
+    A subclass defines both attributes, and is known by its `KEY` once its module is imported.
+
+    Attributes:
+        KEY: key of the pipeline in the JSON text.
+        module: a module that imports only Python's standard library, which a model is exported with. Its
+            function `cut` splits a text into pieces, and `join` returns the text of any pieces.
+    """
+
+    KEY: ClassVar[str]
+    module: ClassVar[ModuleType]
+
+    def __init_subclass__(cls) -> None:
+        _PRESPLIT[cls.KEY] = cls
 
     def pieces(self, text: str) -> list[str]:
-        return list(python_code.cut(text))
+        return [*self.module.cut(text)]
 
     def words(self, text: str) -> list[int]:
-        """Return for each token of some code the number of its piece, from 0."""
+        """Return for each token of a text the number of its piece, from 0."""
         numbers = self._pipeline.encode(self.pieces(text), is_pretokenized=True).word_ids
         return [number for number in numbers if number is not None]
 
@@ -214,10 +236,6 @@ class PythonTokenizer(Tokenizer):
         pieces = [self.pieces(text) for text in texts]
         return self._pipeline.encode_batch_fast(pieces, is_pretokenized=True)
 
-    def _white_space_label(self, white_space: str) -> str:
-        """Show newlines and each space, because both are significant in Python."""
-        return "".join("⏎" if character == "\n" else "␣" for character in white_space)
-
     def _join(self, pieces: list[str]) -> str:
         whole: list[str] = []
         for piece in pieces:
@@ -225,4 +243,11 @@ class PythonTokenizer(Tokenizer):
                 whole[-1] += piece.removeprefix(CONTINUATION)
             else:
                 whole.append(piece)
-        return python_code.join(whole)
+        return str(self.module.join(whole))
+
+
+_PRESPLIT: dict[str, type[PresplitTokenizer]] = {}
+"""Classes of `PresplitTokenizer` by their keys."""
+
+MODULES = {"python": "attnlab.data.conala.tokenizer"}
+"""Modules that are imported for a `PresplitTokenizer.KEY`."""

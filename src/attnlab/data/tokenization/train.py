@@ -1,4 +1,4 @@
-"""Tokenizers of words, subwords, characters, Python code and symbols, trained on training texts.
+"""Tokenizers of words, subwords, characters and symbols, trained on training texts.
 
 The settings are keyword-only, so that a configuration can bind them with `_partial_` before the texts are
 available. Every function raises `UserError` if there are no texts.
@@ -20,7 +20,6 @@ from attnlab.data.tokenization.tokenizer import (
     CONTINUATION,
     SPECIAL_TOKENS,
     UNKNOWN,
-    PythonTokenizer,
     Tokenizer,
 )
 from attnlab.errors import UserError
@@ -74,7 +73,7 @@ def whitespace(texts: Iterable[str], **settings: Unpack[Settings]) -> Tokenizer:
 
     Ids are ordered by frequency, then by code points.
     """
-    return _train(texts, pre_tokenizers.WhitespaceSplit(), **settings)
+    return train_pieces(texts, pre_tokenizers.WhitespaceSplit(), **settings)
 
 
 def words(
@@ -106,7 +105,7 @@ def words(
     pre_tokenizer: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
         pre_tokenizer.append(pre_tokenizers.Split(_character_class("split", split), "isolated"))
-    return _train(
+    return train_pieces(
         texts,
         pre_tokenizers.Sequence(pre_tokenizer),
         decoders.WordPiece(prefix=CONTINUATION, cleanup=False) if subwords else None,
@@ -117,23 +116,6 @@ def words(
         dropout=dropout,
         **settings,
     )
-
-
-def python(
-    texts: Iterable[str], *, subwords: bool = False, **settings: Unpack[VocabularySettings]
-) -> Tokenizer:
-    """Train a tokenizer of Python code with the pieces of `attnlab.data.tokenization.python_code`.
-
-    Decoded Python has the same syntax tree as the original; other text is decoded exactly, except for unknown
-    tokens.
-
-    Args:
-        texts: training texts.
-        subwords: split pieces further into `max_size` subwords by byte-pair encoding: `isinstance` may become
-            `is ##instance`.
-        **settings: of the vocabulary.
-    """
-    return _train(texts, kind=PythonTokenizer, subwords=subwords, **settings)
 
 
 def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unpack[Settings]) -> Tokenizer:
@@ -148,7 +130,9 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
     character = grapheme_pattern() if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
-    return _train(texts, pre_tokenizers.Split(Regex(character), "isolated"), decoders.Fuse(), **settings)
+    return train_pieces(
+        texts, pre_tokenizers.Split(Regex(character), "isolated"), decoders.Fuse(), **settings
+    )
 
 
 def subwords(
@@ -226,7 +210,7 @@ def _check_texts(texts: Iterable[str]) -> list[str]:
     return checked
 
 
-def _train(
+def train_pieces(
     texts: Iterable[str],
     *parts: Any,
     kind: type[Tokenizer] = Tokenizer,

@@ -8,7 +8,7 @@
         export.json                                         settings of the decoding loop
         config.yaml                                         the configuration of the run
         translate.py                                        decoding with ONNX Runtime
-        python_code.py                                      only for a tokenizer of Python code
+        MODULE.py                                           only for a tokenizer that splits texts by a module
 """
 
 import json
@@ -24,8 +24,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from attnlab import __version__
 from attnlab.config.build import copies_source
-from attnlab.data.tokenization import python_code
-from attnlab.data.tokenization.tokenizer import PythonTokenizer
+from attnlab.data.tokenization.tokenizer import PresplitTokenizer, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
@@ -78,9 +77,9 @@ def _write_files(
             onnx.save(graph, path)
     for side, tokenizer in vocabularies._asdict().items():
         pipeline = tokenizer.to_json()
-        if isinstance(tokenizer, PythonTokenizer):
-            pipeline = str(json.loads(pipeline)[PythonTokenizer.KEY])
-            shutil.copyfile(python_code.__file__, folder / "python_code.py")
+        if isinstance(tokenizer, PresplitTokenizer):
+            pipeline = str(json.loads(pipeline)[tokenizer.KEY])
+            shutil.copyfile(str(tokenizer.module.__file__), folder / f"{_module_name(tokenizer)}.py")
         (folder / f"{side}_tokenizer.json").write_text(pipeline, encoding="utf-8")
     resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(resolved), encoding="utf-8")
@@ -102,8 +101,12 @@ def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[st
         "max_positions": encoder.max_positions if encoder.get("positions") == "learned" else None,
         "copies_source": copies_source(config),
         "reads_features": config.data.get("features_column") is not None,
-        **{
-            f"{side}_is_python": isinstance(tokenizer, PythonTokenizer)
-            for side, tokenizer in vocabularies._asdict().items()
-        },
+        **{f"{side}_module": _module_name(tokenizer) for side, tokenizer in vocabularies._asdict().items()},
     }
+
+
+def _module_name(tokenizer: Tokenizer) -> str | None:
+    """Return the name in the folder of the module that splits and joins texts; None if no module does."""
+    if isinstance(tokenizer, PresplitTokenizer):
+        return tokenizer.module.__name__.rpartition(".")[2]
+    return None

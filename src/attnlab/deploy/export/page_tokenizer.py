@@ -5,7 +5,7 @@ from typing import Any
 
 from attnlab.data.features import FEATURE
 from attnlab.data.tokenization.graphemes import START as GRAPHEMES
-from attnlab.data.tokenization.tokenizer import PythonTokenizer, Tokenizer
+from attnlab.data.tokenization.tokenizer import PresplitTokenizer, Tokenizer
 from attnlab.data.tokenization.train import CHARACTERS
 from attnlab.errors import UserError
 
@@ -21,8 +21,8 @@ Step = list[Any]
 
 def describe(tokenizer: Tokenizer, *, side: str) -> dict[str, Any]:
     """Return the steps, the vocabulary and the decoder of a tokenizer as JSON data."""
-    if isinstance(tokenizer, PythonTokenizer):
-        raise _unsupported(side, "Python code")
+    if isinstance(tokenizer, PresplitTokenizer):
+        raise _unsupported(side, type(tokenizer).__name__)
     pipeline = json.loads(tokenizer.to_json())
     try:
         return {

@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Translator:
     def __init__(self, folder: Path, threads: int = 0) -> None:
         self.config = json.loads((folder / "export.json").read_text(encoding="utf-8"))
         self.source, self.target = (
-            Text(folder / f"{side}_tokenizer.json", python=self.config[f"{side}_is_python"])
+            Text(folder / f"{side}_tokenizer.json", module=self.config[f"{side}_module"])
             for side in ("source", "target")
         )
         options = onnxruntime.SessionOptions()
@@ -143,12 +144,13 @@ class Text:
 
     Args:
         path: file of Hugging Face `tokenizers`.
-        python: texts are Python code, which the module `python_code` splits and joins.
+        module: name of a module in the folder whose functions `cut` and `join` split and join texts in place
+            of the file; None if there is none.
     """
 
-    def __init__(self, path: Path, *, python: bool) -> None:
+    def __init__(self, path: Path, *, module: str | None) -> None:
         self.pipeline: Any = Tokenizer.from_file(str(path))
-        self.python = python
+        self.module: Any = module and import_module(module)
         self.size = SPECIAL + self.pipeline.get_vocab_size()
         self.has_whole_words = json.loads(path.read_text(encoding="utf-8"))["model"]["type"] == "WordLevel"
 
@@ -163,7 +165,9 @@ class Text:
                 if self.id_of(piece) is None:
                     raise ValueError(f"token {piece!r} is not in the vocabulary")
         ids = self.pipeline.encode(
-            self._pieces(text) if self.python else text, is_pretokenized=self.python, add_special_tokens=False
+            self._pieces(text) if self.module else text,
+            is_pretokenized=bool(self.module),
+            add_special_tokens=False,
         ).ids
         if not ids:
             raise ValueError("the text has no tokens")
@@ -187,18 +191,14 @@ class Text:
             for id in ids
             if id >= SPECIAL
         ]
-        if self.python:
-            import python_code
-
-            return str(python_code.join(_whole_words(tokens)))
+        if self.module:
+            return str(self.module.join(_whole_words(tokens)))
         decoder = self.pipeline.decoder
         return str(decoder.decode(tokens)) if decoder else " ".join(tokens)
 
     def _pieces(self, text: str) -> list[str]:
-        if self.python:
-            import python_code
-
-            return list(python_code.cut(text))
+        if self.module:
+            return list(self.module.cut(text))
         normalizer = self.pipeline.normalizer
         normalised = normalizer.normalize_str(text) if normalizer else text
         return [piece for piece, _ in self.pipeline.pre_tokenizer.pre_tokenize_str(normalised)]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.data.conala.dataset import TEST_MEMBER, TRAIN_MEMBER, Preparation, load_conala, normalise
+from attnlab.data.conala.placeholders import RestorePlaceholders
+from attnlab.data.conala.python_code import cut
+from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.conala import TEST_MEMBER, TRAIN_MEMBER, Preparation, load_conala, normalise
-from attnlab.data.datasets.placeholders import RestorePlaceholders
-from attnlab.data.tokenization.python_code import cut
-from attnlab.data.tokenization.train import python
 from attnlab.errors import UserError
 
 

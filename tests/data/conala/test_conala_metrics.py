@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.metrics.text import conala
+from attnlab.data.conala import metrics as conala
 
 CODE = st.lists(st.sampled_from(["x", "y", "fooBar", "(", ")", " ", "'a'", ".", "= 1"]), max_size=12).map(
     "".join

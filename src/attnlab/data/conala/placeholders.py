@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from attnlab.data.tokenization.python_code import OPENING, cut, join, parse, units
+from attnlab.data.conala.python_code import OPENING, cut, join, parse, units
 
 Placeholders = tuple[tuple[str, str], ...]
 """Pairs (placeholder, original text)."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from attnlab.data.conala.python_code import parse
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import sentence_counts
 from attnlab.metrics.registry import text_metric
@@ -143,7 +144,5 @@ def occurrences(tokens: Sequence[str], text: Sequence[str]) -> int:
 
 def is_valid_python(code: str) -> bool:
     """Return whether the code parses as at least one Python statement; empty text is not valid."""
-    from attnlab.data.tokenization.python_code import parse
-
     tree = parse(code)
     return tree is not None and bool(tree.body)

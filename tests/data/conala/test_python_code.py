@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from attnlab.data.tokenization.python_code import DEDENT, GLUE, INDENT, cut, join, parse, same_tree, units
+from attnlab.data.conala.python_code import DEDENT, GLUE, INDENT, cut, join, parse, same_tree, units
 
 MARKERS = {INDENT, DEDENT, GLUE}
 PYTHON = [

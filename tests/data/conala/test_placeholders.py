@@ -2,14 +2,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.data.datasets.placeholders import (
+from attnlab.data.conala.placeholders import (
     Placeholders,
     RestorePlaceholders,
     quoted_texts,
     replace_in_code,
     replace_in_intent,
 )
-from attnlab.data.tokenization.python_code import cut, join, parse, same_tree
+from attnlab.data.conala.python_code import cut, join, parse, same_tree
 
 
 def restore(code: str, placeholders: Placeholders) -> str:

@@ -15,12 +15,12 @@ from typing import Annotated, NamedTuple
 
 from annotated_types import Ge, Lt
 
+from attnlab.data.conala import placeholders
+from attnlab.data.conala.python_code import cut
 from attnlab.data.corpus import Corpus, Origin, Pair
-from attnlab.data.datasets import placeholders
 from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.download import download
 from attnlab.data.splitting import split
-from attnlab.data.tokenization.python_code import cut
 from attnlab.errors import UserError
 from attnlab.files.reading import SURROGATE, decode, read_text
 from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size

@@ -7,13 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnlab.data.conala.grammar import can_be_continued, is_python
+from attnlab.data.conala.python_code import cut, join, parse
+from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
-from attnlab.data.tokenization.python_code import cut, join, parse
-from attnlab.data.tokenization.train import python
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.constraints import Constraints, log_probabilities
-from attnlab.decoding.grammar import PythonGrammar, can_be_continued
+from attnlab.decoding.grammar import Grammar
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction
@@ -80,7 +81,7 @@ def searched(seed: int, **options: Any) -> tuple[Any, Any, list[list[Prediction]
     network = make(seed, ends=0.5, vocabulary_size=PYTHON.size)
     examples = encode(PAIRS, VOCABULARIES, source_eos=False, max_source_length=None, max_target_length=None)
     batch = examples[[0, 1, 2]]
-    translator = Translator(vocabularies=VOCABULARIES, grammar="python", max_length=6, **options)
+    translator = Translator(vocabularies=VOCABULARIES, grammar=is_python, max_length=6, **options)
     return network, batch, translator(network, batch, PAIRS, nbest=options["beam_size"])
 
 
@@ -112,7 +113,9 @@ def test_outputs_that_end_before_the_limit_are_valid() -> None:
 
 def test_hypothesis_ends_without_a_continuation_only_if_no_other_has_one() -> None:
     x, opening, closing = (PYTHON.id_of(token) for token in ("x", "(", ")"))
-    constraints = Constraints(grammar=PythonGrammar(decode=lambda row, ids: PYTHON.decode(ids), count=1))
+    constraints = Constraints(
+        grammar=Grammar(accepts=is_python, decode=lambda row, ids: PYTHON.decode(ids), count=1)
+    )
     logits = torch.zeros(1, 2, PYTHON.size)
     logits[..., EOS] = 5.0
     log_p, sums = log_probabilities(logits, None, must_end=False), torch.tensor([[0.0, -9.0]])
