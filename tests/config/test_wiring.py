@@ -17,6 +17,7 @@ from attnlab.config.construct import construct
 from attnlab.errors import UserError, needs
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import prepare_run
+from attnlab.nn.embedding import TokenEmbedding
 from attnlab.training import components
 from attnlab.training.callbacks.reproducibility import Reproducible
 from attnlab.training.checkpoints import read_checkpoint
@@ -194,46 +195,55 @@ EXPRESSIONS = (
 )
 
 
+PHRASES = (
+    *EXPRESSIONS,
+    "encoder=nested",
+    "bridge=linear",
+    "embedding=phrases",
+    "embedding@target_embedding=table",
+)
+
+
 def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Composed) -> None:
-    config = composed(*EXPRESSIONS, "encoder=nested", "encoder.brackets=[')','-']", "bridge=linear")
+    config = composed(*PHRASES, "embedding.brackets=[')','-']", "embedding.size=9")
     module, data = build_all(config)
     tokenizer, embedding = data.vocabularies.source, module.network.source_embedding
     marks = embedding.marks
     assert marks[tokenizer.id_of(")")].tolist() == [1, 0]
     assert marks[tokenizer.id_of("-")].tolist() == [0, 1]
     assert marks.sum() == 2
-    assert module.network.encoder.automaton.phrase.size(1) == config.embedding.size == embedding.width - 2
+    assert module.network.encoder.automaton.phrase.size(1) == 9 == embedding.width - 2
+    assert type(module.network.target_embedding) is TokenEmbedding
+    assert module.network.target_embedding.width == config.target_embedding.size == 64
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("encoder.brackets=['[',')']", r"encoder\.brackets: the training sources have no '\['"),
-        ("encoder.brackets=['(']", "must be two tokens"),
-        ("encoder.unknown=x", r"set both, such as encoder\.unknown=x encoder\.values=\[0,1,2,3,4\]"),
-        ("encoder.values=[0,1]", r"set both, such as encoder\.unknown=x encoder\.values=\[0,1,2,3,4\]"),
-        ("encoder={brackets: null, unknown: x}", r"set both, such as encoder\.unknown=x"),
-        ("encoder={unknown: y, values: [0,1]}", r"encoder\.unknown: the training sources have no 'y'"),
-        ("encoder={unknown: '1', values: [2,7]}", r"encoder\.values: the training sources have no '7'"),
-        ("embedding.shared=true", "set embedding.shared=false"),
+        ("embedding.brackets=['[',')']", r"brackets: the training sources have no '\['"),
+        ("embedding.brackets=['(']", "must be two tokens"),
+        ("embedding.unknown=x", "set both or none"),
+        ("embedding.values=[0,1]", "set both or none"),
+        ("embedding={unknown: y, values: [0,1]}", "unknown: the training sources have no 'y'"),
+        ("embedding={unknown: '1', values: [2,7]}", "values: the training sources have no '7'"),
     ],
 )
 def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, composed: Composed) -> None:
-    config = composed(*EXPRESSIONS, "encoder=nested", "bridge=linear", "shared_vocabulary=true", setting)
     with pytest.raises(UserError, match=message):
-        build_all(config)
+        build_all(composed(*PHRASES, setting))
 
 
 def test_without_brackets_the_nested_encoder_is_an_automaton(composed: Composed) -> None:
-    module, _ = build_all(composed(*EXPRESSIONS, "encoder=nested", "encoder.brackets=[]", "bridge=linear"))
+    module, _ = build_all(composed(*PHRASES, "embedding.brackets=[]"))
     marks = module.network.source_embedding.marks
     assert marks.size(1) == 2
     assert not marks.any()
 
 
 def test_unknown_of_the_nested_encoder_is_read_as_each_of_its_values(composed: Composed) -> None:
-    unknown = ("data.task=solve_equation", "encoder.unknown=x", "encoder.values=[3,1,4]")
-    config = composed(*EXPRESSIONS, "encoder=nested", "bridge=linear", *unknown)
+    unknown = ("data.task=solve_equation", "embedding.unknown=x", "embedding.values=[3,1,4]")
+    unknown += ("encoder.values=${embedding.values}",)
+    config = composed(*PHRASES, *unknown)
     module, data = build_all(config)
     embedding, id_of = module.network.source_embedding, data.vocabularies.source.id_of
     source = torch.tensor([[id_of(token) for token in "(x+2)=0"]])
@@ -246,8 +256,9 @@ def test_unknown_of_the_nested_encoder_is_read_as_each_of_its_values(composed: C
     assert module.network.encoder.memory_size == config.encoder.size + 3
 
 
-@pytest.mark.parametrize("setting", ["+encoder.brackets=['(',')']", "+encoder.unknown='3'"])
-def test_marked_tokens_of_other_encoders_are_refused(setting: str, composed: Composed) -> None:
-    config = composed(*EXPRESSIONS, "encoder=recurrent", setting)
-    with pytest.raises(UserError, match="are settings of encoder=nested"):
-        build_all(config)
+def test_one_table_for_both_sides_has_no_second_embedding(composed: Composed) -> None:
+    shared = ("shared_vocabulary=true", "embedding.shared=true")
+    module, _ = build_all(composed(*EXPRESSIONS, *shared))
+    assert module.network.source_embedding is module.network.target_embedding
+    with pytest.raises(UserError, match="leave out target_embedding"):
+        build_all(composed(*EXPRESSIONS, *shared, "embedding@target_embedding=table"))

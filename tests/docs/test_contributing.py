@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_python
 
 
-OPTIONS = ("low_rank", "cumulative", "feed_forward", "rotation")
+OPTIONS = ("low_rank", "digit", "cumulative", "feed_forward", "rotation")
 OTHERS = ("length_ratio", "parameters")
 
 
@@ -68,7 +68,13 @@ def test_added_parts_work_together(run: Run) -> None:
     shown = run("-c", program, "train", "--help").stdout
     assert all(option in shown for option in OPTIONS)
     assert "print the number of parameters" in run("-c", program, "--help").stdout
-    chosen = ("attention=low_rank", "encoder=cumulative", "decoder=feed_forward", "data=rotation")
+    chosen = (
+        "attention=low_rank",
+        "embedding=digits",
+        "encoder=cumulative",
+        "decoder=feed_forward",
+        "data=rotation",
+    )
     assert "length_ratio" in run("-c", program, "train", *chosen, *TINY).stdout
     assert re.search(r"\t\d+$", run("-c", program, "parameters", "outputs/rotation/low_rank-seed0-*").stdout)
 
@@ -77,6 +83,6 @@ def test_added_parts_work_together(run: Run) -> None:
 def test_tests_of_all_parts_include_the_added_ones(run: Run) -> None:
     own = [path for path in added_files() if path.startswith("tests/")]
     every = ("tests/nn/attention/test_attention.py", "tests/nn/encoders/test_every_encoder.py")
-    names = "LowRank or Cumulative or sums or moves or depends or projections or ratio or missing"
+    names = "LowRank or digit or Cumulative or sums or moves or depends or projections or ratio or missing"
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *own, *every, "-k", names)
     assert re.search(r"\b[1-9]\d passed", done.stdout), done.stdout[-500:]

@@ -53,30 +53,3 @@ def test_no_dropout_in_evaluation() -> None:
     embedding = TokenEmbedding(vocabulary_size=V, size=E, dropout=0.5, word_dropout=0.5).eval()
     inputs = tokens()
     assert torch.equal(embedding(inputs), F.embedding(inputs, embedding.table.weight))
-
-
-def test_marks_follow_the_learned_dimensions_without_dropout() -> None:
-    marks = torch.randn(V, 2)
-    embedding = TokenEmbedding(vocabulary_size=V, size=E, dropout=0.9, word_dropout=0.5, marks=marks)
-    inputs = tokens()
-    embedded = embedding(inputs)
-    assert embedded.shape == (B, T, E + 2)
-    assert embedding.width == E + 2
-    assert torch.equal(embedded[..., E:], marks[inputs])
-    assert (embedded[..., :E] == 0).any()
-
-
-def test_a_token_is_read_as_several_others() -> None:
-    readings = torch.tensor([[id, id] for id in range(V)])
-    readings[5] = torch.tensor([4, 1])
-    marks = torch.randn(V, 3)
-    embedding = TokenEmbedding(
-        vocabulary_size=V, size=E, word_dropout=0.5, marks=marks, readings=readings
-    ).eval()
-    embedded, table = embedding(torch.tensor([[5, 3]]))[0], embedding.table.weight
-    assert embedding.width == 2 * E + 3
-    assert torch.equal(embedded[0], torch.cat([table[4], table[1], marks[5]]))
-    assert torch.equal(embedded[1], torch.cat([table[3], table[3], marks[3]]))
-    factors = torch.tensor([0.0, 2.0])[None, :, None].expand(1, 2, E)
-    dropped = embedding(torch.tensor([[5, 3]]), factors)[0]
-    assert torch.equal(dropped[:, : 2 * E], torch.tensor([[0.0], [2.0]]) * embedded[:, : 2 * E])

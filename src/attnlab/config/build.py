@@ -10,8 +10,9 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from attnlab.config.construct import construct, constructor, report_errors, section
+from attnlab.config.construct import accepts, construct, constructor, report_errors, section
 from attnlab.config.options import suggest
+from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
@@ -26,8 +27,7 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, has_weights, intervene
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, ExactHardDecoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders import Encoder, NestedEncoder
-from attnlab.nn.encoders.nested import MARKS
+from attnlab.nn.encoders import Encoder
 from attnlab.nn.features import Concatenated
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
@@ -98,33 +98,23 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
 
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    settings = {key: config.embedding[key] for key in ("size", "dropout", "word_dropout")}
-    marks = _marks(config, vocabularies.source)
-    readings = None if marks is None else _readings(config, vocabularies.source)
-    source_embedding = TokenEmbedding(
-        vocabulary_size=vocabularies.source.size,
-        marks=marks,
-        readings=readings,
-        **settings,
-    )
-    if config.embedding.shared and not config.shared_vocabulary:
+    source_embedding = _build_embedding(config, "embedding", vocabularies.source)
+    target_embedding = source_embedding
+    if not config.embedding.get("shared"):
+        side = "embedding" if config.get("target_embedding") is None else "target_embedding"
+        target_embedding = _build_embedding(config, side, vocabularies.target)
+    elif not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
         )
-    if config.embedding.shared and marks is not None:
-        raise UserError("encoder=nested marks tokens of the source alone: set embedding.shared=false")
-    target_embedding = (
-        source_embedding
-        if config.embedding.shared
-        else TokenEmbedding(vocabulary_size=vocabularies.target.size, **settings)
-    )
+    elif config.get("target_embedding") is not None:
+        raise UserError("embedding.shared=true has one embedding: leave out target_embedding")
 
     def make_encoder() -> Encoder:
-        marking = () if marks is None else ("brackets", "unknown", "values")
         encoder: Encoder = construct(
-            _without(config.encoder, "match", *marking),
+            _without(config.encoder, "match"),
             input_size=source_embedding.width,
-            **({} if marks is None else {"readings": source_embedding.reading_count}),
+            **_tokenizer_argument(config.encoder, vocabularies.source),
         )
         return encoder
 
@@ -142,7 +132,7 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         memory_size=encoder.memory_size,
         normaliser=construct(section(config, "normaliser")),
     )
-    decoder: Decoder = construct(config.decoder, input_size=config.embedding.size, attention=attention)
+    decoder: Decoder = construct(config.decoder, input_size=target_embedding.width, attention=attention)
     if config.bridge.get("half") == "backward" and encoder.directions == 1:
         raise UserError(
             "bridge.half=backward needs an encoder with two directions: encoder.bidirectional=true"
@@ -158,7 +148,7 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         _without(config.readout, "tied"),
         state_size=decoder.output_size,
         context_size=decoder.context_size,
-        input_size=config.embedding.size,
+        input_size=target_embedding.width,
         vocabulary_size=vocabularies.target.size,
         **({"tied": table} if "tied" in config.readout else {}),
     )
@@ -194,45 +184,18 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     return network
 
 
-def _marks(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
-    """Return which source tokens open a phrase and close one, [V, 2], for encoder=nested."""
-    brackets = config.encoder.get("brackets")
-    if brackets is None and config.encoder.get("unknown") is None:
-        return None
-    target = get_object(config.encoder._target_)
-    if not isinstance(target, type) or not issubclass(target, NestedEncoder):
-        raise UserError("encoder.brackets and encoder.unknown are settings of encoder=nested: leave them out")
-    if len(brackets or []) not in {0, 2}:
-        raise UserError(f"encoder.brackets={[*brackets]}: must be two tokens, such as ['(',')'], or none: []")
-    marks = torch.zeros(tokenizer.size, MARKS)
-    for column, token in enumerate(brackets or []):
-        marks[_source_token(tokenizer, "brackets", token), column] = 1
-    return marks
-
-
-def _readings(config: DictConfig, tokenizer: Tokenizer) -> Tensor | None:
-    """Return the ids as which each source token is read, [V, K]: an unknown as each of its values."""
-    unknown, values = config.encoder.get("unknown"), config.encoder.get("values")
-    if (unknown is None) != (not values):
-        raise UserError(
-            "encoder.unknown is a token that is read as each of encoder.values: set both, such as "
-            "encoder.unknown=x encoder.values=[0,1,2,3,4], or none"
-        )
-    if unknown is None:
-        return None
-    readings = torch.arange(tokenizer.size)[:, None].repeat(1, len(values))
-    readings[_source_token(tokenizer, "unknown", unknown)] = torch.tensor(
-        [_source_token(tokenizer, "values", str(value)) for value in values]
+def _build_embedding(config: DictConfig, name: str, tokenizer: Tokenizer) -> TokenEmbedding:
+    """Build the embedding of one side of the network from a section of the configuration."""
+    settings = _without(section(config, name), *SECTIONS["embedding"].own)
+    embedding: TokenEmbedding = construct(
+        settings, vocabulary_size=tokenizer.size, **_tokenizer_argument(settings, tokenizer)
     )
-    return readings
+    return embedding
 
 
-def _source_token(tokenizer: Tokenizer, setting: str, token: str) -> int:
-    """Return the id of a token that a setting of the encoder names."""
-    number = tokenizer.id_of(token)
-    if number is None:
-        raise UserError(f"encoder.{setting}: the training sources have no {token!r}. Give tokens they have")
-    return number
+def _tokenizer_argument(settings: Any, tokenizer: Tokenizer) -> dict[str, Tokenizer]:
+    """Return the argument `tokenizer` of a part that takes it, to find the tokens that it treats apart."""
+    return {"tokenizer": tokenizer} if accepts(settings, "tokenizer") else {}
 
 
 def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
@@ -288,9 +251,9 @@ def _count_parameters(config: DictConfig, vocabularies: Vocabularies) -> int:
         return _build_network(config, vocabularies).parameter_count
 
 
-def _without(node: DictConfig, *names: str) -> dict[str, Any]:
+def _without(node: DictConfig | dict[str, Any], *names: str) -> dict[str, Any]:
     """Return the resolved settings of a section without those that its class does not take."""
-    settings: Any = OmegaConf.to_container(node, resolve=True)
+    settings: Any = OmegaConf.to_container(node, resolve=True) if isinstance(node, DictConfig) else node
     return {key: value for key, value in settings.items() if key not in names}
 
 

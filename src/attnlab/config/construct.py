@@ -1,5 +1,6 @@
 """Instantiating sections of a configuration, with the errors of their classes as `UserError`."""
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,13 @@ def constructor(node: Any) -> Callable[..., Any]:
             return function(*parts, **arguments)
 
     return call
+
+
+def accepts(node: Any, argument: str) -> bool:
+    """Return whether the target of a config node takes an argument of this name."""
+    with report_errors(_target(node)):
+        function = instantiate({"_target_": _target(node), "_partial_": True})
+    return argument in inspect.signature(function).parameters
 
 
 def section(config: DictConfig, name: str) -> dict[str, Any]:

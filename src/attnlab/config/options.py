@@ -13,7 +13,14 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
 """Folder of the config groups: inside an installed package, or at the top of a checkout."""
 
-OPTIONAL = ("experiment", "study", "debug", "explain", "tokenizer@target_tokenizer")
+OPTIONAL = (
+    "experiment",
+    "study",
+    "debug",
+    "explain",
+    "tokenizer@target_tokenizer",
+    "embedding@target_embedding",
+)
 """Groups of which no option has to be chosen."""
 
 WORDS = {

@@ -68,16 +68,6 @@ _EMBEDDING: Types = {
 
 _MATCHED: Types = {"match": Component | None}
 
-_ENCODER: Types = {
-    **_MATCHED,
-    "brackets": (
-        Sequence[str],
-        "the tokens that open and close a phrase, such as ['(',')'], or [], for encoder=nested.",
-    ),
-    "unknown": (str | None, "token that encoder=nested reads as each of encoder.values, such as x."),
-    "values": (Sequence[str | int], "tokens that encoder.unknown can stand for, such as [0,1,2,3,4]."),
-}
-
 _TIED: Types = {"tied": bool}
 
 _LOSS: Types = {
@@ -272,6 +262,9 @@ class Section(NamedTuple):
 
 
 TOKENIZER = Section(supplied=("texts",))
+EMBEDDING = Section(
+    _EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size", "tokenizer")
+)
 BUILT = ("state_size", "context_size", "input_size", "vocabulary_size")
 
 SECTIONS = {
@@ -280,10 +273,9 @@ SECTIONS = {
     "data": Section(),
     "tokenizer": TOKENIZER,
     "target_tokenizer": TOKENIZER._replace(optional=True),
-    "embedding": Section(
-        _EMBEDDING, "attnlab.nn.embedding.TokenEmbedding", supplied=("vocabulary_size", "marks", "readings")
-    ),
-    "encoder": Section(_ENCODER, supplied=("input_size", "readings")),
+    "embedding": EMBEDDING,
+    "target_embedding": EMBEDDING._replace(own={}, optional=True),
+    "encoder": Section(_MATCHED, supplied=("input_size", "tokenizer")),
     "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
     "attention": Section(_MATCHED, supplied=("query_size", "memory_size", "normaliser")),

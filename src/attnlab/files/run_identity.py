@@ -36,6 +36,7 @@ NEUTRAL: Mapping[str, Any] = {
     "attention.score.gate_bias": 0.0,
     "data.metrics": [],
     "decoder.latches": 0.0,
+    "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
     "features._target_": "attnlab.nn.features.Concatenated",
     "loss.entropy": 0.0,
     "trainer.barebones": False,

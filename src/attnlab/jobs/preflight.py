@@ -17,15 +17,24 @@ from omegaconf import DictConfig, OmegaConf
 from attnlab.config.build import build_network
 from attnlab.config.construct import construct
 from attnlab.config.trust import walk
+from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.supervision import end_with_parent
 from attnlab.jobs.worker_process import import_from_current_folder
+from attnlab.types import UNK
 
 BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer")
 """Groups that are built. For all other groups only the names of the arguments are checked."""
+
+
+class _AnyToken(Tokenizer):
+    """Tokenizer in place of that of the data, which are not read: every token is in its vocabulary."""
+
+    def id_of(self, piece: str) -> int:
+        return super().id_of(piece) or UNK
 
 
 def main(directories: list[str]) -> None:
@@ -40,7 +49,9 @@ def find_error(config: DictConfig) -> str | None:
 
     Errors in the data or of the machine only show during the run.
     """
-    tokenizer = symbols(["3 4 ⟨N⟩"], count=2)  # with a feature, for options of `features` that need one
+    tokenizer = _AnyToken.from_json(
+        symbols(["3 4 ⟨N⟩"], count=2).to_json()
+    )  # with a feature, for options of `features` that need one
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     try:

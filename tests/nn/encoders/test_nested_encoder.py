@@ -17,7 +17,7 @@ MARKS = dict(zip("()", torch.eye(2), strict=True))
 
 def make(readings: int = 1) -> NestedEncoder:
     torch.manual_seed(1)
-    encoder = NestedEncoder(input_size=readings * E + 2, size=U, readings=readings).eval()
+    encoder = NestedEncoder(input_size=readings * E + 2, size=U, values=range(readings)).eval()
     randomise(encoder, 1.5)
     return encoder
 

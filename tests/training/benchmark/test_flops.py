@@ -1,22 +1,15 @@
 import pytest
-import torch
 from torch import nn
 
-from attnlab.nn.decoders import LuongDecoder
-from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders import NestedEncoder
 from attnlab.training.benchmark.flops import attention_flops, useful_flops
 from networks import (
     ENERGY,
     ORDERS,
     SOURCE_WIDTH,
-    SOURCE_WORDS,
     STATE,
     TARGET_WIDTH,
     TARGET_WORDS,
     UNITS,
-    assemble,
-    make_attention,
     make_network,
     random_batch,
 )
@@ -67,21 +60,3 @@ def test_tables_of_positions_are_not_multiplied() -> None:
     before = useful_flops(network, batch)
     network.encoder.positions = nn.Embedding(50, UNITS)
     assert useful_flops(network, batch) == before
-
-
-def test_each_reading_of_a_source_is_counted() -> None:
-    def total(values: int, states: int) -> float:
-        marks, readings = torch.zeros(SOURCE_WORDS, 2), torch.zeros(SOURCE_WORDS, values, dtype=torch.long)
-        embedding = TokenEmbedding(
-            vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH, marks=marks, readings=readings
-        )
-        encoder = NestedEncoder(input_size=embedding.width, size=states, readings=values)
-        attention = make_attention("Additive", STATE, encoder.memory_size)
-        decoder = LuongDecoder(input_size=TARGET_WIDTH, attention=attention, size=STATE, cell="gru")
-        network = assemble(encoder, decoder, source_width=embedding.width)
-        network.source_embedding = embedding
-        return useful_flops(network, random_batch([7, 3], [4, 11]))
-
-    two = 2 * (5 * SOURCE_WIDTH * 5 + 5 * SOURCE_WIDTH)  # numbers in T and W, of two readings
-    three = 3 * (4 * SOURCE_WIDTH * 4 + 4 * SOURCE_WIDTH)
-    assert total(2, states=5) - total(3, states=4) == 2 * (7 + 3) * (two - three)

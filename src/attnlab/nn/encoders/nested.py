@@ -1,9 +1,13 @@
 """Encoder that reads a phrase in brackets as one symbol, and an unknown as each of its values."""
 
+from collections.abc import Sequence
+from typing import Protocol, Unpack
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attnlab.nn.embedding import EmbeddingSettings, TokenEmbedding
 from attnlab.nn.encoders.base import Encoder
 from attnlab.settings import Count, NotNegative, Size
 from attnlab.types import Memory
@@ -13,6 +17,74 @@ MARKS = 2
 
 SCALE = 10
 """Factor of the weights of the readings in the memory."""
+
+
+class Tokens(Protocol):
+    """A tokenizer, of which only the ids of tokens are needed."""
+
+    def id_of(self, piece: str) -> int | None: ...
+
+
+class PhraseEmbedding(TokenEmbedding):
+    """Embedding whose last two dimensions are 1 at tokens that open a phrase and close one.
+
+    The vectors of the K values of an unknown follow one another. Every other token is embedded K times.
+
+    Args:
+        tokenizer: tokenizer of the source.
+        brackets: the tokens that open and close a phrase, or none: ().
+        unknown: token that is read as each of `values`, such as x of an equation; None if there is none.
+        values: tokens that the unknown can stand for.
+        settings: arguments of `TokenEmbedding`.
+    """
+
+    marks: Tensor
+    readings: Tensor
+
+    def __init__(
+        self,
+        *,
+        tokenizer: Tokens,
+        brackets: Sequence[str] = ("(", ")"),
+        unknown: str | None = None,
+        values: Sequence[str | int] = (),
+        **settings: Unpack[EmbeddingSettings],
+    ) -> None:
+        super().__init__(**settings)
+        if len(brackets) not in {0, MARKS}:
+            raise ValueError(f"brackets={[*brackets]}: must be two tokens, such as ['(',')'], or none: []")
+        if (unknown is None) != (not values):
+            raise ValueError("unknown is a token that is read as each of values: set both or none")
+
+        def id_of(setting: str, token: str) -> int:
+            number = tokenizer.id_of(token)
+            if number is None:
+                raise ValueError(f"{setting}: the training sources have no {token!r}. Give tokens they have")
+            return number
+
+        V = self.table.num_embeddings
+        marks = torch.zeros(V, MARKS)
+        for column, token in enumerate(brackets):
+            marks[id_of("brackets", token), column] = 1
+        readings = torch.arange(V)[:, None].repeat(1, max(1, len(values)))  # [V, K]
+        if unknown is not None:
+            readings[id_of("unknown", unknown)] = torch.tensor(
+                [id_of("values", str(each)) for each in values]
+            )
+        self.register_buffer("marks", marks, persistent=False)
+        self.register_buffer("readings", readings, persistent=False)
+
+    @property
+    def width(self) -> int:
+        """Size of an embedded token, K·E + 2."""
+        return self.readings.size(1) * self.size + MARKS
+
+    def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
+        tokens = self.in_vocabulary(tokens)
+        dropout = self.draw_dropout(tokens) if dropout is None else dropout  # [B, S, E]
+        embedded = self.table(self.readings[tokens])  # [B, S, K, E]
+        embedded = embedded if dropout is None else embedded * dropout[:, :, None]
+        return torch.cat([embedded.flatten(2), self.marks[tokens]], dim=-1)
 
 
 class Automaton(nn.Module):
@@ -103,7 +175,7 @@ class NestedEncoder(Encoder):
     Args:
         input_size: K·E + 2
         size: U, the number of states.
-        readings: K, the number of values that the unknown can have; 1 if there is none.
+        values: the K values of the unknown, as in `PhraseEmbedding`; none if there is no unknown.
         noise: σ, the standard deviation of the noise in training.
         ramp: number of training batches over which the noise grows from 0 to σ.
     """
@@ -115,10 +187,11 @@ class NestedEncoder(Encoder):
         *,
         input_size: int,
         size: Size,
-        readings: Size = 1,
+        values: Sequence[str | int] = (),
         noise: NotNegative = 2.0,
         ramp: Count = 3000,
     ) -> None:
+        readings = max(1, len(values))
         super().__init__(memory_size=size if readings == 1 else size + readings, layers=1)
         self.automaton = Automaton(size, (input_size - MARKS) // readings)
         self.register_buffer("batches", torch.tensor(0))  # of training, until now

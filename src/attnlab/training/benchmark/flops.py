@@ -31,8 +31,7 @@ def useful_flops(network: Seq2Seq, batch: Batch) -> float:
     target = (batch.labels != PAD).sum(dim=1).cpu().double()  # [B]
     attention = attention_flops(network)
     decoder = _weights(network.decoder) - _weights(network.decoder.attention)
-    readings = network.source_embedding.reading_count
-    each_source = 2 * readings * _weights(network.encoder) + attention.key
+    each_source = 2 * _weights(network.encoder) + attention.key
     each_target = 2 * (decoder + _weights(network.readout)) + attention.query
     flops: Tensor = (
         each_source * source.sum()
