@@ -12,7 +12,7 @@ import attnlab
 from attnlab.cli.main import commands
 
 SOURCE = Path(attnlab.__file__).parent
-MODULES = {"__init__", "errors", "settings", "types"}
+MODULES = {"__init__", "errors", "settings", "testing", "types"}
 """The only modules beside the packages."""
 
 ORDER = (
@@ -20,6 +20,7 @@ ORDER = (
     {"files"},
     {"metrics"},
     {"data", "nn"},
+    {"testing"},
     {"decoding"},
     {"report"},
     {"fast"},
