@@ -1,13 +1,11 @@
 """Size, agreement and speed of the exports of a run: python measure.py RUN [SENTENCES].
 
-Needs ../tests on the Python path for `browser`. Decodes sources of the test split greedily with attnlab, with
-the exported graphs in fp32 and int8, and with the exported page in Chromium. Speeds are output words per
-second of processor time on one thread, best of three interleaved rounds; agreement is the share of outputs
-that equal those of attnlab. Writes results.csv.
+Decodes sources of the test split greedily with attnlab and with the exported graphs in fp32 and int8. Speeds
+are output words per second of processor time on one thread, best of three interleaved rounds; agreement is
+the share of outputs that equal those of attnlab. Writes results.csv.
 """
 
 import csv
-import json
 import sys
 import tempfile
 import time
@@ -21,15 +19,15 @@ from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.config.build import build_translator, encode_pairs
 from attnlab.data.corpus import Pair
-from attnlab.deploy.export import browser_page as page
 from attnlab.deploy.export import folder, graphs
 from attnlab.deploy.export.translate import Translator
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import locate_run
 from attnlab.training.models import load_network
-from browser import browser
 
 ROUNDS = 3
+BATCHES = (64, 1)
+"""Sentences that are decoded together."""
 
 
 class Program(NamedTuple):
@@ -37,8 +35,6 @@ class Program(NamedTuple):
 
     decode: Callable[[list[str]], list[str]]
     size: float  # bytes of the weights, or of the files
-    batches: tuple[int, ...] = (64, 1)
-    clock: Callable[[], float] = time.process_time  # seconds of processor time
 
 
 def main(path: str, count: int) -> None:
@@ -56,26 +52,15 @@ def main(path: str, count: int) -> None:
         return [predictions[0].hypothesis for predictions in greedy(network, batch, pairs)]
 
     exported = graphs.export(network)
-    with tempfile.TemporaryDirectory() as temporary, browser(Path(temporary) / "profile") as tab:
+    with tempfile.TemporaryDirectory() as temporary:
         programs = {"attnlab": Program(decode_batch, 4 * network.parameter_count)}
         for name, int8 in (("ONNX fp32", False), ("ONNX int8", True)):
             target = Path(temporary) / name
             folder.write(target, exported, config, vocabularies, int8=int8)
             size = sum(file.stat().st_size for file in target.glob("*.onnx"))
             programs[name] = Program(Translator(target, threads=1), size)
-        file = Path(temporary) / "page.html"
-        page.write(file, exported, config, vocabularies, [])
-        tab.open(file)
-        programs["page"] = Program(
-            lambda sources: tab.run(f"{json.dumps(sources)}.map(text => translate(text).text)"),
-            file.stat().st_size,
-            batches=(1,),
-            clock=lambda: tab.busy() / 1000,
-        )
-        outputs = {
-            name: decode(program, sources, max(program.batches))[0] for name, program in programs.items()
-        }
-        speeds = {(name, batch): 0.0 for name, program in programs.items() for batch in program.batches}
+        outputs = {name: decode(program, sources, max(BATCHES))[0] for name, program in programs.items()}
+        speeds = {(name, batch): 0.0 for name in programs for batch in BATCHES}
         for _ in range(ROUNDS):
             for name, batch in speeds:
                 texts, seconds = decode(programs[name], sources[: 200 if batch == 1 else None], batch)
@@ -90,12 +75,7 @@ def main(path: str, count: int) -> None:
                 "size [MB]": f"{programs[name].size / 1e6:.1f}",
                 "equal outputs [%]": f"{100 * equal / len(sources):.1f}",
                 "BLEU": f"{BLEU(tokenize='none').corpus_score(texts, [references]).score:.2f}",
-                **{
-                    f"words/s, batches of {batch}": f"{speeds[name, batch]:.0f}"
-                    if (name, batch) in speeds
-                    else ""
-                    for batch in (64, 1)
-                },
+                **{f"words/s, batches of {batch}": f"{speeds[name, batch]:.0f}" for batch in BATCHES},
             }
         )
     with Path(__file__).with_name("results.csv").open("w", newline="", encoding="utf-8") as results:
@@ -109,10 +89,10 @@ def main(path: str, count: int) -> None:
 
 def decode(program: Program, sources: list[str], batch: int) -> tuple[list[str], float]:
     """Return the outputs and the seconds of processor time."""
-    start = program.clock()
+    start = time.process_time()
     batches = [sources[first : first + batch] for first in range(0, len(sources), batch)]
     texts = [text for sentences in batches for text in program.decode(sentences)]
-    return texts, program.clock() - start
+    return texts, time.process_time() - start
 
 
 if __name__ == "__main__":

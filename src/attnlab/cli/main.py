@@ -41,6 +41,11 @@ OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=r
 --traceback shows the stack trace of an error.
 """
 
+REMOVED = {
+    ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
+}
+"""What to use in place of commands and options of earlier versions."""
+
 UNEXPECTED = "unexpected error; --traceback shows where"
 
 
@@ -109,6 +114,9 @@ def _dispatch(arguments: list[str]) -> int:
     if command == "--version":
         print(__version__)
         return 0
+    for words, replacement in REMOVED.items():
+        if {*words} <= {command, *arguments}:
+            raise UsageError(f"attnlab {' '.join(words)} no longer exists: {replacement}")
     if command not in commands():
         raise UsageError(f"Unknown command {command!r}: choose from {', '.join(commands())}")
     with interruption.exit_at_once(), faster_imports():

@@ -1,9 +1,7 @@
-"""`attnlab export`: the files, translate.py and the page, compared with `attnlab predict`."""
+"""`attnlab export`: the files and translate.py, compared with `attnlab predict`."""
 
-import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,28 +13,17 @@ from attnlab.deploy.export import folder
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
 from attnlab.training.checkpoints import read_checkpoint, read_contents, save_checkpoint
-from browser import Page, browser
 from commands import attnlab
-from exports import WORDS, sentences, write_checkpoint
+from exports import sentences, write_checkpoint
 
 TEXTS = sentences(50, unknown=True)
-TRANSLATE = """function translate(sentence) {
-    const source = read(sentence), steps = [...decode(source)];
-    return {
-        text: textOf(steps, source.copied),
-        tokens: steps.map(({ label }) => label),
-        weights: steps.map(({ weights }) => [...weights]),
-    };
-}"""
-"""Returns the output of the page's functions for a sentence, without drawing."""
 
 
 class Export(NamedTuple):
-    """A checkpoint, its exports, and its predictions for `TEXTS`."""
+    """A checkpoint, its export, and its predictions for `TEXTS`."""
 
     checkpoint: Path
     onnx: Path
-    page: Path
     predicted: list[str]
 
 
@@ -46,19 +33,12 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     checkpoint = write_checkpoint(
         path, "attention=coverage_tu", "decoder=luong", "encoder.layers=2", "readout=pointer_generator"
     )
-    exported = attnlab("export", str(checkpoint), "--onnx", "onnx", "--page", "page.html", folder=path)
-    assert [line.split()[0] for line in exported.stdout.splitlines()] == ["page.html", "onnx"]
+    exported = attnlab("export", str(checkpoint), "--onnx", "onnx", folder=path)
+    assert [line.split()[0] for line in exported.stdout.splitlines()] == ["onnx"]
     predicted = attnlab("predict", str(checkpoint), folder=path, stdin="".join(f"{t}\n" for t in TEXTS))
     lines = predicted.stdout.splitlines()
     assert len(set(lines)) > 25, "the outputs must differ, or the comparison shows nothing"
-    return Export(checkpoint, path / "onnx", path / "page.html", lines)
-
-
-@pytest.fixture(scope="module")
-def tab(export: Export, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("browser")) as opened:
-        opened.open(export.page)
-        yield opened
+    return Export(checkpoint, path / "onnx", lines)
 
 
 @pytest.mark.slow
@@ -80,11 +60,11 @@ def test_translate_script_equals_predict_without_torch(export: Export) -> None:
 
 
 @pytest.mark.slow
-def test_exports_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
+def test_export_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(130_000)]
     texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
     checkpoint = write_checkpoint(tmp_path, texts=texts)
-    attnlab("export", str(checkpoint), "--onnx", "onnx", "--page", "page.html", folder=tmp_path)
+    attnlab("export", str(checkpoint), "--onnx", "onnx", folder=tmp_path)
     lines = ["w129999 w7 w65536", "w1"]
     text = "".join(f"{line}\n" for line in lines)
     predicted = attnlab("predict", str(checkpoint), folder=tmp_path, stdin=text).stdout
@@ -94,10 +74,6 @@ def test_exports_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
         program, cwd=tmp_path / "onnx", input=text, capture_output=True, text=True, check=True
     )
     assert done.stdout == predicted
-    with browser(tmp_path / "browser") as tab:
-        tab.open(tmp_path / "page.html")
-        outputs = tab.run(f"{TRANSLATE} {json.dumps(lines)}.map(text => translate(text).text)")
-    assert outputs == predicted.splitlines()
 
 
 @pytest.mark.slow
@@ -167,60 +143,5 @@ def test_prepared_sources_are_refused(
     }
     path = tmp_path / "prepared.ckpt"
     save_checkpoint(checkpoint, path)
-    assert run_command(["export", str(path), "--page", str(tmp_path / "a.html")]) == 1
+    assert run_command(["export", str(path), "--onnx", str(tmp_path / "onnx")]) == 1
     assert "data.preparation changes a sentence before the network reads it" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_page_equals_predict(export: Export, tab: Page) -> None:
-    assert tab.run(f"{TRANSLATE} {json.dumps(TEXTS)}.map(text => translate(text).text)") == export.predicted
-    assert tab.errors() == []
-    assert tab.requests() == [export.page.as_uri()]
-
-
-@pytest.mark.slow
-def test_page_draws_attention_while_it_decodes(export: Export, tab: Page) -> None:
-    outputs = dict(zip(TEXTS, export.predicted, strict=True))
-    text = next(text for text, output in outputs.items() if len(output.split()) > 3)
-    tab.run(f"$('sentence').value = {json.dumps(text)}; $('speed').value = '0'; $('sentence').focus()")
-    tab.press("Enter")
-    tab.run("""new Promise(done => {
-        const wait = () => (state.finished && !state.playing ? done() : setTimeout(wait));
-        wait();
-    })""")
-    result = tab.run(f"{TRANSLATE} translate({json.dumps(text)})")
-    assert tab.each("#output .token", "e.textContent") == result["tokens"]
-    assert tab.each("#source .token", "e.firstChild.textContent") == text.split()
-    assert tab.each(".map .rows span", "e.textContent") == result["tokens"]
-    lit, places = "Number(e.style.getPropertyValue('--w'))", (".map .columns span", "#source .token")
-    for row in range(2):
-        tab.point_at(".map .rows span", row)
-        for tokens in places:
-            assert tab.each(tokens, lit) == pytest.approx(result["weights"][row], abs=6e-4)
-        tab.run("document.getAnimations().forEach(transition => transition.finish())")
-        colours = [tab.each(tokens, "getComputedStyle(e).backgroundColor") for tokens in places]
-        assert colours[0] == colours[1]
-    assert tab.run("$('status').textContent") == f"Output: {result['text']}"
-    tab.run("document.querySelector('#output .now').focus()")
-    tab.press("Home")
-    assert tab.run("[document.activeElement.textContent, $('position').textContent]") == [
-        result["tokens"][0],
-        f"1 of {len(result['tokens'])}",
-    ]
-    assert tab.run("window.harmed") is None
-    assert tab.errors() == []
-
-
-@pytest.mark.slow
-def test_page_names_its_controls(tab: Page) -> None:
-    name = "e.ariaLabel || e.textContent || e.labels?.length || e.getAttribute('aria-labelledby')"
-    assert all(tab.each("button, select, textarea, input, [role=region], section", f"Boolean({name})"))
-
-
-@pytest.mark.slow
-def test_page_marks_unknown_words_and_rejects_empty_input(tab: Page) -> None:
-    tab.run("start('horse zebra')")
-    assert tab.each("#source .unknown", "e.firstChild.textContent") == ["zebra"]
-    tab.run("start('   ')")
-    assert "none of these tokens" in tab.run("$('message').textContent")
-    assert set(WORDS) - {"<unk>"} <= set(tab.run("sourceTokenizer.pieces"))

@@ -13,7 +13,6 @@ from attnlab.config.build import build_network
 from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export import graphs
-from attnlab.deploy.export.browser_page import Weights, graph_to_json
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive
 from attnlab.nn.attention.normalisers import Entmax
@@ -28,15 +27,12 @@ NETWORKS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("attention", "settings"), NETWORKS, ids=[name for name, _ in NETWORKS])
-def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: dict[str, Any]) -> None:
+def test_graphs_equal_the_network(attention: str, settings: dict[str, Any]) -> None:
     network = make_network(attention=attention, **settings)
     if attention == "Location":
         network.decoder.attention.normaliser = Entmax(1.5)
-    weights = Weights()
     for graph in graphs.export(network):
         onnx.checker.check_model(graph)
-        graph_to_json(graph.graph, weights)  # raises for an operator that the page lacks
-    assert weights.size > 0
 
 
 @pytest.mark.slow
@@ -44,16 +40,16 @@ def test_graphs_equal_the_network_and_run_in_a_page(attention: str, settings: di
     "settings",
     [
         ("encoder=mingru", "attention=mocha"),
-        ("encoder=flip_flop", "attention=shift", "decoder=luong", "decoder.cell=gru", "decoder.layers=2"),
+        ("encoder=convolutional", "attention=shift", "decoder=luong", "decoder.cell=gru", "decoder.layers=2"),
         ("encoder=transformer", "decoder=exact_hard", "attention=markov"),
     ],
-    ids=["linear recurrence", "flip-flops", "self-attention and exact hard attention"],
+    ids=["linear recurrence", "convolutions and moving attention", "self-attention and exact hard attention"],
 )
-def test_other_networks_run_in_a_page(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
+def test_graphs_of_other_networks(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)
     network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
     for graph in graphs.export(network):
-        graph_to_json(graph.graph, Weights())
+        onnx.checker.check_model(graph)
 
 
 class _Branching(Additive):

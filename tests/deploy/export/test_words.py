@@ -1,13 +1,11 @@
-"""Exports of networks that read features: `translate.py` and the page, compared with `attnlab predict`."""
+"""Exports of networks that read features: `translate.py`, compared with `attnlab predict`."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from browser import browser
 from commands import attnlab
 from exports import write_checkpoint
 
@@ -29,7 +27,7 @@ LINES = [f"{words}\t{features}" for words in WORDS for features in FEATURES]
 def test_exports_read_features_like_predict(options: tuple[str, ...], tmp_path: Path) -> None:
     columns = ("data.features_column=1", "data.target_column=2")  # the targets are the texts
     checkpoint = write_checkpoint(tmp_path, *options, *columns, texts=LINES * 5)
-    attnlab("export", str(checkpoint), "--onnx", "onnx", "--page", "page.html", folder=tmp_path)
+    attnlab("export", str(checkpoint), "--onnx", "onnx", folder=tmp_path)
     lines = [*LINES, "new at\tN;NEW", "ev x\t"]
     text = "".join(f"{line}\n" for line in lines)
     predicted = attnlab("predict", str(checkpoint), folder=tmp_path, stdin=text).stdout.splitlines()
@@ -39,11 +37,3 @@ def test_exports_read_features_like_predict(options: tuple[str, ...], tmp_path: 
     done = subprocess.run(program, input=bad + text, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["", "", "", "", *predicted]
     assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [f"line {n}" for n in (1, 2, 3, 4)]
-    with browser(tmp_path / "browser") as tab:
-        tab.open(tmp_path / "page.html")
-        outputs = tab.run(
-            f"{json.dumps(lines)}.map(line => {{ type(line); const source = read(typed());"
-            "return textOf([...decode(source)], source.copied); })"
-        )
-        assert tab.run("$('features').hidden") is False
-    assert outputs == predicted
