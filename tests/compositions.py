@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from attnlab.config.compose import accept
+from attnlab.config.compose import accept, add_chosen_parts
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 
@@ -40,4 +40,5 @@ def compose_values(*overrides: str) -> DictConfig:
     composed = config.copy()
     with read_write(composed), open_dict(composed):
         del composed["hydra"]
+    add_chosen_parts(composed)
     return composed

@@ -18,12 +18,12 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.config.checks import describe, show
-from attnlab.config.sections import SECTIONS, Section
+from attnlab.config.sections import SECTIONS, section_at
 from attnlab.config.signatures import Argument
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-FURTHER = ("", "init", "distillation", "callbacks")
+FURTHER = ("", "init")
 """Sections with settings that `conf/train.yaml` does not name."""
 HIDDEN = ("_partial_", "_target_", "defaults", "hydra")
 
@@ -129,7 +129,7 @@ def table(text: str, prefix: str, sections: Iterable[str] = ()) -> list[str]:
             for key in section.removeprefix(prefix.rstrip(".")).strip(".").split("."):
                 node = node.get(key, {}) if key and isinstance(node, dict) else node
             named = node.get("_target_") if isinstance(node, dict) else None
-            signatures[section] = SECTIONS.get(section, Section()).signature(named).arguments
+            signatures[section] = section_at(section).signature(named).arguments
         return signatures[section]
 
     lines = ["| setting | default | values | description |", "| --- | --- | --- | --- |"]
@@ -140,7 +140,7 @@ def table(text: str, prefix: str, sections: Iterable[str] = ()) -> list[str]:
         written.add(f"{prefix}{row.key}")
         lines.append(_line(f"{prefix}{row.key}", row.default, argument, row.comment))
     for section in [*signatures] if prefix else [*SECTIONS]:
-        if not prefix and section.split(".")[0] not in ("", *content, "init", "distillation"):
+        if not prefix and section.split(".")[0] not in ("", *content, "init"):
             continue
         for key, argument in known(section).items():
             name = f"{section}.{key}".lstrip(".")
@@ -188,11 +188,9 @@ class Options(SphinxDirective):
                 ]
             if others := chosen(text):
                 lines += ["Chooses: " + ", ".join(f"`{entry}`" for entry in others), ""]
-            prefix = (
-                ""
-                if text.startswith("# @package _global_")
-                else f"{group.replace('hydra/launcher', 'hydra.launcher')}."
-            )
+            package = re.match(r"# @package (\S+)", text)
+            prefix = f"{package[1]}." if package else f"{group.replace('/', '.')}."
+            prefix = prefix.removeprefix("_global_.")
             if len(rows := table(text, prefix)) > 2:
                 lines += [*rows, ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)

@@ -17,7 +17,12 @@ from attnlab.training.length_limits import choose_max_length
 MODEL = [
     *("data=pairs", "data.test_fraction=0", "tokenizer=characters", "decoder=bahdanau", "attention=additive"),
     *("readout.parts=[state]", "embedding.size=64", "encoder.size=256", "decoder.size=256"),
-    *("attention_size=256", "embedding.dropout=0.2", "readout.dropout=0.2", "loss.label_smoothing=0.1"),
+    *(
+        "attention_size=256",
+        "embedding.dropout=0.2",
+        "readout.dropout=0.2",
+        "loss.terms.label_smoothing.weight=0.1",
+    ),
     *("optimizer=adam", "optimizer.lr=0.01", "scheduler=constant", "trainer.gradient_clip_val=3"),
     *("batching.batch_size=100", "batching.evaluation_batch_size=100", "batching.bucket_by_length=false"),
     *("search.beam_size=1", "trainer.accelerator=cpu", "checkpoint.monitor=val/exact_match"),

@@ -108,8 +108,7 @@ def test_every_network_option_takes_a_training_step(option: str, composed: Compo
     batch = data.examples("train")[[0, 1, 2]]
     optimizer = module.make_optimizer(module.parameters())
     before = [parameter.clone() for parameter in module.parameters()]
-    _, logits, labels = module.teacher_forced(batch)
-    torch.nn.functional.cross_entropy(logits, labels).backward()
+    module.teacher_forced(batch).cross_entropy.backward()
     optimizer.step()
     assert any(not torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True))
 
@@ -154,13 +153,13 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
 
 
 def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
-    config = composed(*TINY, *SYNTHETIC, "+callbacks.early_stopping=null", "callbacks.attention_figures=null")
+    config = composed(*TINY, *SYNTHETIC, "callbacks.early_stopping=null", "callbacks.attention_figures=null")
     run = prepare_run(config)
     built = components.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
     assert None not in built
     assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
     without = components.build_callbacks(
-        composed(*TINY, *SYNTHETIC, "callbacks=null"), run, {}, MetricsFile(run.metrics), terminal=True
+        composed(*TINY, *SYNTHETIC, "callbacks=[]"), run, {}, MetricsFile(run.metrics), terminal=True
     )
     assert "AttentionWeights" not in {type(part).__name__ for part in without}
 
@@ -217,26 +216,27 @@ def test_every_experiment_takes_a_training_step(
         parallel.write_text("\n".join(lines) + "\n")
     target = composed(*overrides).data._target_
     module, data = build_all(composed(*overrides, *data_path.get(target, SYNTHETIC)))
-    _, logits, labels = module.teacher_forced(data.examples("train")[[0, 1, 2]])
-    loss = torch.nn.functional.cross_entropy(logits, labels)
+    loss = module.teacher_forced(data.examples("train")[[0, 1, 2]]).cross_entropy
     loss.backward()
     assert loss.isfinite()
 
 
 def test_overfitting_uses_the_first_training_pairs_only(composed: Composed) -> None:
     _, whole = build_all(composed(*TINY, *SYNTHETIC))
+    smoothed = "loss.terms.label_smoothing.weight=0.1"
+    assert build_all(composed(*TINY, *SYNTHETIC, smoothed))[0].loss_terms.keys() == {"label_smoothing"}
     module, data = build_all(composed(*TINY, *SYNTHETIC, "debug=overfit", "overfit=3"))
     assert data.pairs("train") == data.pairs("val") == whole.pairs("train")[:3]
     assert data.pairs("test") == []
-    assert module.label_smoothing == 0
+    assert module.loss_terms == {}
 
 
-@pytest.mark.parametrize("section", ["checkpoint", "+callbacks.early_stopping"])
+@pytest.mark.parametrize("section", ["checkpoint", "callbacks.early_stopping"])
 def test_metric_of_another_corpus_cannot_be_monitored(section: str, composed: Composed) -> None:
     wanted = (f"{section}.monitor=val/conala_bleu", f"{section}.mode=max")
     with pytest.raises(UserError, match=r"this corpus has no such metric; it has .*val/exact_match") as error:
         build_all(composed(*TINY, *SYNTHETIC, *wanted))
-    assert str(error.value).startswith(f"{section.removeprefix('+')}.monitor=val/conala_bleu: ")
+    assert str(error.value).startswith(f"{section}.monitor=val/conala_bleu: ")
 
 
 @pytest.mark.parametrize("step", STEPS)

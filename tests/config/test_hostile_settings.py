@@ -37,7 +37,7 @@ GROUPS = {
     """,
     NUMBER: """
         embedding.dropout=nan embedding.word_dropout=2 encoder.dropout=1 encoder.recurrent_dropout=inf
-        decoder.dropout=x readout.dropout=1 loss.alignment=-1 teacher_forcing.steps=0
+        decoder.dropout=x readout.dropout=1 loss.terms.alignment.weight=-1 teacher_forcing.steps=0
         search.length_penalty=-1 search.top_p=1.5 reranking.coverage_penalty=-0.2
     """,
     FLAG: """
@@ -47,8 +47,8 @@ GROUPS = {
     """,
     f"{NUMBER} > 0": "normaliser.temperature=0 optimizer.lr=inf optimizer.lr=0 logger.wandb.timeout=0",
     r"in \[0, 1\]": """
-        distillation.weight=2 scheduler.schedule.pct_start=2 teacher_forcing.start=1.5
-        loss.label_smoothing=2
+        loss.terms.distillation.weight=2 scheduler.schedule.pct_start=2 teacher_forcing.start=1.5
+        loss.terms.label_smoothing.weight=2
     """,
     "≥ 1 or null": "readout.maxout=0 batching.evaluation_batch_size=0 batching.max_source_length=-5",
     "a share in": """
@@ -105,7 +105,7 @@ VALUES = (
     ("init=5", "init is a section"),
     ("callbacks.early_stopping.monitor=loss", r"Did you mean 'val/loss'"),
     ("callbacks.early_stopping.mode=max", "set callbacks.early_stopping.mode=min"),
-    ("distillation.teachers=run", "a list of run directories or checkpoint files"),
+    ("loss.terms.distillation.teachers=run", "a list of run directories or checkpoint files"),
     ("search.grammar=python", "Did you mean 'grammar'"),
     ("optimizer.lr=nan", f"optimizer.lr=NaN: {NUMBER} > 0"),
     ("optimizer.fused=fast", "must be true, false or null"),
@@ -115,7 +115,7 @@ VALUES = (
     ("batching=null", "batching is a section"),
     ("batching.batch_type=words", "must be sentences or tokens"),
     ("batching.workers=-1", f"batching.workers=-1: {WHOLE} ≥ 0"),
-    ("loss.coverage=-1", f"{NUMBER} ≥ 0"),
+    ("loss.terms.coverage.weight=-1", f"{NUMBER} ≥ 0"),
     ("search.temperature=0", f"{NUMBER} > 0 or null"),
     ("checkpoint.monitor=val/nonsense", "no such metric.*Metrics: val/loss"),
     ("checkpoint.monitor=val/blue", r"Did you mean 'val/bleu'\?"),
@@ -124,7 +124,7 @@ VALUES = (
     ("checkpoint.mode=max", "set checkpoint.mode=min"),
     ("checkpoint.mode=best", "must be min or max"),
     ("checkpoint.every_minutes=-1", "≥ 0 or null"),
-    ("callbacks=averaging", r"callbacks is a section"),
+    ("callbacks=averaging", r"callbacks=averaging: choose an option"),
     ("callbacks.averaging.decay=1", r"in \[0, 1\)"),
     ("logger.wandb.mode=on", "must be auto, online or offline"),
     ("data.task=shuffle", "must be copy, reverse, sort, duplicate"),
@@ -359,7 +359,7 @@ def test_run_that_cannot_be_built_leaves_nothing(arguments: str, expected: str, 
 ARGUMENTS = """
     encoder bridge attention normaliser decoder readout optimizer scheduler.schedule teacher_forcing tokenizer
     data batching search trainer callbacks.early_stopping callbacks.averaging callbacks.attention_figures
-    callbacks logger logger.tensorboard embedding loss checkpoint paths init distillation reranking
+    callbacks logger logger.tensorboard embedding loss checkpoint paths init reranking loss.terms.coverage
 """
 """Sections of arguments of a class or a function."""
 

@@ -51,7 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_python
 
 
-OPTIONS = ("low_rank", "digit", "cumulative", "feed_forward", "rotation")
+OPTIONS = ("low_rank", "digit", "cumulative", "feed_forward", "rotation", "confidence", "weight_norm")
+READ_METRICS = "from pathlib import Path; print(next(Path('outputs').rglob('metrics.csv')).read_text())"
 OTHERS = ("length_ratio", "parameters")
 
 
@@ -75,7 +76,12 @@ def test_added_parts_work_together(run: Run) -> None:
         "decoder=feed_forward",
         "data=rotation",
     )
-    assert "length_ratio" in run("-c", program, "train", *chosen, *TINY).stdout
+    added = ("loss.terms.confidence.weight=0.2", "callbacks.weight_norm.every_n_epochs=1")
+    settings = (*chosen, *added, *TINY, "trainer.log_every_n_steps=1")
+    assert "length_ratio" in run("-c", program, "train", *settings).stdout
+    metrics = run("-c", READ_METRICS).stdout
+    assert "train/confidence_loss" in metrics
+    assert "train/weight_norm" in metrics
     assert re.search(r"\t\d+$", run("-c", program, "parameters", "outputs/rotation/low_rank-seed0-*").stdout)
 
 
@@ -84,5 +90,6 @@ def test_tests_of_all_parts_include_the_added_ones(run: Run) -> None:
     own = [path for path in added_files() if path.startswith("tests/")]
     every = ("tests/nn/attention/test_attention.py", "tests/nn/encoders/test_every_encoder.py")
     names = "LowRank or digit or Cumulative or sums or moves or depends or projections or ratio or missing"
+    names += " or penalty or norm"
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *own, *every, "-k", names)
     assert re.search(r"\b[1-9]\d passed", done.stdout), done.stdout[-500:]

@@ -266,12 +266,12 @@ RECIPES: dict[str, dict[str, Any]] = {
         **{"trainer.gradient_clip_val": 1.0, "trainer.max_epochs": 10, "teacher_forcing.start": 0.5},
         **{"teacher_forcing.per": "step", "batching.batch_size": 64, "batching.source_eos": False},
         **{"data.train_size": 10000, "data.train_lengths": [3, 12], "data.symbols": 47},
-        **{"search.beam_size": 1, "loss.label_smoothing": 0.0, "batching.bucket_by_length": False},
+        **{"search.beam_size": 1, "loss.terms": {}, "batching.bucket_by_length": False},
     },
     "eng_mar": {
         **{"embedding.size": 256, "encoder.size": 1024, "attention_size": 1024, "decoder.size": 1024},
         **{"optimizer._target_": "torch.optim.Adam", "batching.batch_size": 64, "trainer.max_epochs": 10},
-        **{"teacher_forcing.start": 1.0, "readout.dropout": 0.0, "loss.label_smoothing": 0.0},
+        **{"teacher_forcing.start": 1.0, "readout.dropout": 0.0, "loss.terms": {}},
         **{"data.test_fraction": 0.1, "tokenizer.lowercase": True, "tokenizer.max_size": None},
     },
     "eng_mar_baseline": {
@@ -285,7 +285,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         **{"optimizer.lr": 0.7, "trainer.gradient_clip_val": 1.0, "trainer.max_epochs": 15},
         **{"teacher_forcing.start": 1.0, "batching.batch_size": 32, "batching.source_eos": True},
         **{"shared_vocabulary": True, "tokenizer.max_size": 8000, "data.max_tokens": 50},
-        **{"data.val_fraction": 0.2, "data.keep_unrewritten": False, "loss.label_smoothing": 0.0},
+        **{"data.val_fraction": 0.2, "data.keep_unrewritten": False, "loss.terms": {}},
     },
     "eng_deu": {
         **{"embedding.size": 128, "encoder.size": 128, "attention_size": 512, "decoder.size": 256},

@@ -37,7 +37,7 @@ def pad(batch: Batch, columns: int) -> Batch:
     return batch._replace(source=F.pad(batch.source, (0, columns)), target=F.pad(batch.target, (0, columns)))
 
 
-@pytest.mark.parametrize("settings", [(), ("loss.label_smoothing=0.2",), ("decoder=luong",)])
+@pytest.mark.parametrize("settings", [(), ("loss.terms.label_smoothing.weight=0.2",), ("decoder=luong",)])
 def test_loss_does_not_depend_on_padding(composed: Composed, settings: tuple[str, ...]) -> None:
     module, data = build_all(composed(*TINY, *SYNTHETIC, *settings))
     batch = data.examples("train")[[0, 1, 2]]
@@ -55,24 +55,26 @@ def test_loss_is_the_mean_over_tokens_not_sentences(composed: Composed) -> None:
 
 
 def test_label_smoothing_matches_a_manual_calculation(composed: Composed) -> None:
-    plain, data = build_all(composed(*TINY, *SYNTHETIC))
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "loss.terms.label_smoothing.weight=0.1"))
     batch = data.examples("train")[[0, 1]]
-    _, logits, labels = plain.teacher_forced(batch)
-    log_p = logits.log_softmax(dim=-1)
+    outputs = module.teacher_forced(batch)
+    log_p, labels = outputs.logits.log_softmax(dim=-1), outputs.labels
     expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * log_p.mean(dim=-1)).mean()
-    plain.label_smoothing = 0.1
-    torch.testing.assert_close(training_loss(plain, batch), expected)
+    torch.testing.assert_close(training_loss(module, batch), expected)
+    smoothed = F.cross_entropy(outputs.logits, labels, label_smoothing=0.1)
+    torch.testing.assert_close(training_loss(module, batch), smoothed)
 
 
 def test_label_smoothing_of_a_copying_readout_ignores_other_sentences(composed: Composed) -> None:
     """A hundred more padded source positions, from which nothing can be copied, change nothing."""
-    overrides = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.label_smoothing=0.1")
+    overrides = (*TINY, *SYNTHETIC, "readout=pointer_generator", "loss.terms.label_smoothing.weight=0.1")
     module, data = build_all(composed(*overrides))
     batch = data.examples("train")[[0, 1, 2]]
     assert batch.copy_ids is not None
     padded = pad(batch, 100)._replace(copy_ids=F.pad(batch.copy_ids, (0, 100)))
     torch.testing.assert_close(training_loss(module, batch), training_loss(module, padded))
-    _, log_p, labels = module.teacher_forced(batch)
+    outputs = module.teacher_forced(batch)
+    log_p, labels = outputs.logits, outputs.labels
     uniform = log_p[:, : module.vocabularies.target.size].mean(dim=-1)
     expected = -(0.9 * log_p[torch.arange(len(labels)), labels] + 0.1 * uniform).mean()
     torch.testing.assert_close(training_loss(module, batch), expected)
@@ -297,9 +299,9 @@ def test_evaluation_equals_separate_encoding_for_each_pass(composed: Composed) -
     module.eval()
     batch = data.examples("test")[[output.index for output in module.outputs]]
     with torch.no_grad():
-        _, logits, labels = module.teacher_forced(batch)
+        outputs = module.teacher_forced(batch)
         alone = module.translator(module.network, batch, data.pairs("test"))
-    assert metrics["test/loss"] == pytest.approx(F.cross_entropy(logits, labels).item())
+    assert metrics["test/loss"] == pytest.approx(outputs.cross_entropy.item())
     assert [prediction.hypothesis for prediction in module.outputs] == [row[0].hypothesis for row in alone]
 
 

@@ -30,7 +30,7 @@ SETTINGS = {
     "dropout and sampled teacher forcing": (
         "teacher_forcing.start=0.5",
         "embedding.dropout=0.2",
-        "loss.coverage=0.5",
+        "loss.terms.coverage.weight=0.5",
     ),
     "accumulated gradients and validation inside epochs": (
         "trainer.accumulate_grad_batches=2",

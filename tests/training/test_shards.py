@@ -97,9 +97,11 @@ def test_shards_divide_a_batch_and_have_their_own_padding(composed: Composed) ->
 @pytest.mark.parametrize("count", [1, 3, 16])
 def test_gradients_of_shards_are_those_of_the_whole_batch(composed: Composed, count: int) -> None:
     """Twelve pairs of unequal lengths: with 16 shards, some are empty."""
-    overrides = ("data.train_lengths=[1,9]", "loss.label_smoothing=0.1", "loss.coverage=0.5")
-    module, data = build_all(composed(*TINY, *SYNTHETIC, *overrides))
+    terms = ("loss.terms.label_smoothing.weight=0.1", "loss.terms.coverage.weight=0.5")
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "data.train_lengths=[1,9]", *terms))
     module._trainer = Trainer(logger=False, **QUIET)
+    for term in module.loss_terms.values():
+        term.prepare(module)
     batch = data.examples("train")[list(range(12))]
     parameters = list(module.parameters())
     expected = module.losses(batch)
@@ -153,7 +155,7 @@ def aligned_pairs(folder: Path) -> list[str]:
         "data.val_fraction=0.2",
         "data.test_fraction=0",
         "tokenizer=whitespace",
-        "loss.alignment=2",
+        "loss.terms.alignment.weight=2",
     ]
 
 
@@ -183,7 +185,7 @@ def test_gradients_of_two_processes_equal_those_of_one_large_batch(tmp_path: Pat
     (source,) = (tmp_path / "outputs" / "source").iterdir()
     start = checkpoints.read_checkpoint(Run(source).best)["state_dict"]
     common = (*common, "optimizer=sgd", "optimizer.lr=1", "scheduler=constant")
-    common = (*common, "trainer.gradient_clip_val=null", "loss.alignment=0.5")
+    common = (*common, "trainer.gradient_clip_val=null", "loss.terms.alignment.weight=0.5")
     common = (*common, f"init.from={source}", "init.freeze=[source_embedding]")
     weights = []
     for words in (
@@ -233,7 +235,7 @@ NOISE = (
     "embedding.word_dropout=0.1",
     "encoder.recurrent_dropout=0.2",
     "decoder.recurrent_dropout=0.2",
-    "loss.label_smoothing=0.1",
+    "loss.terms.label_smoothing.weight=0.1",
     "callbacks.averaging.decay=0.9",
     "trainer.accumulate_grad_batches=2",
     "trainer.val_check_interval=4",

@@ -16,8 +16,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnlab.config.options import CONF, keys_of, options_of, suggest
-from attnlab.config.sections import SECTIONS, Section
+from attnlab.config.options import CONF, PARTS, check_name, keys_of, options_of, read_option, suggest
+from attnlab.config.sections import SECTIONS, section_at
 from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
@@ -54,6 +54,7 @@ def check_plain(settings: Any, config: DictConfig | None = None) -> None:
                 name = f"{path}.{key}".lstrip(".")
                 raise UsageError(f"{name} is missing: remove the override that deletes it")
     for name in unknown_settings(settings):
+        check_name(name)
         group, _, key = name.partition(".")
         others = [option for option in options_of(group) if key in keys_of(group, option)]
         choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
@@ -79,7 +80,7 @@ def _required() -> dict[str, list[str]]:
     """Return the settings that every configuration has, by section."""
     content = read_yaml(CONF / "train.yaml")
     plain = [key for key, value in content.items() if not isinstance(value, dict | list)]
-    named = ("paths", "embedding", "batching", "loss", "bleu", "checkpoint", "trainer")
+    named = ("paths", "embedding", "batching", "bleu", "checkpoint", "trainer")
     built = ("data", "tokenizer", "encoder", "bridge", "attention", "readout", "optimizer")
     required: dict[str, list[str]] = {"": plain, "decoder": ["_target_", "size"], "search": ["max_length"]}
     return {
@@ -122,7 +123,9 @@ def unknown_settings(settings: Mapping[str, Any]) -> Iterator[str]:
             name = f"{path}.{key}"
             if not path or signature.open or key in HYDRA_KEYS:
                 continue
-            component = path in ("callbacks", "logger") and isinstance(value, dict) and "_target_" in value
+            component = path in PARTS.values() and (
+                value is None or (isinstance(value, dict) and "_target_" in value)
+            )
             if key not in signature.arguments and name not in SECTIONS and not component:
                 yield name
 
@@ -141,7 +144,7 @@ def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
     def walk(path: str, node: Any) -> Iterator[tuple[str, Mapping[str, Any], Signature]]:
         if not isinstance(node, dict):
             return
-        section = SECTIONS.get(path, Section())
+        section = section_at(path)
         yield path, node, section.signature(node.get("_target_"))
         for key, child in node.items():
             name = f"{path}.{key}".lstrip(".")
@@ -151,10 +154,22 @@ def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
     yield from walk("", settings)
     for name, section in SECTIONS.items():
         parent, _, key = name.rpartition(".")
-        if section.optional and (section.own or section.target) and parent in ("", "callbacks", "logger"):
-            holder = settings.get(parent) if parent else settings
-            if isinstance(holder, dict) and key not in holder:
-                yield name, {}, section.signature(None)
+        if section.optional and (section.own or section.target) and not parent and key not in settings:
+            yield name, {}, section.signature(None)
+    for group, parent in PARTS.items():
+        chosen = _node(settings, parent)
+        for option in options_of(group):
+            name, content = f"{parent}.{option}", read_option(group, option).get(option)
+            if option not in chosen and content:
+                yield name, {}, section_at(name).signature(content["_target_"])
+
+
+def _node(settings: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return a section by its dotted name; an empty one if it is absent or null."""
+    node: Any = settings
+    for key in path.split("."):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node if isinstance(node, Mapping) else {}
 
 
 def _read_text(value: Any) -> Any:

@@ -16,7 +16,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings, known_settings, unknown_settings
 from attnlab.config.hydra_versions import initialize_conf, register_resolver
-from attnlab.config.options import keys_of, options_of, read_option, suggest, top_level_keys
+from attnlab.config.options import (
+    PARTS,
+    check_name,
+    keys_of,
+    options_of,
+    read_option,
+    suggest,
+    top_level_keys,
+)
 from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_identity import flatten
@@ -82,6 +90,7 @@ def check_overrides(overrides: Iterable[str]) -> None:
     """Refuse overrides of groups that name no option; Hydra would end with a stack trace."""
     for word in overrides:
         group = word.lstrip("+").partition("=")[0].partition("@")[0]
+        check_name(group)
         options = options_of(group)
         if not options or word.startswith(("~", "-")):
             continue
@@ -118,9 +127,30 @@ def resolve(config: DictConfig) -> DictConfig:
     resolved = config.copy()
     with read_write(resolved), open_dict(resolved):
         del resolved["hydra"]
+    add_chosen_parts(resolved)
     OmegaConf.resolve(resolved)
     check_composed(resolved)
     return resolved
+
+
+def add_chosen_parts(config: DictConfig) -> None:
+    """Complete callbacks, loggers and loss terms of which only some settings are given by their options.
+
+    A term of the loss with the weight 0 is removed.
+    """
+    for group, path in PARTS.items():
+        parts = OmegaConf.select(config, path)
+        if not isinstance(parts, DictConfig):
+            continue  # `check_settings` reports it, or it is null: no callbacks
+        with read_write(config), open_dict(config):
+            for name, given in [*parts.items()]:
+                if not isinstance(given, DictConfig):
+                    continue
+                if "_target_" not in given and name in options_of(group):
+                    option = OmegaConf.create(read_option(group, str(name))[str(name)])
+                    parts[name] = OmegaConf.merge(option, given)
+                if path == "loss.terms" and parts[name].get("weight") == 0:
+                    del parts[name]
 
 
 def check_composed(config: DictConfig) -> None:
@@ -128,6 +158,7 @@ def check_composed(config: DictConfig) -> None:
 
     `HydraConfig` must be that of the configuration.
     """
+    add_chosen_parts(config)
     _check_added_settings()
     _adapt_presets(config)
     check_settings(config)

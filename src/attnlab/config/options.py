@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attnlab.errors import UsageError
 from attnlab.files.yaml import read_yaml
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -53,6 +54,29 @@ WORDS = {
     "vocab_size": "max_size",
 }
 """Words of other toolkits, and the name or the last part of the name that attnlab has for them."""
+
+
+RENAMED = {
+    "distillation.teachers": "loss.terms.distillation.teachers",
+    "distillation.weight": "loss.terms.distillation.weight",
+    "loss.alignment": "loss.terms.alignment.weight",
+    "loss.coverage": "loss.terms.coverage.weight",
+    "loss.entropy": "loss.terms.entropy.weight",
+    "loss.label_smoothing": "loss.terms.label_smoothing.weight",
+}
+"""Settings of earlier versions, and their names in this one."""
+
+PARTS = {"callbacks": "callbacks", "logger": "logger", "loss": "loss.terms"}
+"""Groups of which several options can be chosen, and the section that has one section for each of them.
+
+A setting chooses an option, too: `callbacks.averaging.decay=0.99` adds the callback with its other settings.
+"""
+
+
+def check_name(key: str) -> None:
+    """Raise `UsageError` for a setting that has another name in this version."""
+    if key in RENAMED:
+        raise UsageError(f"{key} is now {RENAMED[key]}: write {RENAMED[key]}=VALUE")
 
 
 def options_of(group: str) -> list[str]:

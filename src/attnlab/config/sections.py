@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Predicate
 
+from attnlab.config.options import PARTS
 from attnlab.config.signatures import UNTYPED, Argument, Signature, signature
 from attnlab.settings import (
     Component,
@@ -21,7 +22,6 @@ from attnlab.settings import (
     NotNegative,
     Positive,
     PositiveFraction,
-    Probability,
     Seed,
     Size,
 )
@@ -69,25 +69,6 @@ _EMBEDDING: Types = {
 _MATCHED: Types = {"match": Component | None}
 
 _TIED: Types = {"tied": bool}
-
-_LOSS: Types = {
-    "label_smoothing": Probability,
-    "coverage": NotNegative,
-    "entropy": NotNegative,
-    "alignment": NotNegative,
-}
-
-_DISTILLATION: Types = {
-    "teachers": (
-        Annotated[Sequence[str], "a list of run directories or checkpoint files"],
-        "trained runs with the same vocabularies; the mean of their predictions is learned.",
-    ),
-    "weight": (
-        Probability,
-        "share of the teachers' predictions in the loss, 0.5 by default; the references have the rest.",
-    ),
-}
-"""Word-level knowledge distillation (Kim & Rush, 2016)."""
 
 _INITIALISATION: Types = {
     "from": (
@@ -293,8 +274,8 @@ SECTIONS = {
         target="attnlab.data.datamodule.Seq2SeqData",
         supplied=("corpus", "vocabularies", "with_copy_ids", "seed"),
     ),
-    "loss": Section(_LOSS),
-    "distillation": Section(_DISTILLATION, optional=True),
+    "loss": Section(),
+    "loss.terms": Section(),
     "bleu": Section(_BLEU),
     "search": Section(
         _SEARCH,
@@ -315,27 +296,16 @@ SECTIONS = {
         ),
     ),
     "callbacks": Section(optional=True),
-    "callbacks.attention_figures": Section(
-        target="attnlab.training.callbacks.outputs.AttentionFigures", supplied=("run",), optional=True
-    ),
-    "callbacks.attention_weights": Section(
-        target="attnlab.training.callbacks.outputs.AttentionWeights", supplied=("run",), optional=True
-    ),
-    "callbacks.early_stopping": Section(
-        target="lightning.pytorch.callbacks.EarlyStopping", types=_EARLY_STOPPING, optional=True
-    ),
-    "callbacks.averaging": Section(
-        target="attnlab.training.callbacks.weight_averaging.WeightAveraging", optional=True
-    ),
+    "callbacks.early_stopping": Section(types=_EARLY_STOPPING),
     "logger": Section(optional=True),
-    **{
-        f"logger.{name}": Section(
-            target=f"attnlab.training.loggers.{name}_logger", supplied=("run", "config"), optional=True
-        )
-        for name in ("wandb", "tensorboard", "mlflow")
-    },
     "explain": Section(_EXPLAIN, optional=True),
     "tune": Section(_TUNE, optional=True),
     "tune.pruner": Section(types=_PRUNER, optional=True),
 }
 """The sections by dotted name."""
+
+
+def section_at(path: str) -> Section:
+    """Return a section by its dotted name; also that of a callback, a logger or a term of the loss."""
+    part = path.rpartition(".")[0] in PARTS.values()
+    return SECTIONS.get(path, Section(supplied=("run", "config") if part else ()))

@@ -41,6 +41,7 @@ COMPONENTS = (
 
 BASES = {
     "attnlab.nn": ("torch.nn.Module",),
+    "attnlab.training.losses": ("attnlab.training.losses.base.LossTerm",),
     "attnlab.training.callbacks": ("lightning.pytorch.Callback",),
     "torch.optim": ("torch.optim.Optimizer", "torch.optim.lr_scheduler.LRScheduler"),
     "torch.nn": ("torch.nn.Module",),

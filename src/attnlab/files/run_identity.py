@@ -38,7 +38,6 @@ NEUTRAL: Mapping[str, Any] = {
     "decoder.latches": 0.0,
     "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
     "features._target_": "attnlab.nn.features.Concatenated",
-    "loss.entropy": 0.0,
     "trainer.barebones": False,
     "trainer.check_val_every_n_epoch": 1,
     "trainer.fast_dev_run": False,

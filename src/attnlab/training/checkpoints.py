@@ -175,7 +175,10 @@ def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, V
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
     if min(source.size, target.size) <= len(SPECIAL_TOKENS):
         raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
-    return OmegaConf.create(described["config"]), Vocabularies(source, target)
+    config = OmegaConf.create(described["config"])
+    if "terms" not in config.loss:  # of a version whose loss had other settings; only training reads them
+        config.loss, config.callbacks = {"terms": {}}, {}
+    return config, Vocabularies(source, target)
 
 
 def _contents(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 
 from attnlab.config.build import build_translator, check_alignments, copies_source
 from attnlab.config.construct import construct, constructor, section
-from attnlab.config.sections import SECTIONS
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -34,7 +33,7 @@ from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducibl
 from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.hardware import choose_precision
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.losses import Distillation
+from attnlab.training.losses.base import LossTerm
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.shards import Shards
 
@@ -66,12 +65,8 @@ def build_module(
     network: TranslationModel,
     vocabularies: Vocabularies,
     corpus: Corpus,
-    teacher: TranslationModel | None = None,
 ) -> Seq2SeqModule:
-    """Build the LightningModule: the network with loss, metrics, optimizer and search settings.
-
-    A teacher is only needed for training.
-    """
+    """Build the LightningModule: the network with loss, metrics, optimizer and search settings."""
     monitored = _monitored(config)
     text_metrics = _choose_metrics(corpus, {name(monitor) for monitor in monitored.values()})
     for section_name, monitor in monitored.items():
@@ -80,7 +75,6 @@ def build_module(
                 f"{section_name}.monitor={monitor}: this corpus has no such metric; it has "
                 + ", ".join(f"val/{metric}" for metric in text_metrics)
             )
-    weight = (config.get("distillation") or {}).get("weight", 0.5)
     return Seq2SeqModule(
         network=network,
         translator=build_translator(config, vocabularies),
@@ -89,15 +83,17 @@ def build_module(
         scheduler_needs=dict(config.scheduler.needs),
         scheduler_interval=config.scheduler.interval,
         teacher_forcing=construct(section(config, "teacher_forcing")),
-        label_smoothing=config.loss.label_smoothing,
-        coverage_weight=config.loss.coverage,
-        entropy_weight=config.loss.entropy,
-        alignment_weight=config.loss.alignment,
-        distillation=None if teacher is None else Distillation(teacher, weight),
+        loss_terms=_build_loss_terms(config),
         text_metrics=text_metrics,
         bleu_tokenizer=_bleu_tokenizer(config, corpus),
         shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     )
+
+
+def _build_loss_terms(config: DictConfig) -> dict[str, LossTerm]:
+    """Build the terms of the section `loss.terms`, without those that are null or whose weight is 0."""
+    terms = config.loss.get("terms") or {}
+    return {name: construct(node) for name, node in terms.items() if node and node.get("weight") != 0}
 
 
 def _monitored(config: DictConfig) -> dict[str, str]:
@@ -215,18 +211,12 @@ def build_callbacks(
 
 
 def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
-    """Build the callbacks of the section `callbacks`, without those that are null."""
-    monitored = {"monitor": config.checkpoint.monitor, "mode": config.checkpoint.mode}
-    given = {"attention_figures": {"run": run}, "attention_weights": {"run": run}}
-    built = []
-    for key, node in (config.callbacks or {}).items():
-        if node is not None and f"callbacks.{key}" in SECTIONS:
-            settings = section(config, f"callbacks.{key}")
-            defaults = monitored if key == "early_stopping" else {}
-            built.append(construct({**defaults, **settings}, **given.get(key, {})))
-        elif node is not None:  # a callback of the user; one with `_partial_: true` receives the run
-            built.append(construct(node, **({"run": run} if node.get("_partial_") else {})))
-    return built
+    """Build the callbacks of the section `callbacks`, without those that are null.
+
+    One with `_partial_: true` receives the run directory.
+    """
+    nodes = [node for node in (config.callbacks or {}).values() if node is not None]
+    return [construct(node, **({"run": run} if node.get("_partial_") else {})) for node in nodes]
 
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks: list[Callback]) -> Trainer:

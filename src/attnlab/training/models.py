@@ -14,7 +14,6 @@ from attnlab.config.build import build_network, copies_source
 from attnlab.config.trust import check
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
-from attnlab.files.run_directory import locate_run
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training import checkpoints
@@ -86,27 +85,6 @@ def load_model(
     if len(members) == 1:
         return config, vocabularies, first
     return config, vocabularies, Ensemble(members).eval()
-
-
-def load_teacher(config: DictConfig, vocabularies: Vocabularies) -> TranslationModel | None:
-    """Restore the model that `distillation.teachers` names, an ensemble if there are several.
-
-    Returns:
-        None if there is no teacher.
-    """
-    locations = [*(config.get("distillation") or {}).get("teachers", [])]
-    if not locations:
-        return None
-    try:
-        taught, theirs, teacher = load_model([locate_run(location)[1] for location in locations])
-    except UserError as error:
-        raise UserError(f"distillation.teachers: {error}") from error
-    difference = _difference(config, vocabularies, taught, theirs)
-    if not difference and copies_source(taught) != copies_source(config):
-        difference = "whether the readout copies: give teachers that do what this run does"
-    if difference:
-        raise UserError(f"distillation.teachers: {locations[0]} and this run differ in {difference}")
-    return teacher
 
 
 def _difference(

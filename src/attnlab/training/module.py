@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import lightning
 import torch
-import torch.nn.functional as F
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, distributed
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -19,16 +18,14 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from attnlab.data.alignment import alignment_matrix
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.decoding.translator import Translator
-from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.registry import score
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.metrics.tokens import TokenMetrics
-from attnlab.nn.attention.coverage import coverage_loss
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
-from attnlab.training.losses import Distillation, Losses, entropy_loss, guided_alignment_loss
+from attnlab.training.losses.base import Losses, LossTerm, Outputs
 from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
@@ -49,12 +46,7 @@ class Seq2SeqModule(lightning.LightningModule):
             both counted in optimizer steps.
         scheduler_interval: step the scheduler after each "step" or "epoch".
         teacher_forcing: probability of reading the reference during training.
-        label_smoothing: share of the target distribution spread over the vocabulary (in training only).
-        coverage_weight: λ of the coverage loss λ Σ_j min(α_tj, c_tj) (in training only).
-        entropy_weight: λ of the entropy λ (n/N)² Σ_j -α_tj log α_tj of the weights in step n of N (in
-            training only).
-        alignment_weight: weight of the guided alignment loss (in training only).
-        distillation: trains on the predictions of a teacher as well; None for the references only.
+        loss_terms: terms that are added to the cross-entropy, by the names under which they are logged.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
         bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
         shards: virtual shards that make the results independent of the number of processes; None for none.
@@ -76,11 +68,7 @@ class Seq2SeqModule(lightning.LightningModule):
         scheduler_needs: Mapping[str, str],
         scheduler_interval: Literal["step", "epoch"],
         teacher_forcing: TeacherForcing,
-        label_smoothing: float = 0.0,
-        coverage_weight: float = 0.0,
-        entropy_weight: float = 0.0,
-        alignment_weight: float = 0.0,
-        distillation: Distillation | None = None,
+        loss_terms: Mapping[str, LossTerm] | None = None,
         text_metrics: Sequence[str] = (),
         bleu_tokenizer: str = WORDS,
         shards: Shards | None = None,
@@ -94,11 +82,9 @@ class Seq2SeqModule(lightning.LightningModule):
         self.scheduler_needs = scheduler_needs
         self.scheduler_interval = scheduler_interval
         self.teacher_forcing = teacher_forcing
-        self.label_smoothing = label_smoothing
-        self.coverage_weight = coverage_weight
-        self.entropy_weight = entropy_weight
-        self.alignment_weight = alignment_weight
-        self.distillation = distillation
+        terms = sorted((loss_terms or {}).items(), key=lambda item: (item[1].order, item[0]))
+        self.loss_terms = dict(terms)
+        self.total_steps = 1  # optimizer steps of the training
         self.text_metrics = tuple(text_metrics)
         self.bleu_tokenizer = bleu_tokenizer
         self.shards = shards
@@ -119,60 +105,30 @@ class Seq2SeqModule(lightning.LightningModule):
         """Data module of the trainer."""
         return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
 
-    def teacher_forced(self, batch: Batch, forced: Tensor | None = None) -> tuple[Decoded, Tensor, Tensor]:
+    def teacher_forced(self, batch: Batch, forced: Tensor | None = None) -> Outputs:
         """Run the model on known targets.
 
         Args:
             batch: B sentences.
             forced: True where the decoder reads the reference, [B, T] bool; None if it always does.
-
-        Returns:
-            The decoder outputs, and the logits [N, V] and labels [N] of the N target tokens without padding.
         """
-        return self._with_logits(self.network(batch, forced), batch)
-
-    def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss [] over the labels [N] that are not padding.
-
-        The logits are [N, V], or [N, V + S] of a readout that copies. Label smoothing distributes its share
-        over the V tokens of the vocabulary only: the other entries depend on the other sentences of the
-        batch.
-        """
-        vocabulary, share = self.vocabularies.target.size, self.label_smoothing
-        if logits.size(-1) == vocabulary or share == 0:
-            return F.cross_entropy(logits.float(), labels, ignore_index=PAD, label_smoothing=share)
-        log_p = logits.float().log_softmax(dim=-1)  # [N, V + S]
-        uniform = -log_p[labels != PAD, :vocabulary].mean()
-        return (1 - share) * F.nll_loss(log_p, labels, ignore_index=PAD) + share * uniform
+        return self._outputs(self.network(batch, forced), batch)
 
     def setup(self, stage: str) -> None:
         if self.shards is not None:
             self.shards.setup(self.trainer)
 
     def losses(self, batch: Batch) -> Losses:
-        """Compute the training losses: mean cross-entropy per token, and weighted losses of the attention."""
+        """Compute the training losses: the mean cross-entropy per token and the terms added to it."""
         forced = sample_forced(self.teacher_forcing, self.global_step, batch.inputs)
-        decoded, logits, labels = self.teacher_forced(batch, forced)
-        loss = self.cross_entropy(logits, labels)
+        outputs = self.teacher_forced(batch, forced)
+        loss = outputs.cross_entropy
         logged = {"train/loss": loss}
-        if self.distillation is not None:
-            distilled = logged["train/distillation_loss"] = self.distillation.loss(logits, batch)
-            loss = torch.lerp(loss, distilled, self.distillation.weight)
-        real = batch.labels != PAD  # [B, T]
-        if self.coverage_weight > 0:
-            coverage = logged["train/coverage_loss"] = coverage_loss(decoded.weights, real)
-            loss = loss + self.coverage_weight * coverage
-        if self.entropy_weight > 0:
-            entropy = logged["train/entropy_loss"] = entropy_loss(decoded.weights, real)
-            progress = self.global_step / self.trainer.estimated_stepping_batches
-            loss = loss + self.entropy_weight * progress**2 * entropy
-        if self.alignment_weight > 0:
-            if not decoded.weights.requires_grad:
-                raise UserError("loss.alignment: this attention has no weights to train: choose another one")
-            gold = self.gold_alignment(batch, "train")
-            alignment = logged["train/alignment_loss"] = guided_alignment_loss(decoded.weights, gold, real)
-            loss = loss + self.alignment_weight * alignment
-        return Losses(loss, logged, len(labels))
+        progress = min(1.0, self.global_step / self.total_steps)
+        for name, term in self.loss_terms.items():
+            value = logged[f"train/{name}_loss"] = term(outputs, batch, progress)
+            loss = term.add_to(loss, value)
+        return Losses(loss, logged, len(outputs.labels))
 
     def gold_alignment(self, batch: Batch, split: str) -> Tensor:
         """Return the gold alignments of a batch of a split, [B, T, S] bool, True at linked positions."""
@@ -182,18 +138,11 @@ class Seq2SeqModule(lightning.LightningModule):
         )
 
     def on_fit_start(self) -> None:
-        """Move the teacher to the device, and check that there are word alignments if the loss needs them."""
-        if self.distillation is not None:
-            self.distillation.teacher.to(self.device)
+        """Prepare the terms of the loss, and warn of positions that the attention lacks."""
+        for term in self.loss_terms.values():
+            term.prepare(self)
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
-        if self.alignment_weight > 0 and not any(
-            self.vocabularies.gold_alignment(pair) for pair in self.data.pairs("train")
-        ):
-            raise UserError(
-                f"loss.alignment={self.alignment_weight} needs word alignments of the training data: set "
-                "data.alignments_path"
-            )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss [] to differentiate. With shards, also compute the gradients, for `backward`."""
@@ -252,8 +201,9 @@ class Seq2SeqModule(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.parameters())
         self.trainer.fit_loop.setup_data()  # counts the batches
+        self.total_steps = int(self.trainer.estimated_stepping_batches)
         available = {
-            "total_steps": int(self.trainer.estimated_stepping_batches),
+            "total_steps": self.total_steps,
             "steps_per_epoch": ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches),
         }
         numbers = {argument: available[name] for argument, name in self.scheduler_needs.items()}
@@ -293,9 +243,10 @@ class Seq2SeqModule(lightning.LightningModule):
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         return self.trainer.should_stop or (every > 0 and (self.global_step + 1) % every == 0)
 
-    def _with_logits(self, decoded: Decoded, batch: Batch) -> tuple[Decoded, Tensor, Tensor]:
+    def _outputs(self, decoded: Decoded, batch: Batch) -> Outputs:
         real = batch.labels != PAD  # [B, T]
-        return decoded, self.network.logits(decoded, batch.copy_ids, real), batch.labels[real]
+        logits = self.network.logits(decoded, batch.copy_ids, real)  # [N, V]
+        return Outputs(decoded.weights, logits, batch.labels[real])
 
     def _trained_parameters(self) -> list[Tensor]:
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
@@ -304,12 +255,12 @@ class Seq2SeqModule(lightning.LightningModule):
         """Encode a batch once, update the metrics under teacher forcing, and decode the sources."""
         shard = 0 if self.shards is None else self.shards.start_evaluation_batch(number)
         encoded, state = self.network.encode(batch)
-        decoded, logits, labels = self._with_logits(self.network.decode(encoded, state, batch), batch)
-        self.token_metrics.update(logits, labels, shard)
+        outputs = self._outputs(self.network.decode(encoded, state, batch), batch)
+        self.token_metrics.update(outputs.logits, outputs.labels, shard)
         pairs = [self.data.pairs(split)[index] for index in batch.indices.tolist()]
         gold = self.gold_alignment(batch, split)  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
-        self.attention_metrics.update(decoded.weights, batch.target_text, batch.source_text, gold, shard)
+        self.attention_metrics.update(outputs.weights, batch.target_text, batch.source_text, gold, shard)
         results = self.translator(self.network, batch, pairs, encoded=(encoded, state))
         self.predictions += [self._without_shared_weights(best) for best, *_ in results]
 

@@ -31,7 +31,6 @@ from attnlab.training.hardware import choose_for_machine, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.models import load_teacher
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +72,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     check_positions(network, data)
     choices = choose_for_machine(config, network, run)
     config = choose_max_length(config, network, data)
-    module = components.build_module(
-        config, network, vocabularies, corpus, teacher=load_teacher(config, vocabularies)
-    )
+    module = components.build_module(config, network, vocabularies, corpus)
     components.check_monitored(config, module, data)
     _log_sizes(corpus, vocabularies, network)
 

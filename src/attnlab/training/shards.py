@@ -21,7 +21,7 @@ from torch import Tensor, distributed
 
 from attnlab.data.batch_sampler import shards_of
 from attnlab.errors import UserError
-from attnlab.training.losses import Losses
+from attnlab.training.losses.base import Losses
 from attnlab.training.seeding import seed_generators
 from attnlab.types import PAD, Batch
 

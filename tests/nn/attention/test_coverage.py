@@ -1,18 +1,12 @@
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from omegaconf import DictConfig
 from torch import nn
 
 from attnlab.nn.attention import CoverageSee, CoverageTu
-from attnlab.nn.attention.coverage import coverage_loss
-from attnlab.types import PAD, Memory
+from attnlab.types import Memory
 from networks import randomise, walk
-from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
 
 LN3 = math.log(3)
 
@@ -101,53 +95,3 @@ def test_weights_match_the_equations(mechanism: str) -> None:
             coverage = coverage + alpha
     memory = Memory(states, torch.ones(1, 4, dtype=torch.bool))
     torch.testing.assert_close(walk(attention, queries, memory)[1][0], torch.stack(expected))
-
-
-# --------------------------------------------------------------------------------------- coverage loss
-
-
-def test_coverage_loss_known_values() -> None:
-    """Σ min(α, c) over three steps: 0, then min(½, 1) + 0, then min(¼, 3/2) + min(3/4, ½)."""
-    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]])
-    assert coverage_loss(weights, torch.tensor([[True, True, True]])).item() == pytest.approx(
-        (0.5 + 0.75) / 3
-    )
-    assert coverage_loss(weights, torch.tensor([[True, True, False]])).item() == pytest.approx(0.5 / 2)
-    assert coverage_loss(weights, torch.tensor([[True, False, False]])).item() == 0
-    assert coverage_loss(weights, torch.tensor([[False, False, False]])).item() == 0
-
-
-@given(steps=st.integers(1, 6), width=st.integers(1, 6))
-def test_coverage_loss_of_one_visit_per_position_is_zero(steps: int, width: int) -> None:
-    real = torch.ones(1, steps, dtype=torch.bool)
-    visits = torch.eye(max(steps, width))[None, :steps]
-    assert coverage_loss(visits, real).item() == 0
-    repeats = torch.zeros(1, steps, width)
-    repeats[..., 0] = 1  # every step except the first repeats the same position
-    assert coverage_loss(repeats, real).item() == pytest.approx((steps - 1) / steps)
-
-
-def test_coverage_loss_is_a_mean_over_tokens() -> None:
-    weights = torch.rand(3, 5, 4).softmax(dim=-1)
-    lengths = torch.tensor([5, 1, 3])
-    real = torch.arange(5) < lengths[:, None]
-    alone = [
-        coverage_loss(weights[row : row + 1, :n], real[row : row + 1, :n]) for row, n in enumerate(lengths)
-    ]
-    torch.testing.assert_close(coverage_loss(weights, real), (torch.stack(alone) * lengths).sum() / 9)
-
-
-@pytest.mark.parametrize("mechanism", ["additive", "coverage_see"])
-def test_training_loss_includes_the_weighted_coverage_loss(
-    composed: Callable[..., DictConfig], mechanism: str
-) -> None:
-    overrides = (*TINY, *SYNTHETIC, f"attention={mechanism}")
-    module, data = build_all(composed(*overrides, "loss.coverage=0.5"))
-    assert module.coverage_weight == 0.5
-    assert build_all(composed(*overrides))[0].coverage_weight == 0
-    batch = data.examples("train")[[0, 1, 2]]
-    repeated = coverage_loss(module.teacher_forced(batch)[0].weights, batch.labels != PAD)
-    assert repeated > 0
-    with_coverage = training_loss(module, batch)
-    module.coverage_weight = 0.0
-    torch.testing.assert_close(with_coverage - training_loss(module, batch), 0.5 * repeated)

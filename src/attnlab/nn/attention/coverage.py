@@ -3,7 +3,6 @@
 from typing import Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.base import Sizes
@@ -33,7 +32,7 @@ class CoverageSee(Coverage):
         e_ij = vᵀ tanh(W_h h_j + W_s s + w_c c_ij + b)        c_i = Σ_{i' < i} α_i'
 
     See, Liu & Manning 2017 (arXiv 1704.04368), section 2.3, equations 10 and 11. The coverage c_i is the
-    state. `coverage_loss` is the loss term of that paper.
+    state. `loss.terms.coverage` is the loss term of that paper.
 
     Cost: 2·H·A + 7·S·A operations and S·(A + 1) numbers; the keys W_h h_j take 2·S·D·A operations and S·A
     numbers once per sentence.
@@ -79,25 +78,3 @@ class CoverageTu(Coverage):
     def score(self, query: Tensor, keys: Tensor, state: Tensor) -> Tensor:
         keys, fertility = keys[..., :-1], keys[..., -1]
         return super().score(query, keys, state / fertility[:, None])
-
-
-def coverage_loss(weights: Tensor, real: Tensor) -> Tensor:
-    """Return the coverage loss, averaged over the real target positions.
-
-    ::
-
-        loss_t = Σ_j min(α_tj, c_tj)        c_t = Σ_{t' < t} α_t'
-
-    It penalises attending again to positions that have been attended to: See, Liu & Manning 2017
-    (arXiv 1704.04368), equation 12. It needs the weights only, so any mechanism can be trained with it.
-
-    Args:
-        weights: [B, T, S], 0 at padding.
-        real: [B, T], True at real target positions and False at padding.
-
-    Returns:
-        A scalar; 0 if there is no real position.
-    """
-    coverage = F.pad(weights.cumsum(dim=1)[:, :-1], (0, 0, 1, 0))  # [B, T, S]: c_t
-    repeated = torch.minimum(weights, coverage).sum(dim=-1)  # [B, T]
-    return (repeated * real).sum() / real.sum().clamp(min=1)

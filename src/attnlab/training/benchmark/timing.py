@@ -19,6 +19,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+import torch.nn.functional as F
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from omegaconf import DictConfig
 from torch import Tensor, nn
@@ -111,15 +112,14 @@ class Settings:
 def fast_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """Compute the cross-entropy as in training; a scalar."""
     forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
-    _, logits, labels = module.teacher_forced(batch, forced)
-    return module.cross_entropy(logits, labels)
+    return module.teacher_forced(batch, forced).cross_entropy
 
 
 def plain_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """Compute the same cross-entropy step by step, with padding processed to the end; a scalar."""
     forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
     logits, _ = stepwise(module.network, batch, forced)
-    return module.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
+    return F.cross_entropy(logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=PAD)
 
 
 def training_step(module: Seq2SeqModule, loss: Loss, settings: Settings) -> Work:

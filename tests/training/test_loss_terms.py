@@ -1,0 +1,278 @@
+"""Terms of the loss: by hand, their gradients and their part in training."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning.pytorch import Trainer
+from omegaconf import DictConfig
+from torch import Tensor
+
+from attnlab.api.model import load
+from attnlab.errors import UserError
+from attnlab.files.metrics_file import read_metrics
+from attnlab.files.run_identity import identify
+from attnlab.training.loggers import MetricsFile
+from attnlab.training.losses.alignment import guided_alignment_loss
+from attnlab.training.losses.base import LossTerm, Outputs
+from attnlab.training.losses.coverage import coverage_loss
+from attnlab.training.losses.distillation import Distillation
+from attnlab.training.losses.entropy import Entropy, entropy_loss
+from attnlab.types import PAD, Batch
+from commands import attnlab
+from networks import forced_logits, make_batch, make_network
+from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
+
+Composed = Callable[..., DictConfig]
+
+
+def test_guided_alignment_equals_the_cross_entropy_by_hand() -> None:
+    weights = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]])
+    alignment = torch.tensor(
+        [[[False, True, True], [True, False, False]], [[False] * 3, [False, False, True]]]
+    )
+    real = torch.tensor([[True, True], [True, True]])
+    # the third target token has no link, and adds 0
+    expected = (-math.log(0.25) - math.log(0.1) - math.log(0.5)) / 4
+    assert guided_alignment_loss(weights, alignment, real).item() == pytest.approx(expected)
+    assert guided_alignment_loss(weights, torch.zeros_like(alignment), real).item() == 0
+    assert guided_alignment_loss(weights, torch.zeros_like(alignment), ~real).item() == 0
+
+
+def test_zero_weights_of_a_guided_alignment_have_a_finite_loss_and_gradient() -> None:
+    weights = torch.zeros(1, 1, 2, requires_grad=True)
+    loss = guided_alignment_loss(
+        weights, torch.ones(1, 1, 2, dtype=torch.bool), torch.ones(1, 1, dtype=torch.bool)
+    )
+    loss.backward()
+    assert loss.isfinite()
+    assert weights.grad.isfinite().all()
+
+
+TERMS: dict[str, Callable[[Any, Any, Tensor], Tensor]] = {
+    "coverage": lambda module, batch, weights: coverage_loss(weights, batch.labels != PAD),
+    "alignment": lambda module, batch, weights: guided_alignment_loss(
+        weights, module.gold_alignment(batch, "train"), batch.labels != PAD
+    ),
+}
+
+
+@pytest.mark.parametrize("mechanism", ["additive", "coverage_see"])
+@pytest.mark.parametrize("term", TERMS)
+def test_training_adds_the_weighted_term(term: str, mechanism: str, composed: Composed) -> None:
+    losses = {}
+    for weight in (0.0, 0.5):
+        torch.manual_seed(1)
+        overrides = (*TINY, *SYNTHETIC, f"attention={mechanism}", f"loss.terms.{term}.weight={weight}")
+        module, data = build_all(composed(*overrides))
+        batch = data.examples("train")[[0, 1, 2]]
+        losses[weight] = training_loss(module, batch, data)
+    value = TERMS[term](module, batch, module.teacher_forced(batch).weights)
+    assert value > 0
+    torch.testing.assert_close(losses[0.5], losses[0.0] + 0.5 * value)
+
+
+def test_gold_alignment_links_the_target_tokens(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC))
+    training_loss(module, batch := data.examples("train")[[0, 1, 2]], data)
+    gold = module.gold_alignment(batch, "train")
+    assert gold[0, :, : int(batch.source_lengths[0])].sum() == int(batch.target_text[0].sum())
+
+
+def test_coverage_loss_known_values() -> None:
+    """Σ min(α, c) over three steps: 0, then min(½, 1) + 0, then min(¼, 3/2) + min(3/4, ½)."""
+    weights = torch.tensor([[[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]])
+    assert coverage_loss(weights, torch.tensor([[True, True, True]])).item() == pytest.approx(
+        (0.5 + 0.75) / 3
+    )
+    assert coverage_loss(weights, torch.tensor([[True, True, False]])).item() == pytest.approx(0.5 / 2)
+    assert coverage_loss(weights, torch.tensor([[True, False, False]])).item() == 0
+    assert coverage_loss(weights, torch.tensor([[False, False, False]])).item() == 0
+
+
+@given(steps=st.integers(1, 6), width=st.integers(1, 6))
+def test_coverage_loss_of_one_visit_per_position_is_zero(steps: int, width: int) -> None:
+    real = torch.ones(1, steps, dtype=torch.bool)
+    visits = torch.eye(max(steps, width))[None, :steps]
+    assert coverage_loss(visits, real).item() == 0
+    repeats = torch.zeros(1, steps, width)
+    repeats[..., 0] = 1  # every step except the first repeats the same position
+    assert coverage_loss(repeats, real).item() == pytest.approx((steps - 1) / steps)
+
+
+def test_coverage_loss_is_a_mean_over_tokens() -> None:
+    weights = torch.rand(3, 5, 4).softmax(dim=-1)
+    lengths = torch.tensor([5, 1, 3])
+    real = torch.arange(5) < lengths[:, None]
+    alone = [
+        coverage_loss(weights[row : row + 1, :n], real[row : row + 1, :n]) for row, n in enumerate(lengths)
+    ]
+    torch.testing.assert_close(coverage_loss(weights, real), (torch.stack(alone) * lengths).sum() / 9)
+
+
+def test_guided_alignment_needs_alignments(composed: Composed, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"a {word}\tb {word}\n" for word in "abcdefghijklmnop"))
+    module, data = build_all(
+        composed(*TINY, "data=pairs", f"data.path={pairs}", "loss.terms.alignment.weight=0.5")
+    )
+    with pytest.raises(UserError, match=r"data\.alignments_path"):
+        training_loss(module, data.examples("train")[[0, 1]], data)
+
+
+def test_guided_alignment_needs_weights_that_are_trained(composed: Composed) -> None:
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "attention=mean", "loss.terms.alignment.weight=0.5"))
+    with pytest.raises(UserError, match="has no weights to train"):
+        training_loss(module, data.examples("train")[[0, 1]], data)
+
+
+def test_entropy_loss_is_the_mean_of_real_tokens() -> None:
+    weights = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], [[0.25, 0.25, 0.5], [0.2, 0.3, 0.5]]])
+    real = torch.tensor([[True, True], [True, False]])
+    # entropies ln 2, 0 and 1.5 ln 2
+    assert entropy_loss(weights, real).item() == pytest.approx(2.5 * math.log(2) / 3)
+    assert entropy_loss(weights, ~real & False).item() == 0
+
+
+def test_weight_of_the_entropy_grows_with_the_square_of_the_progress() -> None:
+    batch, weights = make_batch([[4, 5]], [[]]), torch.tensor([[[0.5, 0.5]]])
+    outputs = Outputs(weights, torch.empty(0), torch.empty(0))
+    values = [Entropy(weight=2.0)(outputs, batch, progress).item() for progress in (0.0, 0.5, 1.0)]
+    assert values == pytest.approx([0.0, 0.5 * math.log(2), 2 * math.log(2)])
+
+
+class Progress(LossTerm):
+    """A term of a user: it records the progress of the training."""
+
+    seen: ClassVar[list[float]] = []
+
+    def __call__(self, outputs: Outputs, batch: Batch, progress: float) -> Tensor:
+        self.seen.append(progress)
+        return outputs.logits.new_tensor(progress)
+
+
+def test_terms_know_the_progress_and_are_logged(composed: Composed, tmp_path: Path) -> None:
+    term = (f"loss.terms.mine._target_={__name__}.Progress", "loss.terms.mine.weight=3")
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *term))
+    metrics = MetricsFile(tmp_path / "metrics.csv")
+    Progress.seen.clear()
+    Trainer(max_epochs=2, logger=metrics, **QUIET).fit(module, datamodule=data)
+    assert Progress.seen == pytest.approx([n / 6 for n in range(6)])
+    assert [value for _, value in read_metrics(metrics.path)["train/mine_loss"]] == pytest.approx(
+        Progress.seen
+    )
+
+
+def test_a_term_with_weight_zero_does_not_change_the_run(composed: Composed) -> None:
+    plain, weighted, off = (
+        identify(composed(*TINY, *term))
+        for term in (
+            (),
+            ("loss.terms.coverage.weight=1",),
+            ("loss=[coverage]", "loss.terms.coverage.weight=0"),
+        )
+    )
+    assert plain == off != weighted
+
+
+class Constant(torch.nn.Module):
+    """A teacher with the same logits at each of the real positions."""
+
+    def forward(self, batch: Batch) -> None:
+        return None
+
+    def logits(self, decoded: None, copy_ids: Tensor | None, where: Tensor) -> Tensor:
+        return torch.tensor([0.25, 0.75]).log().expand(int(where.sum()), 2)
+
+
+def distillation(teacher: torch.nn.Module) -> Distillation:
+    term = Distillation(teachers=["run"])
+    term.teacher = teacher
+    return term
+
+
+def test_distillation_equals_the_cross_entropy_by_hand() -> None:
+    batch = make_batch([[4], [5, 6]], [[], [4]])  # three labels, EOS included
+    logits = torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.9, 0.1]]).log()
+    expected = -sum(0.25 * math.log(one) + 0.75 * math.log(1 - one) for one in (0.5, 0.25, 0.9)) / 3
+    loss = distillation(Constant())(
+        Outputs(torch.empty(0), logits, batch.labels[batch.labels != PAD]), batch, 0.0
+    )
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_gradient_is_zero_where_the_network_equals_its_teacher() -> None:
+    network, batch = make_network(seed=1), make_batch([[4, 5], [6]], [[7], [8, 9, 4]])
+    logits = forced_logits(network, batch)[batch.labels != 0].detach().requires_grad_()
+    labels = batch.labels[batch.labels != 0]
+    distillation(network)(Outputs(torch.empty(0), logits, labels), batch, 0.0).backward()
+    assert logits.grad is not None
+    torch.testing.assert_close(logits.grad, torch.zeros_like(logits), rtol=0, atol=1e-6)
+
+
+def test_training_mixes_both_losses_and_neither_trains_nor_saves_the_teacher(composed: Composed) -> None:
+    config = composed(*TINY, *SYNTHETIC)
+    torch.manual_seed(1)
+    module, data = build_all(config)
+    teacher = build_all(config)[0].network.eval()
+    batch = data.examples("train")[[0, 1, 2]]
+    plain = training_loss(module, batch, data)
+    term = module.loss_terms["distillation"] = distillation(teacher)
+    term.weight = 0.25
+    mixed = training_loss(module, batch, data)
+    value = term(module.teacher_forced(batch), batch, 0.0)
+    torch.testing.assert_close(mixed, 0.75 * plain + 0.25 * value)
+    mixed.backward()
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    assert len([*module.parameters()]) == len([*module.network.parameters()])
+    assert module.state_dict().keys() == {f"network.{name}" for name in module.network.state_dict()}
+
+
+SHORT = (
+    *TINY,
+    "data.train_size=64",
+    "data.val_size=8",
+    "data.test_size=8",
+    "trainer.max_epochs=1",
+    "logger=none",
+    "callbacks.attention_figures.count=0",
+    "search.max_length=6",
+)
+
+
+@pytest.mark.slow
+def test_train_from_an_ensemble(tmp_path: Path) -> None:
+    attnlab("train", "-m", *SHORT, "name=teachers", "seed=0,1", folder=tmp_path)
+    one, two = sorted((tmp_path / "outputs/teachers").glob("additive-*"))
+    teachers = f"loss.terms.distillation.teachers=[{one},{two}]"
+    attnlab("train", *SHORT, teachers, "name=student", folder=tmp_path)
+    (student,) = (tmp_path / "outputs/student").iterdir()
+    assert "train/distillation_loss" in (student / "metrics.csv").read_text()
+    one.rename(tmp_path / "moved")
+    assert load(student).translate("3 4 5")  # needs no teacher
+
+    missing = attnlab("train", *SHORT, teachers, "name=other", folder=tmp_path, code=2)
+    assert f"loss.terms.distillation.teachers: {one} does not exist" in missing.stderr
+    others = attnlab(
+        "train",
+        *SHORT,
+        f"loss.terms.distillation.teachers=[{two}]",
+        "data.symbols=5",
+        folder=tmp_path,
+        code=2,
+    )
+    assert "differ in their vocabularies" in others.stderr
+    copying = attnlab(
+        "train",
+        *SHORT,
+        f"loss.terms.distillation.teachers=[{two}]",
+        "readout=pointer_generator",
+        folder=tmp_path,
+        code=2,
+    )
+    assert "differ in whether the readout copies" in copying.stderr
