@@ -87,7 +87,7 @@ VALUES = (
     ("name='\u00e9\u00e9" + "\u00e9" * 80 + "'", "at most 150 bytes"),
     ("variant=../evil", "variant='../evil'"),
     ("attention_size=0", f"{WHOLE} ≥ 1"),
-    ("embedding=5", "embedding is a section"),
+    ("embedding=5", "choose an option"),
     ("embedding.dropout=1.5", r"embedding.dropout=1.5: must be a number in \[0, 1\)"),
     ("embedding.dropout=1", r"\[0, 1\)"),
     ("encoder.cell=rnn", "must be lstm or gru"),
