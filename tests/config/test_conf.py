@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config import build
+from attnlab.config.build import build_corpus
 from attnlab.config.compose import apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
 from attnlab.config.sections import SECTIONS, Section
@@ -464,3 +465,9 @@ def test_none_matched_has_the_parameter_count_of_its_mechanism(
     matched, _ = build_all(composed(*SYNTHETIC, *overrides, *matching))
     assert matched.network.decoder.attention.context_size == 0
     assert matched.network.parameter_count == pytest.approx(attentive.network.parameter_count, rel=0.01)
+
+
+def test_metrics_can_be_added_to_every_dataset(composed: Composed) -> None:
+    config = composed(*TINY, "data=recall", "data.metrics=[wer,ser,wer]")
+    assert build_corpus(config).metrics == ("wer", "ser")
+    config.data.metrics = ["serr"]  # of a user's dataset, whose metrics are unknown until it is imported

@@ -36,12 +36,14 @@ def test_custom_dataset_with_post_processing_and_metric(tmp_path: Path) -> None:
     (tmp_path / "conf" / "data" / "weekdays.yaml").write_text(OPTION)
     sizes = [setting for setting in TINY_REVERSE if not setting.startswith("data.")]
     attnlab(
-        *("train", "--config-dir", "conf", "data=weekdays", "data.repeats=5", *sizes),
+        *("train", "--config-dir", "conf", "data=weekdays", "data.repeats=5", "data.metrics=[wer]", *sizes),
         *("trainer.max_epochs=2", "logger=none"),
         folder=tmp_path,
     )
     (run,) = (tmp_path / "outputs" / "weekdays").iterdir()
-    assert json.loads((run / "result.json").read_text())["metrics"]["test/bracketed"] == 1.0
+    metrics = json.loads((run / "result.json").read_text())["metrics"]
+    assert metrics["test/bracketed"] == 1.0
+    assert metrics["test/wer"] == 100 * (1 - metrics["test/exact_match"])
     lines = [json.loads(line) for line in (run / "predictions" / "test.jsonl").read_text().splitlines()]
     assert [line["source"] for line in lines] == ["after monday", "after tuesday", "after wednesday"]
     assert [line["annotations"] for line in lines] == [{"number": 0}, {"number": 1}, {"number": 2}]

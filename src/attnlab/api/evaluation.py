@@ -96,7 +96,7 @@ def evaluate(
     records = [read_data_record(checkpoint) for _, checkpoint in members]
     split = split or next((name for name in ("test", "val") if name in given.files), None)
     if split in given.files:
-        metrics = tuple(records[0]["metrics"])
+        metrics = tuple(dict.fromkeys((*records[0]["metrics"], *(config.data.get("metrics") or ()))))
         corpus = evaluation_data.read(config, given, vocabularies, metrics=metrics)
     else:
         corpus = build.build_corpus(config)

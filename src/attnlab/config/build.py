@@ -23,6 +23,7 @@ from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.fast import accelerate
+from attnlab.metrics import registry
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, has_weights, intervene
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, ExactHardDecoder
@@ -35,8 +36,15 @@ from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
 
 def build_corpus(config: DictConfig) -> Corpus:
-    """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`)."""
-    corpus: Corpus = construct(config.data)
+    """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`).
+
+    Its metrics are those of the dataset and those of `data.metrics`.
+    """
+    corpus: Corpus = construct(_without(config.data, "metrics"))
+    metrics = tuple(dict.fromkeys((*corpus.metrics, *(config.data.get("metrics") or ()))))
+    for metric in metrics:
+        registry.function(metric)  # or else an unknown name would be noticed after an epoch
+    corpus = replace(corpus, metrics=metrics)
     if config.get("overfit") is None:
         return corpus
     pairs = corpus.train[: config.overfit]

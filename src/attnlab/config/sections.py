@@ -105,6 +105,14 @@ _BLEU: Types = {
 }
 """BLEU of the outputs."""
 
+_DATA: Types = {
+    "metrics": (
+        Sequence[str],
+        "scores of decoded texts besides those of every dataset; [wer,ser] replace BLEU, chrF and the edit "
+        "distance.",
+    )
+}
+
 _RERANKING: Types = {
     "coverage_penalty": NotNegative,
     "similarity": Component | None,
@@ -251,7 +259,7 @@ BUILT = ("state_size", "context_size", "input_size", "vocabulary_size")
 SECTIONS = {
     "": Section(_RUN),
     "paths": Section(_PATHS),
-    "data": Section(),
+    "data": Section(_DATA),
     "tokenizer": TOKENIZER,
     "target_tokenizer": TOKENIZER._replace(optional=True),
     "embedding": EMBEDDING,

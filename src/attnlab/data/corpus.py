@@ -73,7 +73,7 @@ class Corpus:
         val: validation pairs.
         test: test pairs, or several test sets by name; may be empty.
         metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) that are computed in addition
-            to the default ones.
+            to the default ones; the setting `data.metrics` adds others.
         files: files that the pairs were read from.
         evaluation_only: whether the corpus needs no training and validation pairs.
     """

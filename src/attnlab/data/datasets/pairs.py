@@ -1,7 +1,6 @@
 """Sentence pairs with files for training, validation and test, or split at random."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -27,7 +26,6 @@ def load_pairs(
     target_column: Count = 1,
     features_column: Count | None = None,
     limit: Size | None = None,
-    metrics: Sequence[str] = (),
     **settings: Unpack[SplitSettings],
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
@@ -55,8 +53,6 @@ def load_pairs(
         features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
             end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
-        metrics: scores of decoded texts besides those of every dataset; [wer,ser] replace BLEU, chrF and the
-            edit distance.
     """
     layout = Layout(
         languages=languages,
@@ -79,8 +75,7 @@ def load_pairs(
             "data.target_path=FILE to two aligned files"
         )
     val_pairs, test_sets, files = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
-    corpus = split_off(read.pairs, val_pairs, test_sets, files=(*read.files, *files), **settings)
-    return replace(corpus, metrics=tuple(metrics))
+    return split_off(read.pairs, val_pairs, test_sets, files=(*read.files, *files), **settings)
 
 
 def read_evaluation_sets(
