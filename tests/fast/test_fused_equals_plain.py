@@ -278,7 +278,10 @@ def test_subclass_is_fused_unless_it_changes_what_the_loop_replaces() -> None:
         (SameDecoder, None),
         (OtherStep, "OtherStep overrides BahdanauDecoder.step"),
         (GNMTDecoder, "GNMTDecoder has no loop that depends on the attention of the step before"),
-        (FiniteStateDecoder, "FiniteStateDecoder has no gates"),
+        (
+            FiniteStateDecoder,
+            "FiniteStateDecoder has no loop that depends on the attention of the step before",
+        ),
     ):
         network.decoder = decoder(input_size=5, attention=additive, size=7)
         accelerate(network)

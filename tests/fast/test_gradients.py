@@ -106,7 +106,7 @@ def test_gradients_of_a_layer_with_sentences_of_different_lengths(kind: str, rev
     tensors += [draw(3, H) for _ in range(STATES[kind])]
 
     def layer(gates: Tensor, weight: Tensor, bias: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        return FusedRecurrence(kind, weight, bias).unroll(gates, state, counts, reverse=reverse)
+        return FusedRecurrence(kind, weight, bias, weight, bias).unroll(gates, state, counts, reverse=reverse)
 
     assert gradcheck(layer, tensors)
 
@@ -134,7 +134,8 @@ def test_gradients_of_a_layer_with_normalisation_and_dropout(kind: str) -> None:
             state=SimpleNamespace(parameters=lambda: drawn[:2]),
             cell=SimpleNamespace(parameters=lambda: drawn[2:]),
         )
-        return FusedRecurrence(kind, weight, bias, given, factors).unroll(gates, state, counts, reverse=True)
+        recurrence = FusedRecurrence(kind, weight, bias, weight, bias, given, factors)
+        return recurrence.unroll(gates, state, counts, reverse=True)
 
     assert gradcheck(layer, tensors)
 

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attnlab.fast import accelerate
 from attnlab.fast.linear import MIN_ROWS_TO_PREPACK, Linear, Products, outer, prepack, round_rows
-from attnlab.nn.copies import Copies, mark_copies
+from networks import make_network
 
 
 def make_layer(inputs: int, outputs: int) -> Linear:
@@ -209,9 +210,11 @@ def test_rounded_rows_are_few_and_close() -> None:
 
 
 @torch.no_grad()
-def test_copies_are_multiplied_once_until_the_rows_change() -> None:
-    x, weight, linear = torch.randn(2, 3, 7), torch.randn(5, 7), Products().linear
-    mark_copies(x, Copies(torch.tensor([[3, 1, 3], [0, 3, 3]])))  # rows differ: one of each number is used
+def test_shared_rows_are_multiplied_once_until_they_change() -> None:
+    x, weight, products = torch.randn(2, 3, 7), torch.randn(5, 7), Products()
+    linear = products.linear
+    # rows differ: one of each number is used
+    products.share_rows(((x,), None), torch.tensor([[3, 1, 3], [0, 3, 3]]))
     for _ in range(3):  # also by prepacked weights
         output = linear(x, weight)
         assert torch.equal(output[0, 0], output[0, 2])
@@ -219,5 +222,23 @@ def test_copies_are_multiplied_once_until_the_rows_change() -> None:
         different = output[[0, 0, 1], [0, 1, 0]]
         assert len(different.unique(dim=0)) == 3
     torch.testing.assert_close(output[[0, 1], [1, 0]], F.linear(x, weight)[[0, 1], [1, 0]])
+    torch.testing.assert_close(linear(x.clone(), weight), F.linear(x, weight))  # another tensor
     x.add_(1)
     torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+
+
+@torch.no_grad()
+def test_reordered_hypotheses_share_their_rows() -> None:
+    network = make_network()
+    accelerate(network)
+    tree = torch.randn(3, 2, 4), ((torch.randn(3, 2),), None)
+    sentences, hypotheses = torch.tensor([0, 2]), torch.tensor([[1, 0, 1], [0, 0, 0]])
+    selected = network.reorder(tree, sentences, hypotheses)
+    assert torch.equal(selected[0], tree[0][sentences[:, None], hypotheses])
+    assert torch.equal(selected[1][0][0], tree[1][0][0][sentences[:, None], hypotheses])
+    assert selected[1][1] is None
+    output = network.products.linear(selected[0], torch.randn(5, 4))
+    assert torch.equal(output[0, 0], output[0, 2])
+    assert len(network.products.distinct[0].unique()) == 3  # of six rows
+    first = network.reorder(torch.randn(3, 1, 5), sentences, torch.zeros(2, 3, dtype=torch.int64))
+    assert first.shape == (2, 3, 5)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from attnlab.decoding.constraints import FORBIDDEN, UNRESTRICTED, Constraints, log_probabilities
 from attnlab.decoding.search import greedy, rows_to_keep, should_remove
-from attnlab.nn.copies import select_hypotheses
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
@@ -112,7 +111,7 @@ def beam(
         sums = sums.masked_fill(~unfinished[:, None], FORBIDDEN)  # finished sentences do not change
         remove = should_remove(live, remaining)
         stay = remaining if remove else torch.arange(len(live), device=device)
-        state = select_hypotheses(state, stay, parent[stay])
+        state = model.reorder(state, stay, parent[stay])
         if len(stay) < len(live):
             live, last, sums, is_greedy = live[stay], last[stay], sums[stay], is_greedy[stay]
             sources = select(sources, stay)

@@ -4,11 +4,12 @@ from collections import Counter
 
 from torch import nn
 
-from attnlab.fast.attend import Energy
+from attnlab.fast.attend import Concat, Energy
 from attnlab.fast.cells import Tanh
+from attnlab.fast.layer import Cells, CellStack
 from attnlab.fast.linear import Linear, Products, has_large_weights
 from attnlab.fast.machine import trains_by_onednn
-from attnlab.fast.parts import Cells, Concat, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
+from attnlab.fast.parts import MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
 from attnlab.fast.support import is_constant, unsupported
 from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
@@ -19,6 +20,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     additive.Concat: Concat,
     additive.Energy: Energy,
     cells.Cells: Cells,
+    cells.CellStack: CellStack,
     encoders.RecurrentEncoder: RecurrentEncoder,
     seq2seq.Seq2Seq: Seq2Seq,
     marginal.MarginalSeq2Seq: MarginalSeq2Seq,

@@ -33,9 +33,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attnlab.fast.cells import TWO, identity, sigmoid_backward, widest
-from attnlab.fast.linear import is_few, outer, prepack
+from attnlab.fast.linear import Products, is_few, outer, prepack
 from attnlab.fast.rows import Rows
 from attnlab.nn.attention import additive
+from attnlab.types import Memory
 
 
 class Scores(NamedTuple):
@@ -202,6 +203,20 @@ class Energy(additive.Energy):
         if torch.is_grad_enabled():
             return _AdditiveScores.apply(query, keys, self.weight[0])  # type: ignore[no-any-return,no-untyped-call]
         return _scores(query, keys, self.weight[0])
+
+
+class Concat(additive.Concat):
+    """Concat attention on the faster CPU backend."""
+
+    products: Products
+
+    def project(self, memory: Memory) -> Tensor:
+        weight = self.pair.weight[:, self.query_size :]  # [A, D]
+        return self.products.linear(memory.states, weight, self.pair.bias)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        projected = self.products.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
+        return self.energy.score(projected, keys)
 
 
 CHUNK = 4

@@ -5,7 +5,7 @@ that end earlier come last in the batch, so that a step updates the first n rows
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +14,11 @@ from torch import Tensor
 
 from attnlab.fast.cells import CELLS, GRU, LSTM, identity, widest
 from attnlab.fast.function import run
-from attnlab.fast.linear import is_few, outer, prepack, prepack_sum
+from attnlab.fast.linear import Products, is_few, outer, prepack, prepack_sum
 from attnlab.fast.norm import NormBackward, NormForward
 from attnlab.fast.rows import Rows
-from attnlab.nn.cells import CellState, Recurrence
+from attnlab.nn import cells
+from attnlab.nn.cells import STEPS, CellState, Recurrence
 
 
 class StateParameters(NamedTuple):
@@ -178,10 +179,11 @@ class LayerBackward:
         return self.cell_norm.step(rows, self.d_normal[rows].copy_(d_normal))
 
 
+@dataclass(slots=True)
 class FusedRecurrence(Recurrence):
-    """`Recurrence` whose steps have no autograd graph, and whose single steps take fewer operators."""
+    """`Recurrence` whose `unroll` records no steps for autograd, and whose `step` takes fewer operators."""
 
-    __slots__ = ()
+    products: Products = field(default_factory=Products)
 
     @property
     def parameters(self) -> StateParameters:
@@ -189,11 +191,18 @@ class FusedRecurrence(Recurrence):
         norms = [] if self.norms is None else [*self.norms.state.parameters(), *self.norms.cell.parameters()]
         return StateParameters(self.weight, self.bias, *norms)._replace(dropout=self.dropout)
 
-    def update(self, from_input: Tensor, from_state: Tensor, state: CellState) -> CellState:
+    def project(self, x: Tensor) -> Tensor:
+        return self.products.linear(x, self.input_weight, self.input_bias)
+
+    def step(self, gates: Tensor, state: CellState) -> CellState:
+        hidden = state[0] if self.dropout is None else state[0] * self.dropout  # [B, Q, H]
+        from_state = self.products.linear(hidden, self.weight, self.bias)  # [B, Q, gates]
+        if self.norms is not None:
+            gates, from_state = self.norms.input(gates), self.norms.state(from_state)
         if torch.is_grad_enabled() or is_few(from_state):
-            return super().update(from_input, from_state, state)
+            return STEPS[self.kind](gates, from_state, state, self.norms)
         norm = identity if self.norms is None else self.norms.cell
-        return CELLS[self.kind].step(from_input, from_state, state, norm)
+        return CELLS[self.kind].step(gates, from_state, state, norm)
 
     def unroll(
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
@@ -201,6 +210,35 @@ class FusedRecurrence(Recurrence):
         inputs = gates if self.norms is None else self.norms.input(gates)  # [N, gates]
         settings = self.kind, tuple(counts), len(state[0]), reverse, torch.is_grad_enabled(), gates.dtype
         return run(_LayerLoop(*settings), inputs, [*self.parameters, *state])
+
+
+def fuse(part: Recurrence, products: Products) -> FusedRecurrence:
+    """Return a recurrence as a fused one, which multiplies by the products of its network."""
+    weights = part.input_weight, part.input_bias, part.weight, part.bias
+    return FusedRecurrence(part.kind, *weights, part.norms, part.dropout, products)
+
+
+class Cells(cells.Cells):
+    """Recurrent cells whose steps are fused."""
+
+    products: Products
+
+    def recurrence(self, layer: int, dropout: tuple[Tensor, ...] = ()) -> FusedRecurrence:
+        return fuse(super().recurrence(layer, dropout), self.products)
+
+
+class CellStack(cells.CellStack):
+    """Layers of cells whose first layer multiplies on the faster CPU backend."""
+
+    products: Products
+
+    def project_input(self, x: Tensor) -> Tensor:
+        first: Any = self.cells[0]
+        return self.products.linear(x, first.weight_ih[:, : self.input_size], first.bias_ih)
+
+    def project_feed(self, u: Tensor) -> Tensor:
+        first: Any = self.cells[0]
+        return self.products.linear(u, first.weight_ih[:, self.input_size :])
 
 
 @dataclass(frozen=True)

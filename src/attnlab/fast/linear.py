@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.fast.graphs import StepGraphs
 from attnlab.fast.machine import trains_by_onednn
-from attnlab.nn.copies import marked_copies
+from attnlab.types import map_tensors
 
 MIN_WEIGHT = 2**18
 """Products with fewer elements of the weight use MKL in fp32."""
@@ -63,11 +63,14 @@ class Products:
 
     Without gradients, a weight is stored in the layout of its products at its second use, and the stored one
     is used from then on, until `clear`: a search multiplies by the same weights at every step. A weight that
-    changes is stored again. Rows that are copies of each other (`attnlab.nn.copies`) are multiplied once.
+    changes is stored again. Equal rows of a state are multiplied once: see `share_rows`.
     """
 
     def __init__(self) -> None:
         self.uses: dict[Any, tuple[Tensor, Product | None]] = {}
+        self.state: dict[int, tuple[Tensor, int]] = {}  # tensors whose rows are shared, with their versions
+        self.numbers: Tensor | None = None  # [B Q]
+        self.distinct: tuple[Tensor, Tensor] | None = None
         self.graphs = StepGraphs()
 
     def __deepcopy__(self, memo: Any) -> Products:
@@ -77,8 +80,27 @@ class Products:
         return Products, ()
 
     def clear(self) -> None:
-        """Forget all stored weights."""
+        """Forget all stored weights and shared rows."""
         self.uses.clear()
+        self.state.clear()
+
+    def share_rows(self, state: Any, numbers: Tensor) -> None:
+        """Multiply equal rows of a state once, until the next call or a change of the state in place.
+
+        The hypotheses of a beam often extend the same hypothesis.
+
+        Args:
+            state: tensors [B, Q, …].
+            numbers: equal for hypotheses with equal states, [B, Q] int64.
+        """
+        self.numbers, self.distinct = numbers.flatten(), None  # [B Q]
+        self.state.clear()
+
+        def note(part: Tensor) -> None:
+            if not part.is_inference():  # such tensors do not count their changes
+                self.state[id(part)] = part, part._version
+
+        map_tensors(note, state)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """Compute x Wᵀ + b [..., N] of x [..., K], W [N, K] and b [N]."""
@@ -92,7 +114,7 @@ class Products:
             dtype = torch.get_autocast_dtype(kind)
         elif x.dtype == dtype == torch.float32 and size < MIN_WEIGHT_OF_FEW_ROWS and is_few(x):
             return F.linear(x, weight, bias)
-        if size >= MIN_WEIGHT and (shared := _distinct_rows(x)) is not None:
+        if size >= MIN_WEIGHT and (shared := self._distinct_rows(x)) is not None:
             rows, places = shared
             products = self.linear(rows, weight, bias)  # [n, N]
             return products.index_select(0, places).view(*x.shape[:-1], len(weight))
@@ -111,21 +133,24 @@ class Products:
             self.uses[key] = weight, product
         return product(x.to(dtype))
 
+    def _distinct_rows(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the distinct rows [n, K] of x [B, Q, K], and the place [B Q] of each row of x among them.
 
-def _distinct_rows(x: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the distinct rows [n, K] of x [B, Q, K], and the place [B Q] of each row of x among them.
-
-    The first one is repeated, so that few numbers n occur. None if the copies are unknown or too few.
-    """
-    copies = marked_copies(x)
-    if copies is None or len(copies.numbers) < MIN_ROWS:
-        return None
-    rows, places = copies.distinct
-    count = round_rows(len(rows))
-    if count > MAX_DISTINCT * len(places):
-        return None
-    rows = torch.cat([rows, rows[:1].expand(count - len(rows))])  # [n]
-    return x.flatten(0, -2).index_select(0, rows), places
+        The first one is repeated, so that few numbers n occur. None if x is not shared or has few equal rows.
+        """
+        part, version = self.state.get(id(x), (None, 0))
+        if part is not x or version != x._version or self.numbers is None or len(self.numbers) < MIN_ROWS:
+            return None
+        if self.distinct is None:
+            distinct, places = torch.unique(self.numbers, return_inverse=True)  # [n], [B Q]
+            rows = torch.empty_like(distinct)
+            rows[places] = torch.arange(len(places), device=places.device)
+            count = round_rows(len(rows))
+            self.distinct = torch.cat([rows, rows[:1].expand(count - len(rows))]), places
+        rows, places = self.distinct
+        if len(rows) > MAX_DISTINCT * len(places):
+            return None
+        return x.flatten(0, -2).index_select(0, rows), places
 
 
 def has_large_weights(network: nn.Module) -> bool:

@@ -5,12 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.fast.layer import FusedRecurrence
+from attnlab.fast.layer import FusedRecurrence, fuse
 from attnlab.fast.linear import Products
 from attnlab.fast.support import is_constant, unsupported
 from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
-from attnlab.nn import cells, encoders, marginal, seq2seq
-from attnlab.nn.attention import additive
+from attnlab.nn import encoders, marginal, seq2seq
 from attnlab.nn.decoders import Unroll
 from attnlab.types import Batch, Memory
 
@@ -18,30 +17,13 @@ MIN_SENTENCES = 32
 """Fewer sentences are encoded without gradients by torch's network, which is faster then."""
 
 
-class UsesProducts:
-    """Mix-in of parts that multiply by slices of their weights."""
+class RecurrentEncoder(encoders.RecurrentEncoder):
+    """Recurrent encoder with fused layers, on a CPU. On a GPU torch's kernels are faster."""
 
     products: Products
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Compute x Wᵀ + b [..., N] of x [..., K]."""
-        return self.products.linear(x, weight, bias)
-
-
-class Concat(UsesProducts, additive.Concat):
-    """Concat attention on the faster CPU backend."""
-
-
-class Cells(UsesProducts, cells.Cells):
-    """Recurrent cells whose steps are fused."""
-
-    recurrence_class = FusedRecurrence
-
-
-class RecurrentEncoder(UsesProducts, encoders.RecurrentEncoder):
-    """Recurrent encoder with fused layers, on a CPU. On a GPU torch's kernels are faster."""
-
-    recurrence_class = FusedRecurrence
+    def recurrence(self, part: int) -> FusedRecurrence:
+        return fuse(super().recurrence(part), self.products)
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         # The fused layers are faster mainly in their backward pass
@@ -68,6 +50,12 @@ class RepeatsSteps(seq2seq.Seq2Seq):
         result: tuple[Tensor, Tensor, Any] = self.products.graphs(super().step, (tokens, state), encoded)
         return result
 
+    def reorder(self, state: Any, sentences: Tensor, hypotheses: Tensor) -> Any:
+        selected = super().reorder(state, sentences, hypotheses)
+        if not hypotheses.is_cuda:
+            self.products.share_rows(selected, sentences[:, None] * hypotheses.size(1) + hypotheses)
+        return selected
+
 
 class MarginalSeq2Seq(RepeatsSteps, marginal.MarginalSeq2Seq):
     """Encoder-decoder network with exact hard attention."""
@@ -81,4 +69,4 @@ class Seq2Seq(RepeatsSteps):
             return ConstantUnroll(self.decoder, state, encoded.memory, encoded.keys)
         if unsupported(self.decoder) is not None:
             return super().begin_unroll(encoded, state, labels)
-        return FusedUnroll(self.decoder, state, encoded.memory, encoded.keys, labels)
+        return FusedUnroll(self.decoder, state, encoded.memory, encoded.keys, labels, self.products)

@@ -7,18 +7,17 @@ from typing import Any
 
 from torch import nn
 
-from attnlab.fast.attend import Energy, Scores
-from attnlab.fast.layer import FusedRecurrence
+from attnlab.fast.attend import Concat, Energy, Scores
+from attnlab.fast.layer import Cells, CellStack
 from attnlab.fast.linear import Linear
 from attnlab.nn.attention import additive
-from attnlab.nn.attention.additive import Additive, Concat
+from attnlab.nn.attention.additive import Additive
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.baselines import Final, Mean, NoAttention
 from attnlab.nn.attention.location import LocationSensitive
 from attnlab.nn.attention.multiplicative import Dot, General
 from attnlab.nn.attention.normalisers import Entmax
-from attnlab.nn.cells import CellStack
-from attnlab.nn.decoders import BahdanauDecoder, Decoder, FiniteStateDecoder, LuongDecoder
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, LuongDecoder
 
 STEP = ("project", "step", "forward")
 SCORE = ("score", "weigh", "begin", "advance", "context", "forward")
@@ -27,8 +26,6 @@ SCORE = ("score", "weigh", "begin", "advance", "context", "forward")
 def unsupported(decoder: Decoder) -> str | None:
     """Return why the fused loop does not support a decoder, or None if it does."""
     name = type(decoder).__name__
-    if isinstance(decoder, FiniteStateDecoder):
-        return f"{name} has no gates"
     order = next((base for base in (BahdanauDecoder, LuongDecoder) if isinstance(decoder, base)), None)
     if order is None:
         return f"{name} has no loop that depends on the attention of the step before"
@@ -37,7 +34,7 @@ def unsupported(decoder: Decoder) -> str | None:
     assert isinstance(decoder, BahdanauDecoder | LuongDecoder)
     if isinstance(decoder, LuongDecoder) and not decoder.input_feeding:
         return f"{name} without input feeding has no loop that depends on the attention of the step before"
-    if type(decoder.cells) is not CellStack or decoder.cells.cells.recurrence_class is not FusedRecurrence:
+    if not (type(decoder.cells) is CellStack and type(decoder.cells.cells) is Cells):
         return f"{name} has other cells"
     return _unsupported_attention(decoder.attention)
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from attnlab.fast.layer import FusedRecurrence
+from attnlab.fast.linear import Products
 from attnlab.fast.loop import DecoderLoop
 from attnlab.fast.rows import Rows, active_counts
 from attnlab.fast.stack import Weights
@@ -19,20 +20,26 @@ class FusedUnroll(Unroll):
 
     Args:
         labels: [B, T] int64, PAD where there is nothing to predict.
+        products: of the network.
     """
 
     def __init__(
-        self, decoder: Decoder, state: DecoderState, memory: Memory, keys: Tensor, labels: Tensor
+        self,
+        decoder: Decoder,
+        state: DecoderState,
+        memory: Memory,
+        keys: Tensor,
+        labels: Tensor,
+        products: Products,
     ) -> None:
         assert isinstance(decoder, BahdanauDecoder | LuongDecoder)
         cells = decoder.cells
-        self.linear = cells.cells.linear
+        self.products = products
         layers = [_weights(cells.cells, layer, state.dropout) for layer in range(len(cells.cells))]
         first = layers[0]
         widths = [cells.input_size, first.input.size(1) - cells.input_size]
-        self.weight, feed_weight = torch.split(
-            first.input, widths, dim=1
-        )  # the backward pass is a single copy
+        # the backward pass of a split is a single copy
+        self.weight, feed_weight = torch.split(first.input, widths, dim=1)
         self.bias = first.input_bias
         layers[0] = first._replace(input=feed_weight, input_bias=None)
         self.rows = Rows(active_counts(labels), len(keys))
@@ -56,11 +63,12 @@ class FusedUnroll(Unroll):
 
         The other sentences have no label at this step or later.
         """
-        parts = self.loop.step(self.linear(embedded[:, 0], self.weight, self.bias))
+        parts = self.loop.step(self.products.linear(embedded[:, 0], self.weight, self.bias))
         return DecoderOutput(*(part[:, None] for part in parts))
 
     def finish(self, embedded: Tensor) -> DecoderOutput:
-        gates = self.linear(self.rows.pack(embedded.transpose(0, 1)), self.weight, self.bias)  # [N, gates]
+        rows = self.rows.pack(embedded.transpose(0, 1))  # [N, E]
+        gates = self.products.linear(rows, self.weight, self.bias)  # [N, gates]
         return DecoderOutput(*(part.transpose(0, 1) for part in self.loop.finish(gates)))
 
 
@@ -82,8 +90,8 @@ def _weights(cells: Cells, layer: int, dropout: tuple[Tensor, ...]) -> Weights:
     """Return the parameters of one layer, given the recurrent dropout of all layers, [B, 1, H]."""
     recurrence = cells.recurrence(layer, dropout)
     assert isinstance(recurrence, FusedRecurrence)
-    state, cell, norms = recurrence.parameters, cells[layer], recurrence.norms
+    state, norms = recurrence.parameters, recurrence.norms
     if state.dropout is not None:
         state = state._replace(dropout=state.dropout[:, 0])  # [B, H]
     gain, shift = (None, None) if norms is None else (norms.input.weight, norms.input.bias)
-    return Weights(cell.weight_ih, cell.bias_ih, gain, shift, state)  # type: ignore[arg-type]
+    return Weights(recurrence.input_weight, recurrence.input_bias, gain, shift, state)

@@ -5,7 +5,7 @@ state) depends on the step before; the rest is known for all steps, and is compu
 Parameters, their layout and the results are those of torch's own cells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
@@ -94,26 +94,27 @@ TORCH_CELLS = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}
 
 @dataclass(slots=True)
 class Recurrence:
-    """The recurrent part of a layer: everything except its input product."""
+    """One layer of cells: its weights, and the products and steps that are computed with them."""
 
     kind: Kind
+    input_weight: Tensor  # W [gates, I]
+    input_bias: Tensor  # [gates]
     weight: Tensor  # U [gates, H]
     bias: Tensor  # [gates]
     norms: Norms | None = None
     dropout: Tensor | None = None  # factors of the state where the cell reads it, [B, …, H]
-    linear: Callable[..., Tensor] = F.linear
+
+    def project(self, x: Tensor) -> Tensor:
+        """Compute W x + b [..., gates] of inputs [..., I]."""
+        return F.linear(x, self.input_weight, self.input_bias)
 
     def step(self, gates: Tensor, state: CellState) -> CellState:
         """Compute one step, given W x + b as `gates` [B, Q, gates]; return the new state."""
         hidden = state[0] if self.dropout is None else state[0] * self.dropout  # [B, Q, H]
-        from_state = self.linear(hidden, self.weight, self.bias)  # [B, Q, gates]
+        from_state = F.linear(hidden, self.weight, self.bias)  # [B, Q, gates]
         if self.norms is not None:
             gates, from_state = self.norms.input(gates), self.norms.state(from_state)
-        return self.update(gates, from_state, state)
-
-    def update(self, from_input: Tensor, from_state: Tensor, state: CellState) -> CellState:
-        """Return the new state, given the summands W x + b and U h + b of the gates, each [B, Q, gates]."""
-        return STEPS[self.kind](from_input, from_state, state, self.norms)
+        return STEPS[self.kind](gates, from_state, state, self.norms)
 
     def unroll(
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
@@ -165,9 +166,6 @@ class Cells(nn.ModuleList):
         for part in self:
             part.add_module("norms", Norms(cell, size) if layer_norm else None)
 
-    recurrence_class = Recurrence
-    linear = staticmethod(F.linear)
-
     @property
     def states_per_layer(self) -> int:
         """Tensors in the state of a layer: 2 for LSTM (h and c), 1 for GRU."""
@@ -183,7 +181,8 @@ class Cells(nn.ModuleList):
         """Return the recurrence of one layer, with its dropout mask, one [B, 1, H] per layer in `dropout`."""
         cell: Any = self[layer]
         mask = dropout[layer] if dropout else None  # [B, 1, H]
-        return self.recurrence_class(self.kind, cell.weight_hh, cell.bias_hh, cell.norms, mask, self.linear)
+        weights = cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh
+        return Recurrence(self.kind, *weights, cell.norms, mask)
 
 
 def unroll_padded(recurrence: Recurrence, gates: Tensor, state: CellState) -> tuple[Tensor, CellState]:
@@ -239,8 +238,13 @@ class CellStack(nn.Module):
 
     def project_input(self, x: Tensor) -> Tensor:
         """Compute the first layer's W x + b of all steps: [B, T, E] to [B, T, gates]."""
-        first = self.cells[0]
-        return self.cells.linear(x, first.weight_ih[:, : self.input_size], first.bias_ih)  # type: ignore[index,arg-type]
+        first: Any = self.cells[0]
+        return F.linear(x, first.weight_ih[:, : self.input_size], first.bias_ih)
+
+    def project_feed(self, u: Tensor) -> Tensor:
+        """Compute the first layer's product with the feed: [B, Q, U] to [B, Q, gates]."""
+        first: Any = self.cells[0]
+        return F.linear(u, first.weight_ih[:, self.input_size :])
 
     def step(
         self, gates: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
@@ -256,12 +260,13 @@ class CellStack(nn.Module):
         Returns:
             The top layer's output [B, Q, H], and the new states.
         """
-        gates = gates + self._project_feed(u)  # [B, Q, gates]
-        states = [self.cells.recurrence(0, dropout).step(gates, layers[0])]
-        for layer, cell in enumerate(list(self.cells)[1:], start=1):
-            below = self.dropout(states[-1][0])  # [B, Q, H]
-            gates = self.cells.linear(below, cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
-            states.append(self.cells.recurrence(layer, dropout).step(gates, layers[layer]))
+        gates = gates + self.project_feed(u)  # [B, Q, gates]
+        states: list[CellState] = []
+        for layer, state in enumerate(layers):
+            recurrence = self.cells.recurrence(layer, dropout)
+            if layer > 0:
+                gates = recurrence.project(self.dropout(states[-1][0]))  # [B, Q, gates]
+            states.append(recurrence.step(gates, state))
         return states[-1][0], tuple(states)
 
     def unroll(
@@ -278,13 +283,11 @@ class CellStack(nn.Module):
         Returns:
             The top layer's outputs [B, T, H].
         """
-        gates = self.project_input(x) + self._project_feed(u)  # [B, T, gates]
-        outputs, _ = unroll_padded(self.cells.recurrence(0, dropout), gates, layers[0])
-        for layer, cell in enumerate(list(self.cells)[1:], start=1):
-            gates = self.cells.linear(self.dropout(outputs), cell.weight_ih, cell.bias_ih)  # type: ignore[arg-type]
-            outputs, _ = unroll_padded(self.cells.recurrence(layer, dropout), gates, layers[layer])
+        gates = self.project_input(x) + self.project_feed(u)  # [B, T, gates]
+        outputs = x
+        for layer, state in enumerate(layers):
+            recurrence = self.cells.recurrence(layer, dropout)
+            if layer > 0:
+                gates = recurrence.project(self.dropout(outputs))  # [B, T, gates]
+            outputs, _ = unroll_padded(recurrence, gates, state)  # [B, T, H]
         return outputs
-
-    def _project_feed(self, u: Tensor) -> Tensor:
-        """Compute the first layer's product with the feed: [B, Q, U] to [B, Q, gates]."""
-        return self.cells.linear(u, self.cells[0].weight_ih[:, self.input_size :])  # type: ignore[index]

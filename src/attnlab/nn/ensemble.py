@@ -40,6 +40,10 @@ class Ensemble(TranslationModel):
         logits, weights, states = zip(*steps, strict=True)
         return _log_mean(logits), torch.stack(weights).mean(dim=0), states
 
+    def reorder(self, state: Any, sentences: Tensor, hypotheses: Tensor) -> Any:
+        members = zip(self, state, strict=True)
+        return tuple(member.reorder(current, sentences, hypotheses) for member, current in members)
+
     def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         members = zip(self, encoded, state, strict=True)
         decoded = [member.decode(sources, first, batch, forced) for member, sources, first in members]

@@ -49,6 +49,16 @@ class TranslationModel(nn.Module, ABC):
             Logits [B, Q, V], attention weights [B, Q, S] and the new state.
         """
 
+    def reorder(self, state: Any, sentences: Tensor, hypotheses: Tensor) -> Any:
+        """Return the decoder state of selected hypotheses, which may repeat.
+
+        Args:
+            state: tensors [B', Q', …].
+            sentences: positions of the sentences, [B].
+            hypotheses: positions of the hypotheses of each sentence, [B, Q].
+        """
+        return select(state, sentences[:, None], hypotheses)
+
     @abstractmethod
     def decode(self, encoded: Any, state: Any, batch: Batch, forced: Tensor | None = None) -> Decoded:
         """Decode whole targets with teacher forcing or scheduled sampling.
@@ -163,7 +173,8 @@ class Seq2Seq(TranslationModel):
         Args:
             encoded: encoded sources.
             state: decoder state before the first token.
-            labels: [B, T], PAD at positions whose outputs are not needed.
+            labels: [B, T]. This network computes all positions; a subclass may leave out those of PAD, whose
+                outputs are not used.
         """
         return Unroll(self.decoder, state, encoded.memory, encoded.keys)
 

@@ -78,11 +78,9 @@ class Concat(Attention):
         self.pair = nn.Linear(self.query_size + self.memory_size, size, bias=bias)
         self.energy = Energy(size)
 
-    linear = staticmethod(F.linear)
-
     def project(self, memory: Memory) -> Tensor:
-        return self.linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
+        return F.linear(memory.states, self.pair.weight[:, self.query_size :], self.pair.bias)
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        projected = self.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
+        projected = F.linear(query, self.pair.weight[:, : self.query_size])  # [B, Q, A]
         return self.energy.score(projected, keys)

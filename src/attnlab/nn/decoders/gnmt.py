@@ -1,6 +1,6 @@
 """Decoder in GNMT's order: attend with the first layer's new state; all layers above read the context."""
 
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Unpack
 
 import torch
 from annotated_types import Ge
@@ -86,9 +86,8 @@ class GNMTDecoder(Decoder):
         self, layer: int, inputs: Tensor, state: DecoderState, positions: int
     ) -> tuple[Tensor, CellState]:
         """Return a layer's outputs [B, Q, H] for its inputs [B, Q, I], and its last state."""
-        cell: Any = self.cells[layer]
-        gates = self.cells.linear(inputs, cell.weight_ih, cell.bias_ih)  # [B, Q, gates]
         recurrence = self.cells.recurrence(layer, state.dropout)
+        gates = recurrence.project(inputs)  # [B, Q, gates]
         if positions > 1:
             return unroll_padded(recurrence, gates, state.layers[layer])
         last = recurrence.step(gates, state.layers[layer])

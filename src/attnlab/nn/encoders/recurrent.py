@@ -1,5 +1,7 @@
 """Recurrent encoder: an LSTM or GRU in one or both directions."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -54,13 +56,11 @@ class RecurrentEncoder(Encoder):
         parts = layers * directions
         self.norms = nn.ModuleList(Norms(cell, size) for _ in range(parts)) if layer_norm else None
 
-    recurrence_class = Recurrence
-    linear = staticmethod(F.linear)
-
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         dropout = self.training and self.recurrent_dropout > 0
-        if self.norms is not None or dropout or (self.cell == "lstm" and _torch_refuses_lstm(embedded)):
-            # torch's network has no layer normalisation, recurrent dropout or, on some CPUs, LSTM in bf16
+        if self.norms is not None or dropout or _is_bf16_on_cpu(embedded):
+            # torch's network has no layer normalisation or recurrent dropout, and in bf16 an LSTM for
+            # batches of equal lengths only on CPUs with units for it
             return self.run_layers(embedded, lengths, mask)
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
         packed, final = self.network(packed)
@@ -81,18 +81,10 @@ class RecurrentEncoder(Encoder):
         for layer in range(self.layers):
             outputs = []
             for direction in range(self.directions):
-                part = layer * self.directions + direction
-                weight, recurrent_weight, bias, recurrent_bias = self.network.all_weights[part]
-                gates = self.linear(states, weight, bias)  # [N, gates]
+                recurrence = self.recurrence(layer * self.directions + direction)
+                gates = recurrence.project(states)  # [N, gates]
                 start = gates.new_zeros(B, self.network.hidden_size)  # [B, units]
-                recurrence = self.recurrence_class(
-                    self.cell,
-                    recurrent_weight,
-                    recurrent_bias,
-                    None if self.norms is None else self.norms[part],  # type: ignore[arg-type]
-                    self._draw_dropout(start),
-                    self.linear,
-                )
+                recurrence.dropout = self._draw_dropout(start)
                 output, *final = recurrence.unroll(
                     gates, (start,) * (2 if self.cell == "lstm" else 1), counts, reverse=direction == 1
                 )
@@ -105,6 +97,12 @@ class RecurrentEncoder(Encoder):
         final = [torch.stack(parts)[:, unsorted] for parts in zip(*finals, strict=True)]
         padded = states.new_zeros(B * S, states.size(1)).index_copy(0, places, states)  # [B S, D]
         return self._memory(padded.view(B, S, -1), mask, tuple(final))
+
+    def recurrence(self, part: int) -> Recurrence:
+        """Return one direction of a layer, in the order of torch's parameters."""
+        weight, recurrent_weight, bias, recurrent_bias = self.network.all_weights[part]
+        norms: Any = None if self.norms is None else self.norms[part]
+        return Recurrence(self.cell, weight, bias, recurrent_weight, recurrent_bias, norms)
 
     def _draw_dropout(self, state: Tensor) -> Tensor | None:
         """Draw the recurrent dropout factors of a state [B, units]."""
@@ -119,12 +117,9 @@ class RecurrentEncoder(Encoder):
         return Memory(states=states, mask=mask, hidden=hidden, cell=cell[0] if cell else None)
 
 
-def _torch_refuses_lstm(x: Tensor) -> bool:
-    """Return whether `torch.nn.LSTM` can raise an error for an input [B, S, E]: in bf16, without AVX-512.
-
-    torch 2.13 passes a batch of equal lengths to oneDNN, which has no LSTM in bf16 for such CPUs.
-    """
+def _is_bf16_on_cpu(x: Tensor) -> bool:
+    """Return whether a network computes with inputs of any shape in bf16 on a CPU."""
     if x.device.type != "cpu":
         return False
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-    return dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return dtype == torch.bfloat16
