@@ -3,6 +3,7 @@
 python summary.py [OUTPUTS]: with the folder that contains the runs of each task, write results.csv first.
 """
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,6 @@ from attnlab.metrics import registry
 from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.scorecards import read_scorecards
 from attnlab.report.study import RunRecord, Study
 
 RESULTS = Path(__file__).with_name("results.csv")
@@ -36,6 +36,16 @@ MEASURES = (
     ),
 )
 """Measures of each of the three tables of a task."""
+
+registry.METRICS |= {
+    f"explanation/{name}": registry.Metric(kind="explanation", label=label, format=form, direction=direction)
+    for name, label, form, direction in (
+        ("adversarial_divergence", "adversarial divergence", "fraction", "lower"),
+        ("uniform_distance", "change of the output by uniform weights", "fraction", None),
+        ("distractor_weight", "weight on the distractor", "share", "lower"),
+        ("distractor_drop", "drop of p by the distractor", "signed", None),
+    )
+}
 
 
 def main(outputs: str | None = None) -> None:
@@ -66,13 +76,16 @@ def main(outputs: str | None = None) -> None:
 
 
 def read(folder: Path, task: str) -> list[RunRecord]:
-    """Read the runs of a task, with the scores of their scorecards."""
+    """Read the runs of a task, with the scores of their scorecards without other settings."""
     runs = []
     for run in collect([folder]).runs:
-        cards = [card for card in read_scorecards(run.directory) if not card.overrides]
-        scores = {name: value for card in cards for name, value in card.scores.items()}
-        kept = {SCORES[task][1]: run.scores[SCORES[task][1]]} if run.finished else {}
-        runs.append(replace(run, variant=f"{task}: {run.variant}", scores={**kept, **scores}))
+        scores = {SCORES[task][1]: run.scores[SCORES[task][1]]} if run.finished else {}
+        for path in sorted((run.directory / "evaluations").glob("*/explanations.json")):
+            card = json.loads(path.read_text(encoding="utf-8"))
+            if all(override.startswith("explain") for override in card["overrides"]):
+                prefix = f"{card['split']}/explanation"
+                scores |= {f"{prefix}/{name}": score["value"] for name, score in card["scores"].items()}
+        runs.append(replace(run, variant=f"{task}: {run.variant}", scores=scores))
     return runs
 
 

@@ -1,7 +1,8 @@
 """Evaluation of trained runs, with their own or with changed data, search or attention weights."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,17 @@ import torch
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
-from attnlab.api import scorecard
 from attnlab.api.model import RunPath, attention_replaced, locate_all, trusted_names
 from attnlab.config import build, evaluation_data
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides, as_list
-from attnlab.data.corpus import Corpus
+from attnlab.config.construct import construct
+from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UsageError
-from attnlab.explain.scorecard import Score
+from attnlab.explain.scorecard import FILE, Explained, Score
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
@@ -110,9 +111,8 @@ def evaluate(
         members=members,
         training_sources=torch.cat([record["training_sources"] for record in records]),
         overrides=overrides,
-        trust=trusted,
+        explain=_build_scorecard(config, network, vocabularies),
     )
-    scorecard.check(config, network)
     interventions = build.build_interventions(config, network)
     evaluation_data.check_unchanged(setup.overrides, records[0]["data"], corpus, vocabularies, splits)
     # One intervention replaces the attention everywhere
@@ -133,7 +133,7 @@ class _Setup:
     members: list[tuple[Run, Path]]
     training_sources: torch.Tensor  # hashes of those of all members, [N]
     overrides: list[str]
-    trust: Sequence[str]
+    explain: Callable[[Sequence[Pair]], dict[str, Score]] | None
 
     @property
     def decoder(self) -> Decoder:
@@ -172,11 +172,10 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     by_length = [] if covered else _score_by_length(setup.module, split)
     seen = are_seen(decoded, setup.training_sources.numpy(), setup.vocabularies.source).tolist()
     explanations = {}
-    if setup.config.get("explain") is not None:
-        explanations = scorecard.explain(
-            setup.config, setup.network, setup.vocabularies, pairs, trust=setup.trust
-        )
-        scorecard.write(explanations, setup.config.explain, split, setup.changes, folder)
+    if setup.explain is not None:
+        explanations = setup.explain(pairs)
+        scores = {name: score._asdict() for name, score in explanations.items()}
+        write_json(folder / FILE, {"split": split, "overrides": setup.changes, "scores": scores})
     changed = {}
     for name, attention in interventions.items():
         with attention_replaced(setup.decoder, attention):
@@ -214,6 +213,17 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         by_length=by_length,
         explanations=explanations,
     )
+
+
+def _build_scorecard(
+    config: DictConfig, network: TranslationModel, vocabularies: Vocabularies
+) -> Callable[[Sequence[Pair]], dict[str, Score]] | None:
+    if config.get("explain") is None:
+        return None
+    if not isinstance(network, Seq2Seq):
+        raise UsageError("explain needs a single network: give one run")
+    explained = Explained(network, vocabularies, partial(build.encode_pairs, config, vocabularies))
+    return partial(construct(config.explain), explained, seed=config.seed)
 
 
 def _splits(corpus: Corpus, split: str | None) -> tuple[str, ...]:

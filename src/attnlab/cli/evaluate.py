@@ -121,11 +121,9 @@ def _explanations_table(scores: dict[str, Score], split: str) -> Table:
     columns = [Column("attention weights as explanations", overflow="fold")]
     columns += [Column(name, justify="right") for name in ("value", "95 % interval", "units")]
     result = Table(*columns, title=f"{split} · intervals by bootstrap over inputs")
-    for name in registry.names("explanation"):
-        score = scores.get(name.removeprefix("explanation/"))
-        if score is not None:
-            metric = registry.metric(f"test/{name}")
-            low, high = ("–" if end is None else metric.number(end) for end in (score.low, score.high))
-            interval = f"[{low}, {high}]"
-            result.add_row(metric.heading, metric.number(score.value), interval, f"{score.units:,}")
+    for name, score in scores.items():
+        metric = registry.metric(f"test/explanation/{name}")
+        low, high = ("–" if end is None else metric.number(end) for end in (score.low, score.high))
+        interval = f"[{low}, {high}]"
+        result.add_row(metric.heading, metric.number(score.value), interval, f"{score.units:,}")
     return result

@@ -22,7 +22,6 @@ from attnlab.report.comparison import Comparison, Task, by_question, compare
 from attnlab.report.drawing import write_figures
 from attnlab.report.figures import draw_figures
 from attnlab.report.page import write_page
-from attnlab.report.scorecards import draw_scorecards, gather_evaluations, scorecard_tables
 from attnlab.report.study import Study, unfinished_lines
 from attnlab.report.style import variant_styles
 from attnlab.report.tables import Table, build_tables, write_tables
@@ -97,12 +96,10 @@ def main(options: argparse.Namespace) -> int:
         progress=_with_progress_bar,
     )
     with Console(stderr=True).status("drawing figures"):
-        evaluations = gather_evaluations(study)
         tables = [*build_tables(study, comparisons), *aggregates_table(study, comparisons)]
-        tables += scorecard_tables(evaluations)
         write_tables(tables, study, folder)
         styles = variant_styles(study.variants)
-        figures = [*draw_figures(study, styles), *draw_scorecards(evaluations, styles)]
+        figures = draw_figures(study, styles)
         write_page(study, comparisons, tables, figures, output)
         write_figures(figures, styles, folder / "figures")
     _print(study, tables, comparisons)

@@ -148,17 +148,6 @@ _SCHEDULE: Types = {"factor": Positive, "patience": Count}
 
 _EARLY_STOPPING: Types = {"monitor": str | None, "mode": Directions, "patience": Count}
 
-_EXPLAIN: Types = {
-    "measures": Annotated[
-        str | Sequence[str], "names of measures, such as [erasure,alignment]; explain=all has all of them"
-    ],
-    "sentences": Size,
-    "steps": Size,
-    "epsilon": Fraction,
-    "alignments": FilePath | None,
-    "reverse": FilePath | None,
-}
-
 _TUNE: Types = {
     "trials": Size,
     "seed": Seed,
@@ -306,7 +295,7 @@ SECTIONS = {
     "callbacks": Section(optional=True),
     "callbacks.early_stopping": Section(types=_EARLY_STOPPING),
     "logger": Section(optional=True),
-    "explain": Section(_EXPLAIN, optional=True),
+    "explain": Section(optional=True),
     "tune": Section(_TUNE, optional=True),
     "tune.pruner": Section(types=_PRUNER, optional=True),
 }

@@ -1,4 +1,4 @@
-"""Word alignments from attention weights: subwords to words, symmetrisation, alignment error rate.
+"""Word alignments from attention weights: subwords to words, alignment error rate.
 
 T, S as in `attnlab.types` · I source words · J target words
 """
@@ -17,8 +17,6 @@ from attnlab.files.reading import read_text, split_lines
 Links = frozenset[tuple[int, int]]
 """Links (source word, target word), both counted from 0."""
 
-NEIGHBOURS = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]
-
 
 class Gold(NamedTuple):
     """Gold alignment of a sentence. Sure links are also possible ones."""
@@ -27,20 +25,14 @@ class Gold(NamedTuple):
     possible: Links
 
 
-class Counts(NamedTuple):
-    """Sums that the alignment error rate is computed from."""
-
-    correct: int  # |A ∩ S| + |A ∩ P|
-    total: int  # |A| + |S|
-
-
-def error_counts(links: Links, gold: Gold) -> Counts:
-    """Count the links of a sentence for the alignment error rate.
+def error_counts(links: Links, gold: Gold) -> tuple[int, int]:
+    """Return the numerator and the denominator of the alignment error rate of a sentence.
 
     AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) for links A, sure links S and possible links P, with the sums
     of all sentences: Och & Ney 2003 (Computational Linguistics 29:1), section 5.
     """
-    return Counts(len(links & gold.sure) + len(links & gold.possible), len(links) + len(gold.sure))
+    total = len(links) + len(gold.sure)
+    return total - len(links & gold.sure) - len(links & gold.possible), total
 
 
 def alternatives(links: Iterable[tuple[int, int]]) -> Gold:
@@ -73,31 +65,6 @@ def best_links(
     rows, columns = np.meshgrid(target_words, source_words, indexing="ij")
     np.add.at(of_words, (rows, columns), weights[: len(target_words), : len(source_words)])
     return frozenset((int(row.argmax()), j) for j, row in enumerate(of_words) if row.any())
-
-
-def grow_diag(forward: Links, backward: Links) -> Links:
-    """Combine the links of two directions by grow-diag, without the final step.
-
-    Koehn, Och & Marcu 2003 (N03-1017), section 4.5: start with the intersection; as long as a link of the
-    union is a neighbour of a chosen one, also diagonally, and one of its words has no link yet, choose it.
-
-    Args:
-        forward: links of the direction source to target.
-        backward: links of the other direction, also as (source word, target word).
-    """
-    chosen, union = set(forward & backward), forward | backward
-    grown = True
-    while grown:
-        grown = False
-        for i, j in sorted(chosen):
-            for x, y in NEIGHBOURS:
-                link = (i + x, j + y)
-                if link not in union or link in chosen:
-                    continue
-                if link[0] not in {a for a, _ in chosen} or link[1] not in {b for _, b in chosen}:
-                    chosen.add(link)
-                    grown = True
-    return frozenset(chosen)
 
 
 def read_gold(path: str, count: int) -> list[Gold]:

@@ -1,32 +1,53 @@
-"""Faithfulness scorecard of a network: every measure over the sentences of a split, with intervals."""
+"""Scorecard of the attention weights of a run as explanations: `attnlab evaluate RUN explain=all`.
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+The group `explain` builds a `Scorecard`, or any other callable with the same arguments and result.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attnlab.data.corpus import Pair
+from attnlab.data.examples import Examples
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.explain import adversarial, alignment, attributions, distractors, erasure
-from attnlab.explain.rank_correlation import kendall_tau, top_agreement
+from attnlab.errors import UserError
+from attnlab.explain import alignment, attributions, erasure
 from attnlab.explain.units import SENTENCES_PER_BATCH, units_of
+from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.report.resampling import ratio_interval
+from attnlab.settings import FilePath, Size
 from attnlab.types import Batch
 
-MEASURES = ("gradient", "integrated_gradients", "erasure", "adversarial", "distractors", "alignment")
+FILE = "explanations.json"
+"""Name of the scorecard in the folder of an evaluation."""
+
+Measure = Literal["gradient", "integrated_gradients", "erasure", "alignment"]
+Measures = Annotated[Sequence[Measure], f"a list with some of {', '.join(get_args(Measure))}"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """A network with the vocabularies and the encoding of its data."""
+@dataclass(frozen=True)
+class Explained:
+    """A network whose attention weights are examined, with the encoding of its data.
 
-    network: Seq2Seq  # in evaluation mode, with an attention that has weights
-    vocabularies: Vocabularies  # tokenizers of both sides
-    encode: distractors.Encode  # encodes pairs as the network reads them
+    Raises:
+        UserError: if it has no attention weights.
+    """
+
+    network: Seq2Seq  # in evaluation mode
+    vocabularies: Vocabularies
+    encode: Callable[[list[Pair]], Examples]  # encodes pairs as the network reads them
+
+    def __post_init__(self) -> None:
+        if not has_weights(self.network.decoder.attention):
+            raise UserError(
+                "explain: this network has no attention weights; choose a run with another mechanism, such "
+                "as attention=additive"
+            )
 
     def batches(self, pairs: Sequence[Pair]) -> Iterator[Batch]:
         """Yield the encoded pairs in batches of similar source length; `indices` are positions in `pairs`."""
@@ -47,180 +68,118 @@ class Score(NamedTuple):
     sentences: int
 
 
-@dataclass
-class Sums:
-    """Sums over the units of each sentence, by measure."""
+class Values(NamedTuple):
+    """Values of a measure for some units."""
 
-    numerators: dict[str, dict[int, float]] = field(default_factory=dict)
-    denominators: dict[str, dict[int, float]] = field(default_factory=dict)
-
-    def add(
-        self,
-        name: str,
-        sentences: Sequence[int],
-        values: Sequence[float],
-        counts: Iterable[float] | None = None,
-    ) -> None:
-        """Add the values of units to the sums of their sentences, without those that are NaN.
-
-        Args:
-            sentences: sentence of each unit.
-            values: value of each unit.
-            counts: what each unit adds to the denominator; 1 by default.
-        """
-        numerators = self.numerators.setdefault(name, {})
-        denominators = self.denominators.setdefault(name, {})
-        for sentence, value, count in zip(sentences, values, counts or [1.0] * len(values), strict=True):
-            if value == value:  # not NaN
-                numerators[sentence] = numerators.get(sentence, 0) + value
-                denominators[sentence] = denominators.get(sentence, 0) + count
-
-    def scores(self) -> dict[str, Score]:
-        """Return the mean of each measure that has units, with its interval."""
-        scores = {}
-        for name, sums in self.numerators.items():
-            counted = [sentence for sentence in sorted(sums) if self.denominators[name][sentence] > 0]
-            if not counted:
-                continue
-            above = np.array([sums[sentence] for sentence in counted])
-            below = np.array([self.denominators[name][sentence] for sentence in counted])
-            low, high = ratio_interval(above, below) if len(counted) > 1 else (None, None)
-            value = float(above.sum() / below.sum())
-            scores[name] = Score(value, low, high, round(below.sum()), len(counted))
-        return scores
+    name: str
+    sentences: Sequence[int]  # number of the sentence of each unit
+    values: Sequence[float]  # NaN where it is undefined
+    counts: Sequence[float] | None = None  # what each unit adds to the denominator; 1 by default
 
 
-def explain(
-    model: Model,
-    pairs: Sequence[Pair],
-    *,
-    measures: Sequence[str] = MEASURES,
-    steps: int = attributions.STEPS,
-    epsilon: float = 0.05,
-    seed: int = 0,
-    gold: Sequence[alignment.Gold] | None = None,
-    reverse: Model | None = None,
-) -> dict[str, Score]:
-    """Compute the scorecard of a network on sentences.
+def summarise(values: Iterable[Values]) -> dict[str, Score]:
+    """Return the mean of each measure that has units, with its interval over sentences."""
+    units: dict[str, list[tuple[int, float, float]]] = {}
+    for name, sentences, parts, counts in values:
+        each = zip(sentences, parts, counts or [1.0] * len(parts), strict=True)
+        units.setdefault(name, []).extend(row for row in each if row[1] == row[1])  # not NaN
+    scores = {}
+    for name, rows in units.items():
+        numbers, numerators, denominators = np.array(rows).reshape(-1, 3).T  # [N] each
+        sums = [np.bincount(numbers.astype(int), column) for column in (numerators, denominators)]
+        above, below = np.array(sums, dtype=np.float64)[:, sums[1] > 0]  # of each sentence that has units
+        if len(below) > 0:
+            low, high = ratio_interval(above, below) if len(below) > 1 else (None, None)
+            mean = float(above.sum() / below.sum())
+            scores[name] = Score(mean, low, high, round(below.sum()), len(below))
+    return scores
+
+
+def spread(total: int, count: int) -> list[int]:
+    """Return at most `count` of the numbers from 0 to `total` - 1, evenly spread."""
+    count = min(count, total)
+    return [number * total // count for number in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scorecard:
+    """Agreement of the weights with attributions, with the effect of erasure, and with alignments.
 
     Args:
-        pairs: the sentences, with references.
-        measures: some of `MEASURES`.
+        measures: what to compute.
+        sentences: number of sentences, evenly spread over the split.
         steps: nodes of the quadrature of integrated gradients.
-        epsilon: largest total variation distance of the output with adversarial weights.
-        seed: seed of the random tokens of the erasure.
-        gold: gold alignment of the words of each sentence; None for those of the pairs, if they have any.
-        reverse: a network of the other direction, whose alignments are combined with those of `model`.
-
-    Returns:
-        The score of each measure that has units, by its name in `attnlab.metrics.registry` without
-        "explanation/".
+        alignments: gold alignments of the words of the split, one line per sentence: 0-0 for a sure link, 0?1
+            for a possible one; null for those of the data, if it has any.
     """
-    sums = Sums()
-    for batch in model.batches(pairs):
-        _explain_batch(sums, model.network, batch, measures, steps=steps, epsilon=epsilon, seed=seed)
-    if "distractors" in measures:
-        _add_distractors(sums, model, pairs)
-    if "alignment" in measures:
-        _add_alignment(sums, model, pairs, gold, reverse)
-    return sums.scores()
+
+    measures: Measures
+    sentences: Size
+    steps: Size
+    alignments: FilePath | None
+
+    def __call__(self, model: Explained, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
+        """Compute the measures on sentences of a split, given as pairs; the seed draws tokens to erase.
+
+        Raises:
+            UserError: if the gold alignments cannot be read.
+        """
+        chosen = spread(len(pairs), self.sentences)
+        gold = None
+        if self.alignments is not None:
+            gold_of_split = alignment.read_gold(self.alignments, len(pairs))
+            gold = [gold_of_split[i] for i in chosen]
+        pairs = [pairs[i] for i in chosen]
+        values: list[Values] = []
+        for batch in model.batches(pairs):
+            if batch.target_text.any():
+                values += self._explain_units(model.network, batch, seed)
+        if "alignment" in self.measures:
+            values += [alignment_errors(model, pairs, gold)]
+        return summarise(values)
+
+    def _explain_units(self, network: Seq2Seq, batch: Batch, seed: int) -> Iterator[Values]:
+        """Yield the measures of each unit of a batch."""
+        units = units_of(network, batch)
+        columns: dict[str, Tensor] = {}  # [N] each
+        for method in attributions.METHODS:
+            if method in self.measures:
+                values = attributions.attribute(network, units, method, steps=self.steps)  # [N, S]
+                if method == "integrated_gradients":
+                    columns[f"{method}_error"] = attributions.completeness_error(network, units, values)
+                    values = values.abs()
+                columns[f"{method}_tau"] = kendall_tau(units.weights, values, units.mask)
+                columns[f"{method}_top"] = top_agreement(units.weights, values, units.mask)
+        if "erasure" in self.measures:
+            for suffix, order in (("", units.weights), ("_random", torch.zeros_like(units.weights))):
+                comprehensiveness, sufficiency = erasure.erase(network, units, order, seed=seed)
+                columns[f"comprehensiveness{suffix}"] = comprehensiveness
+                columns[f"sufficiency{suffix}"] = sufficiency
+        for name, column in columns.items():
+            yield Values(name, units.batch.indices.tolist(), column.tolist())
 
 
-def _explain_batch(
-    sums: Sums,
-    network: Seq2Seq,
-    batch: Batch,
-    measures: Sequence[str],
-    *,
-    steps: int,
-    epsilon: float,
-    seed: int,
-) -> None:
-    if not batch.target_text.any():
-        return
-    units = units_of(network, batch)
-    sentences: list[int] = units.batch.indices.tolist()
+def alignment_errors(
+    model: Explained, pairs: Sequence[Pair], gold: Sequence[alignment.Gold] | None = None
+) -> Values:
+    """Return the alignment errors of each pair.
 
-    def add(name: str, values: Tensor) -> None:
-        sums.add(name, sentences, values.tolist())
-
-    for method in attributions.METHODS:
-        if method in measures:
-            values = attributions.attribute(network, units, method, steps=steps)  # [N, S]
-            if method == "integrated_gradients":
-                add(f"{method}_error", attributions.completeness_error(network, units, values))
-                values = values.abs()
-            add(f"{method}_tau", kendall_tau(units.weights, values, units.mask))
-            add(f"{method}_top", top_agreement(units.weights, values, units.mask))
-    if "erasure" in measures:
-        for suffix, order in (("", units.weights), ("_random", torch.zeros_like(units.weights))):
-            comprehensiveness, sufficiency = erasure.erase(network, units, order, seed=seed)
-            add(f"comprehensiveness{suffix}", comprehensiveness)
-            add(f"sufficiency{suffix}", sufficiency)
-    if "adversarial" in measures:
-        attacked = adversarial.attack(network, batch, epsilon=epsilon)
-        rows = batch.target_text.nonzero()[:, 0]
-        sums.add("adversarial_divergence", batch.indices[rows].tolist(), attacked.divergence.tolist())
-        sums.add("uniform_distance", batch.indices[rows].tolist(), attacked.uniform_distance.tolist())
-
-
-def _add_distractors(sums: Sums, model: Model, pairs: Sequence[Pair]) -> None:
-    examples = model.encode(list(pairs))
-    lengths: list[int] = examples.source_lengths.tolist()
-    chosen = [
-        (i, other)
-        for i, other in enumerate(distractors.partners(lengths, max(lengths)))
-        if other is not None and examples.target_lengths[i] > 1  # a target of EOS alone has no units
-    ]
-    if not chosen:
-        return
-    rows, others = zip(*chosen, strict=True)
-    measured = distractors.distract(
-        model.network, [pairs[i] for i in rows], [pairs[i] for i in others], model.encode
-    )
-    sentences = [rows[i] for i in measured.sentences.tolist()]
-    sums.add("distractor_weight", sentences, measured.weight.tolist())
-    sums.add("distractor_crossing", sentences, measured.crossing.tolist())
-    sums.add("distractor_drop", sentences, measured.drop.tolist())
-
-
-def _add_alignment(
-    sums: Sums,
-    model: Model,
-    pairs: Sequence[Pair],
-    gold: Sequence[alignment.Gold] | None,
-    reverse: Model | None,
-) -> None:
-    known = _task_alignments(model, pairs) if gold is None else dict(enumerate(gold))
-    if not known:
-        return
-    links = _links(model, pairs)
-    both = {}
-    if reverse is not None:
-        swapped = [Pair(pair.target, pair.source) for pair in pairs]
-        backward = _links(reverse, swapped)
-        both = {
-            i: alignment.grow_diag(links[i], frozenset((source, target) for target, source in backward[i]))
-            for i in known
-        }
-    for name, chosen in (("", links), ("symmetrised_", both)):
-        for i in known if chosen else ():
-            counts = alignment.error_counts(chosen[i], known[i])
-            errors = float(counts.total - counts.correct)
-            sums.add(f"{name}alignment_error_rate", [i], [errors], [counts.total])
-
-
-def _task_alignments(model: Model, pairs: Sequence[Pair]) -> dict[int, alignment.Gold]:
-    """Return the gold alignments that the pairs have, by position, if tokens are words."""
-    return {
-        i: alignment.alternatives(links)
-        for i, pair in enumerate(pairs)
-        if (links := model.vocabularies.gold_alignment(pair))
-    }
+    Args:
+        gold: gold alignment of the words of each pair; None for those of the data, where tokens are words.
+    """
+    if gold is None:
+        links_of_data = map(model.vocabularies.gold_alignment, pairs)
+        gold_of = {i: alignment.alternatives(links) for i, links in enumerate(links_of_data) if links}
+    else:
+        gold_of = dict(enumerate(gold))
+    links = word_links(model, pairs) if gold_of else {}
+    counts = [alignment.error_counts(links[i], each) for i, each in gold_of.items()]
+    errors, totals = ([*column] for column in zip(*counts, strict=True)) if counts else ([], [])
+    return Values("alignment_error_rate", [*gold_of], errors, totals)
 
 
 @torch.no_grad()
-def _links(model: Model, pairs: Sequence[Pair]) -> dict[int, alignment.Links]:
+def word_links(model: Explained, pairs: Sequence[Pair]) -> dict[int, alignment.Links]:
     """Return the links of words with the largest weights, by the position of the pair."""
     source, target = model.vocabularies
     result = {}
@@ -228,8 +187,42 @@ def _links(model: Model, pairs: Sequence[Pair]) -> dict[int, alignment.Links]:
         weights = model.network(batch).weights.float().cpu().numpy()  # [B, T, S]
         sources, targets = batch.source_text.sum(dim=1).tolist(), batch.target_text.sum(dim=1).tolist()
         for row, index in enumerate(batch.indices.tolist()):
-            words = (source.words(pairs[index].source), target.words(pairs[index].target))
-            result[index] = alignment.best_links(
-                weights[row], words[0][: sources[row]], words[1][: targets[row]]
-            )
+            source_words = source.words(pairs[index].source)[: sources[row]]
+            target_words = target.words(pairs[index].target)[: targets[row]]
+            result[index] = alignment.best_links(weights[row], source_words, target_words)
     return result
+
+
+def kendall_tau(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Return Kendall's τ-b of two scores over the real tokens of each row, [N] float64.
+
+    ::
+
+        τ_b = Σ_{i<j} sign(x_i - x_j) sign(y_i - y_j) / √(pairs with x_i ≠ x_j · pairs with y_i ≠ y_j)
+
+    NaN where all scores of a row are equal, as with uniform weights or a single token.
+
+    Args:
+        x: [N, S].
+        y: [N, S].
+        mask: [N, S], True at real tokens.
+    """
+    taus = []
+    for row, real in enumerate(mask):
+        first, second = ((s[:, None] - s).sign().double() for s in (x[row, real], y[row, real]))  # [S, S]
+        untied = first.abs().sum() * second.abs().sum()
+        taus.append((first * second).sum() / untied.sqrt())
+    return torch.stack(taus)
+
+
+def top_agreement(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Return the probability that the largest x and the largest y are at the same token, [N] float64.
+
+    Ties are broken at random: with k equal largest x, one of which has the only largest y, it is 1 / k.
+    Arguments are those of `kendall_tau`.
+    """
+    first, second = (
+        (scores == scores.masked_fill(~mask, -torch.inf).amax(dim=-1, keepdim=True)) & mask
+        for scores in (x, y)
+    )  # [N, S]
+    return (first & second).sum(dim=-1).double() / (first.sum(dim=-1) * second.sum(dim=-1))

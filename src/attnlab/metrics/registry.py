@@ -181,15 +181,7 @@ METRICS: dict[str, Metric] = {
     "explanation/comprehensiveness_random": _explanation("comprehensiveness of random tokens", "signed"),
     "explanation/sufficiency": _explanation("sufficiency", "signed", "lower"),
     "explanation/sufficiency_random": _explanation("sufficiency of random tokens", "signed"),
-    "explanation/adversarial_divergence": _explanation("adversarial divergence", "fraction", "lower"),
-    "explanation/uniform_distance": _explanation("change of the output by uniform weights", "fraction"),
-    "explanation/distractor_weight": _explanation("weight on the distractor", "share", "lower"),
-    "explanation/distractor_crossing": _explanation("largest weight on the distractor", "share", "lower"),
-    "explanation/distractor_drop": _explanation("drop of p by the distractor", "signed"),
     "explanation/alignment_error_rate": _explanation("alignment error rate", "share", "lower"),
-    "explanation/symmetrised_alignment_error_rate": _explanation(
-        "alignment error rate of both directions", "share", "lower"
-    ),
     "train/loss_epoch": Metric(label="training loss", kind="training", format="nats"),
 }
 """Every metric by its name without the split."""

@@ -1,19 +1,26 @@
 """Adversarial attention weights: other weights with nearly the same output.
 
+`attnlab evaluate RUN --config-dir faithfulness/conf explain=adversarial`, in the folder `experiments`.
+
 B, S as in `attnlab.types` · Q candidates · N target positions of the sentences of a batch, in the order of
 `Batch.target_text`
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from attnlab.data.corpus import Pair
+from attnlab.explain.scorecard import Explained, Score, Values, spread, summarise
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import wrap_weights
 from attnlab.nn.seq2seq import Encoded, Seq2Seq, select
+from attnlab.settings import Fraction, Size
 from attnlab.types import Batch, Memory
 
 SHARES = (0.05, 0.2, 0.5, 1.0)
@@ -22,6 +29,31 @@ ROUNDS = 8
 """Number of moves, each from the best result of the one before."""
 MAX_OUTPUTS = 2**25
 """Maximum number of probabilities that are computed together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversarialWeights:
+    """Measures of the weights that nearly the same output allows, on evenly spread sentences of a split.
+
+    Args:
+        sentences: number of sentences.
+        epsilon: largest change of the output by adversarial weights, as a total variation distance.
+    """
+
+    sentences: Size
+    epsilon: Fraction
+
+    def __call__(self, model: Explained, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
+        """Return the means over all target positions; nothing is random."""
+        values = []
+        for batch in model.batches([pairs[i] for i in spread(len(pairs), self.sentences)]):
+            attacked = attack(model.network, batch, epsilon=self.epsilon)
+            sentences = batch.indices[batch.target_text.nonzero()[:, 0]].tolist()  # [N]
+            values += [
+                Values("adversarial_divergence", sentences, attacked.divergence.tolist()),
+                Values("uniform_distance", sentences, attacked.uniform_distance.tolist()),
+            ]
+        return summarise(values)
 
 
 class Adversary(NamedTuple):

@@ -1,9 +1,12 @@
 """Distractor sources: another sentence beside the source, which no output token needs.
 
+`attnlab evaluate RUN --config-dir faithfulness/conf explain=distractors`, in the folder `experiments`.
+
 B, S as in `attnlab.types` · N units
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -11,10 +14,46 @@ from torch import Tensor
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples
+from attnlab.explain.scorecard import Explained, Score, Values, spread, summarise
 from attnlab.explain.units import SENTENCES_PER_BATCH, Units, log_probability, units_of
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.settings import Size
 
 Encode = Callable[[list[Pair]], Examples]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distractors:
+    """Measures of the attention to a distractor, on evenly spread sentences of a split.
+
+    Args:
+        sentences: number of sentences; those beside which no other one fits are left out.
+    """
+
+    sentences: Size
+
+    def __call__(self, model: Explained, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
+        """Return the means over all target positions; nothing is random."""
+        pairs = [pairs[i] for i in spread(len(pairs), self.sentences)]
+        examples = model.encode(pairs)
+        lengths: list[int] = examples.source_lengths.tolist()
+        chosen = [
+            (i, other)
+            for i, other in enumerate(partners(lengths, max(lengths)))
+            if other is not None and examples.target_lengths[i] > 1  # a target of EOS alone has no units
+        ]
+        if not chosen:
+            return {}
+        rows, others = zip(*chosen, strict=True)
+        measured = distract(model.network, [pairs[i] for i in rows], [pairs[i] for i in others], model.encode)
+        sentences = [rows[i] for i in measured.sentences.tolist()]
+        return summarise(
+            [
+                Values("distractor_weight", sentences, measured.weight.tolist()),
+                Values("distractor_crossing", sentences, measured.crossing.tolist()),
+                Values("distractor_drop", sentences, measured.drop.tolist()),
+            ]
+        )
 
 
 class Distracted(NamedTuple):
