@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -113,3 +114,10 @@ def test_citation_names_the_current_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == __version__
     assert citation["license"] == "Apache-2.0"
+
+
+def test_lowest_versions_are_those_of_the_metadata() -> None:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lowest = {re.sub(r">=([\d.]+).*", r"==\1", dependency) for dependency in dependencies}
+    lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
+    assert {line for line in lines if not line.startswith("#")} == lowest
