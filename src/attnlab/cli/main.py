@@ -20,6 +20,7 @@ from pathlib import Path
 
 from attnlab import __version__
 from attnlab.cli.arguments import Parser
+from attnlab.config.options import config_dirs
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.imports import faster_imports
 from attnlab.files.terminal import escape_control_characters
@@ -38,6 +39,7 @@ Commands:
 
 RUN is a run directory (outputs/NAME/VARIANT-seedN-HASH) or a checkpoint file.
 OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=reverse_published.
+--config-dir FOLDER adds the options of a folder, and the modules beside it.
 --traceback shows the stack trace of an error.
 """
 
@@ -66,7 +68,9 @@ def run(arguments: list[str]) -> int:
         os.environ["ATTNLAB_TRACEBACK"] = "1"
     tokenize_in_one_thread()
     try:
-        return _dispatch(arguments)
+        arguments, folders = _split_config_dirs(arguments)
+        with config_dirs(folders):
+            return _dispatch(arguments)
     except BrokenPipeError:
         return 0  # the reader of standard output, such as head, has read enough
     except Exception as error:
@@ -74,6 +78,21 @@ def run(arguments: list[str]) -> int:
             raise
         print(f"attnlab: {_explain(error)}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _split_config_dirs(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments without `--config-dir FOLDER`, and the folders."""
+    others, folders = [], []
+    words = iter(arguments)
+    for word in words:
+        option, equals, folder = word.partition("=")
+        if option not in ("--config-dir", "-cd"):
+            others.append(word)
+        elif folder := folder if equals else next(words, ""):
+            folders.append(folder)
+        else:
+            raise UsageError(f"{option} needs a folder of options: {option} FOLDER")
+    return others, folders
 
 
 @cache

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, check_overrides, check_sweeps, usage_errors
+from attnlab.config.options import user_folders
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.jobs.grid import split_zip
 from attnlab.jobs.status import print_table
@@ -32,7 +33,8 @@ def main(parsed: argparse.Namespace) -> int:
     if task.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     sys.argv = ["attnlab train", *arguments]
-    os.environ["ATTNLAB_COMMAND"] = " ".join(sys.argv)
+    folders = [f"--config-dir={folder}" for folder in user_folders()]
+    os.environ["ATTNLAB_COMMAND"] = " ".join(["attnlab train", *folders, *arguments])
     try:
         with _one_line_errors():
             _compose_and_train(arguments, task)

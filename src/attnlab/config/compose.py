@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings, known_settings, unknown_settings
-from attnlab.config.hydra_versions import initialize_conf, register_resolver
+from attnlab.config.hydra_versions import initialize_conf, register_resolver, searchpath
 from attnlab.config.options import (
     PARTS,
     check_name,
@@ -66,7 +66,9 @@ def compose_run(overrides: list[str]) -> DictConfig:
     """
     check_overrides(overrides)
     with initialize_conf():
-        return resolve(compose("train", overrides=accept(overrides), return_hydra_config=True))
+        return resolve(
+            compose("train", overrides=[*accept(overrides), *searchpath()], return_hydra_config=True)
+        )
 
 
 def accept(overrides: list[str]) -> list[str]:

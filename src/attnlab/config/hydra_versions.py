@@ -3,6 +3,7 @@
 This is the only module that imports a private name of Hydra: the parser of its command line.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,7 +14,7 @@ from hydra import initialize_config_dir
 from hydra._internal.utils import get_args_parser as get_args_parser
 from omegaconf import OmegaConf
 
-from attnlab.config.options import CONF
+from attnlab.config.options import CONF, user_folders
 
 IS_1_4 = hasattr(hydra.utils, "execution_whitelist")
 """True if Hydra checks the targets of `instantiate` against a list, as 1.4 does."""
@@ -31,8 +32,15 @@ def initialize_conf() -> initialize_config_dir:
     return initialize_config_dir(str(CONF), **VERSION_BASE)
 
 
+def searchpath() -> list[str]:
+    """Return the override with which Hydra finds the options in the user's folders, if there are any."""
+    folders = ",".join(f"'file://{folder.absolute()}'" for folder in user_folders())
+    return [f"hydra.searchpath=[{folders}]"] if folders else []
+
+
 def main(task: Callable[..., Any]) -> None:
     """Compose the configurations that `sys.argv` describes, and call `task` with each."""
+    sys.argv += searchpath()
     hydra.main(config_path=str(CONF), config_name="train", **VERSION_BASE)(task)()
 
 

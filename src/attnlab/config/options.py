@@ -1,8 +1,11 @@
 """The option files of `conf/`, their names and keys. Imports neither torch nor Hydra."""
 
 import difflib
+import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,13 @@ from attnlab.files.yaml import read_yaml
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
 """Folder of the config groups: inside an installed package, or at the top of a checkout."""
+
+CONFIG_DIR = "ATTNLAB_CONFIG_DIR"
+"""Environment variable with the user's folders of options, separated like those of PATH.
+
+`--config-dir` sets it, so that worker processes know the folders too. The modules beside such a folder can be
+imported.
+"""
 
 OPTIONAL = (
     "experiment",
@@ -79,9 +89,54 @@ def check_name(key: str) -> None:
         raise UsageError(f"{key} is now {RENAMED[key]}: write {RENAMED[key]}=VALUE")
 
 
+def user_folders() -> list[Path]:
+    """Return the user's folders of options."""
+    return [Path(folder) for folder in os.environ.get(CONFIG_DIR, "").split(os.pathsep) if folder]
+
+
+@contextmanager
+def config_dirs(folders: Sequence[str]) -> Iterator[None]:
+    """Find options in these folders, and modules beside them, inside the block.
+
+    Raises:
+        UsageError: if a folder does not exist, or has an option with the name of a shipped one.
+    """
+    environment, path = os.environ.get(CONFIG_DIR), [*sys.path]
+    added = [str(Path(folder).expanduser().absolute()) for folder in folders]
+    if added:
+        os.environ[CONFIG_DIR] = os.pathsep.join(added)
+    sys.path += [str(folder.parent) for folder in user_folders()]  # last, so that they replace no packages
+    try:
+        check_user_folders()
+        yield
+    finally:
+        sys.path[:] = path
+        if added:
+            os.environ.pop(CONFIG_DIR)
+        if environment is not None:
+            os.environ[CONFIG_DIR] = environment
+
+
+def check_user_folders() -> None:
+    """Raise `UsageError` at a user's folder that does not exist or replaces a shipped option."""
+    for folder in user_folders():
+        if not folder.is_dir():
+            raise UsageError(f"--config-dir {folder}: no such folder")
+        for path in sorted(folder.rglob("*.yaml")):
+            if (CONF / (name := path.relative_to(folder))).exists():
+                option = f"{name.parent.as_posix()}={name.stem}"
+                raise UsageError(f"{path}: attnlab has an option {option} of its own. Rename the file")
+
+
+def _option_files(group: str) -> dict[str, Path]:
+    """Return the files of a group's options by name."""
+    folders = [CONF, *user_folders()]
+    return {path.stem: path for folder in folders for path in (folder / group).glob("*.yaml")}
+
+
 def options_of(group: str) -> list[str]:
-    """Return the names of the shipped options of a group."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    """Return the names of the options of a group."""
+    return sorted(_option_files(group))
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
@@ -97,16 +152,21 @@ def suggest(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-@cache
 def top_level_keys() -> frozenset[str]:
-    """Return the groups, and the settings outside of groups, of all shipped files."""
-    groups = ("experiment", "study", "debug")  # their files set keys of the whole configuration
-    files = [CONF / "train.yaml", *(path for group in groups for path in (CONF / group).glob("*.yaml"))]
-    settings = {str(key) for path in files for key in read_yaml(path)}
-    return frozenset(settings | {path.name for path in CONF.iterdir() if path.is_dir()})
+    """Return the groups, and the settings outside of groups, of all files."""
+    return _top_level_keys((CONF, *user_folders()))
 
 
 @cache
+def _top_level_keys(folders: tuple[Path, ...]) -> frozenset[str]:
+    groups = ("experiment", "study", "debug")  # their files set keys of the whole configuration
+    files = [path for folder in folders for group in groups for path in (folder / group).glob("*.yaml")]
+    settings = {str(key) for path in (CONF / "train.yaml", *files) for key in read_yaml(path)}
+    return frozenset(
+        settings | {path.name for folder in folders for path in folder.iterdir() if path.is_dir()}
+    )
+
+
 def keys_of(group: str, option: str) -> frozenset[str]:
     """Return the keys of an option, without those that start with an underscore."""
     content = read_option(group, option)
@@ -125,5 +185,10 @@ def keys_of(group: str, option: str) -> frozenset[str]:
 
 def read_option(group: str, option: str) -> dict[str, Any]:
     """Return the content of an option's file."""
-    content: dict[str, Any] = read_yaml(CONF / group / f"{option}.yaml")
+    return _read_yaml(_option_files(group)[option])
+
+
+@cache
+def _read_yaml(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = read_yaml(path)
     return content

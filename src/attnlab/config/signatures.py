@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, Required, get_args, get_origin
 
+from attnlab.config.options import user_folders
 from attnlab.settings import Component
 
 UNTYPED = ("lightning", "optuna", "torch")
@@ -149,7 +150,7 @@ def _module(name: str) -> _Module | None:
         spec = None
     roots = [Path(root) for root in spec.submodule_search_locations or []] if spec else []
     files = [Path(spec.origin)] if spec and spec.origin and not parts else []
-    for root in [*roots, Path.cwd() / top]:
+    for root in [*roots, Path.cwd() / top, *(folder.parent / top for folder in user_folders())]:
         path = root.joinpath(*parts)
         files += [path / "__init__.py", path.with_name(f"{path.name}.py")]
     try:

@@ -26,7 +26,10 @@ from attnlab.jobs.supervision import end_with_parent
 from attnlab.jobs.worker_process import import_from_current_folder
 from attnlab.types import UNK
 
-BUILT = ("encoder", "bridge", "attention", "normaliser", "decoder", "readout", "optimizer")
+BUILT = (
+    *("embedding", "target_embedding", "encoder", "bridge", "attention", "normaliser", "decoder", "readout"),
+    "optimizer",
+)
 """Groups that are built. For all other groups only the names of the arguments are checked."""
 
 

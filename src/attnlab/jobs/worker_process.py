@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attnlab.config.options import user_folders
 from attnlab.errors import INTERRUPTED, InUseError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.interruption import handle_signals
@@ -122,11 +123,12 @@ def is_step_of_several_tasks() -> bool:
 def import_from_current_folder() -> None:
     """Append the current folder to the module search path, for custom classes that a configuration names.
 
+    So are the folders with the user's folders of options (`--config-dir`).
+
     Last, so that files in a data folder never replace installed packages.
     """
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.append(folder)
+    folders = [str(Path.cwd()), *(str(folder.parent) for folder in user_folders())]
+    sys.path += [folder for folder in folders if folder not in sys.path]
 
 
 def record_exit(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
