@@ -1,7 +1,6 @@
 """Searches as plain loops over teacher-forced passes, one sentence at a time."""
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -93,54 +92,41 @@ def plain_beam(
     length_penalty: float,
     restrict: Restriction = unrestricted,
     *,
-    groups: int = 1,
-    penalty: float = 0.0,
     ends_early: bool = True,
 ) -> list[tuple[float, list[int]]]:
-    """Beam search; groups as in Algorithm 1 of Vijayakumar et al. (2016), in whose diversity EOS has no part.
-
-    With `ends_early`, it ends when all groups are full and no live hypothesis can score higher than the best.
-    """
-    width = size // groups
+    """Search with a beam. With `ends_early`, it ends when it is full and no live hypothesis can win."""
 
     def continuations(tokens: list[int]) -> list[float]:
         scores = next_log_probabilities(network, sentence, tokens)
         return restrict(scores, tokens) if len(tokens) < max_length else scores
 
-    active: list[list[tuple[float, list[int]]]] = [[(0.0, [])] for _ in range(groups)]
-    finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(groups)]
-    greedy: list[list[int] | None] = [[] for _ in range(groups)]  # None: it has ended
+    active: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    greedy: list[int] | None = []  # None: it has ended
     for n in range(1, max_length + 2):
-        used: Counter[int] = Counter()  # tokens of the earlier groups at this step
-        for group in range(groups):
-            candidates = [
-                (total + score - penalty * used[token], total + score, tokens, token)
-                for total, tokens in active[group]
-                for token, score in enumerate(continuations(tokens))
-                if (token == EOS or n <= max_length) and score > FORBIDDEN
-            ]
-            candidates.sort(key=lambda candidate: -candidate[0])
-            if greedy[group] is not None:  # its best continuation is kept, whatever its rank
-                best = next(candidate for candidate in candidates if candidate[2] == greedy[group])
-                candidates.remove(best)
-                candidates.insert(0, best)
-                *_, tokens, token = best
-                greedy[group] = None if token == EOS else [*tokens, token]
-            ending = [
-                (total / n**length_penalty, tokens)
-                for _, total, tokens, token in candidates[:width]
-                if token == EOS
-            ]
-            finished[group] = sorted(finished[group] + ending, key=lambda one: -one[0])[:width]
-            kept = [(total, [*tokens, token]) for _, total, tokens, token in candidates if token != EOS]
-            active[group] = kept[:width]
-            used.update(tokens[-1] for _, tokens in active[group])
-        limits = [total / (max_length + 1) ** length_penalty for row in active for total, _ in row]
-        top = max((score for row in finished for score, _ in row), default=FORBIDDEN)
-        is_full = all(len(row) == width for row in finished)
-        if not limits or (ends_early and is_full and max(limits) <= top):
+        candidates = [
+            (total + score, tokens, token)
+            for total, tokens in active
+            for token, score in enumerate(continuations(tokens))
+            if (token == EOS or n <= max_length) and score > FORBIDDEN
+        ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        if greedy is not None:  # its best continuation is kept, whatever its rank
+            best = next(candidate for candidate in candidates if candidate[1] == greedy)
+            candidates.remove(best)
+            candidates.insert(0, best)
+            _, tokens, token = best
+            greedy = None if token == EOS else [*tokens, token]
+        ending = [
+            (total / n**length_penalty, tokens) for total, tokens, token in candidates[:size] if token == EOS
+        ]
+        finished = sorted(finished + ending, key=lambda one: -one[0])[:size]
+        active = [(total, [*tokens, token]) for total, tokens, token in candidates if token != EOS][:size]
+        limits = [total / (max_length + 1) ** length_penalty for total, _ in active]
+        top = max((score for score, _ in finished), default=FORBIDDEN)
+        if not limits or (ends_early and len(finished) == size and max(limits) <= top):
             break
-    return sorted((one for row in finished for one in row), key=lambda hypothesis: -hypothesis[0])
+    return finished
 
 
 def plain_sample(

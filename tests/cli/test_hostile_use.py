@@ -55,7 +55,6 @@ USAGE: list[Row] = [
     ("predict RUN data.path=x", b"", 2, "predict changes only search.*, reranking and grammar"),
     ("predict RUN search.top_k=3", b"", 2, "set search.temperature=1"),
     ("predict RUN search.temperature=0", b"", 2, "search.temperature=0: must be a number > 0"),
-    ("predict RUN 'search.forced_tokens=[x]'", b"", 2, "'x' is not in the target vocabulary"),
     ("predict RUN search.beam_sise=5", b"", 2, "Unknown setting .* Did you mean 'search.beam_size'"),
     ("predict RUN search.beam_size=0", b"", 2, "search.beam_size=0: must be"),
     ("predict search.beam_size=5", b"", 2, "No RUN to translate with"),

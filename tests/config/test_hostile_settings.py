@@ -64,10 +64,6 @@ VALUES = (
     ("seed=4294967296", r"in \[0, 4294967295\]"),
     ("overfit=0", f"{WHOLE} ≥ 1 or null"),
     *(
-        (f"search.forced_tokens={value}", "forced_tokens=.*: must be a list of tokens, such as")
-        for value in ("the", "[the,[cat]]")
-    ),
-    *(
         (f"init.freeze={value}", "init.freeze=.*: must be a list of parts of the network")
         for value in ("encoder", "[1]")
     ),

@@ -116,8 +116,6 @@ SEARCH: dict[str, Any] = {
     "min_length": 2,
     "no_repeat_ngram_size": 3,
     "prefix_size": 1,
-    "num_beam_groups": 2,
-    "diversity_penalty": 0.7,
     "seed": 5,
 }
 

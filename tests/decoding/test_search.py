@@ -129,7 +129,6 @@ RULES: list[dict[str, Any]] = [{}, {"min_length": 2}, {"no_repeat_ngram_size": 1
 @given(
     seed=SEEDS,
     size=st.sampled_from([2, 4]),
-    groups=st.sampled_from([1, 2]),
     ends=st.sampled_from([-1.0, 1.0, 3.0]),
     length_penalty=PENALTIES,
     rules=st.sampled_from(RULES),
@@ -139,7 +138,6 @@ RULES: list[dict[str, Any]] = [{}, {"min_length": 2}, {"no_repeat_ngram_size": 1
 def test_best_score_is_that_of_a_search_that_never_ends_early(
     seed: int,
     size: int,
-    groups: int,
     ends: float,
     length_penalty: float,
     rules: dict[str, Any],
@@ -150,11 +148,9 @@ def test_best_score_is_that_of_a_search_that_never_ends_early(
     forced = rules.get("forced", [])
     constraints = Constraints(**{**rules, "forced": torch.tensor([forced])} if forced else rules)
     options: dict[str, Any] = {"max_length": 4, "length_penalty": length_penalty, "constraints": constraints}
-    found = beam(network, sentence, size=size, groups=groups, diversity_penalty=0.5, **options)
+    found = beam(network, sentence, size=size, **options)
     restrict = restriction(rules.get("min_length", 0), rules.get("no_repeat_ngram_size", 0), forced)
-    longest = plain_beam(
-        network, sentence, size, 4, length_penalty, restrict, groups=groups, penalty=0.5, ends_early=False
-    )
+    longest = plain_beam(network, sentence, size, 4, length_penalty, restrict, ends_early=False)
     assert found.scores[0][0] == pytest.approx(longest[0][0], abs=1e-4)
     assert found.scores[0][0] >= greedy(network, sentence, **options).scores[0][0] - 1e-4
 

@@ -161,7 +161,7 @@ def test_network_that_copies_outputs_unk_only_where_it_is_forced(target: Tokeniz
     label = target.tokens([UNK])[0]
     for predictions in translator(network, batch, pairs, nbest=2):
         assert all((label in prediction.tokens) == (label == "3") for prediction in predictions)
-    forced = replace(translator, forced_tokens=[label, None])(network, batch, pairs)
+    forced = replace(translator, prefix_size=1)(network, batch, pairs)
     assert [prediction.tokens.count(label) >= 1 for (prediction,) in forced] == [True, True]
     without_copying = batch._replace(copy_ids=None)
     network.readout = network.readout.generator

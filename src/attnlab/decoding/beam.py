@@ -1,6 +1,6 @@
-"""Beam search and diverse beam search, batched over sentences.
+"""Beam search, batched over sentences.
 
-B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · G: groups · live: sentences in the batch
+B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentences in the batch
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ def beam(
     max_length: int,
     length_penalty: float = 1.0,
     early_stopping: bool = False,
-    groups: int = 1,
-    diversity_penalty: float = 0.0,
     constraints: Constraints = UNRESTRICTED,
     encoded: tuple[Any, Any] | None = None,
 ) -> Hypotheses:
@@ -42,10 +40,6 @@ def beam(
     can score higher than the best of them: log p never increases, so that a hypothesis scores at most
     log p / (max_length + 1) ** length_penalty.
 
-    Diverse beam search (Vijayakumar et al. 2016, arXiv 1610.02424) divides the beam into groups, which are
-    extended one after the other. In each step, a group prefers the tokens that fewer hypotheses of earlier
-    groups continue with. Scores are those of the model without this penalty.
-
     Args:
         model: in evaluation mode.
         batch: sources to decode; targets are ignored.
@@ -54,17 +48,12 @@ def beam(
         length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty:
             0 compares sums of log-probabilities, 1 means. At least 0.
         early_stopping: a sentence is finished when K hypotheses are, even if others can still score higher.
-        groups: number of groups, a divisor of K; 1 is beam search without groups.
-        diversity_penalty: λ, subtracted from the log-probability of a token for each hypothesis of an earlier
-            group that continues with it at this step.
         constraints: restrictions on the outputs.
         encoded: result of `model.encode(batch)`, if it was computed before.
 
     Returns:
         At most K hypotheses per sentence, best first.
     """
-    if size % groups != 0:
-        raise ValueError(f"a beam of {size} hypotheses cannot be divided into {groups} equal groups")
     if size == 1:
         return greedy(
             model,
@@ -77,17 +66,16 @@ def beam(
     sources, state = model.encode(batch) if encoded is None else encoded
     sentences, width = batch.source.shape
     device = batch.source.device
-    group_size = size // groups
     shape = (max_length + 1, sentences, size)
     tokens = torch.full(shape, PAD, device=device)  # [T, B, K]
     parents = torch.zeros(shape, dtype=torch.int64, device=device)  # [T, B, K]: beam that the token extends
     weights = torch.zeros(*shape, width, device=device)  # [T, B, K, S]: of the step, by the extended beam
     totals = torch.zeros(shape, device=device)  # [T, B, K]: log-probability up to the token
-    finished = Finished.none(sentences, groups, group_size, device)
+    finished = Finished.none(sentences, size, device)
     live = torch.arange(sentences, device=device)
     last = torch.full((sentences, 1), SOS, device=device)  # [live, Q]: Q = 1 at the first step, then K
     sums = torch.zeros(sentences, 1, device=device)  # [live, Q]: log-probability so far
-    is_greedy = torch.ones(sentences, groups, dtype=torch.bool, device=device)  # [live, G], see `_extend`
+    is_greedy = torch.ones(sentences, dtype=torch.bool, device=device)  # [live], see `_extend`
     for step in range(max_length + 1):
         logits, step_weights, state = model.step(last, state, sources)
         weights[step, live, : step_weights.size(1)] = step_weights.float()
@@ -96,15 +84,15 @@ def beam(
         if step < max_length:
             history = partial(_history, tokens, parents, live, step, last.size(1))
             log_p = constraints(log_p, sums, live, step, history)
-        last, parent, sums, ended = _extend(log_p, sums, is_greedy, group_size, diversity_penalty)
+        last, parent, sums, ended = _extend(log_p, sums, is_greedy, size)
         tokens[step, live, : last.size(1)] = last
         parents[step, live, : last.size(1)] = parent
         totals[step, live, : last.size(1)] = sums
-        best = finished.add(live, step, *ended, length_penalty)  # [live, G, K / G]
+        best = finished.add(live, step, *ended, length_penalty)  # [live, K]
         limit = sums.amax(dim=1) / (max_length + 1) ** length_penalty  # [live]: of all scores to come
-        unfinished = best[..., -1].isneginf().any(dim=1) & limit.isfinite()
+        unfinished = best[:, -1].isneginf() & limit.isfinite()
         if not early_stopping:
-            unfinished = unfinished | (limit > best.amax(dim=(1, 2)))
+            unfinished = unfinished | (limit > best[:, 0])
         remaining = rows_to_keep(unfinished, step)
         if len(remaining) == 0:
             break
@@ -119,16 +107,16 @@ def beam(
 
 
 class Finished(NamedTuple):
-    """The best finished hypotheses of each group, best first, as pointers to their last steps."""
+    """The best finished hypotheses, best first, as pointers to their last steps."""
 
-    scores: Tensor  # [B, G, K / G], -inf in unused entries
-    steps: Tensor  # [B, G, K / G]: step of the last token
-    parents: Tensor  # [B, G, K / G]: beam that the last token extends
+    scores: Tensor  # [B, K], -inf in unused entries
+    steps: Tensor  # [B, K]: step of the last token
+    parents: Tensor  # [B, K]: beam that the last token extends
 
     @classmethod
-    def none(cls, sentences: int, groups: int, size: int, device: torch.device) -> Finished:
+    def none(cls, sentences: int, size: int, device: torch.device) -> Finished:
         """Return an empty record."""
-        none = torch.zeros(sentences, groups, size, dtype=torch.int64, device=device)
+        none = torch.zeros(sentences, size, dtype=torch.int64, device=device)
         return cls(none.float().fill_(FORBIDDEN), none, none.clone())
 
     def add(self, live: Tensor, step: int, sums: Tensor, parents: Tensor, length_penalty: float) -> Tensor:
@@ -137,12 +125,12 @@ class Finished(NamedTuple):
         Args:
             live: row of each sentence in the batch, [live].
             step: number of tokens so far.
-            sums: log-probabilities [live, G, K / G], -inf where none ends.
-            parents: beams that EOS extends, [live, G, K / G].
+            sums: log-probabilities [live, ≤ K], -inf where none ends.
+            parents: beams that EOS extends, [live, ≤ K].
             length_penalty: as in `beam`.
 
         Returns:
-            The scores of the best finished hypotheses, [live, G, K / G].
+            The scores of the best finished hypotheses, [live, K].
         """
         new = (sums / (step + 1) ** length_penalty, torch.full_like(parents, step), parents)
         both = [torch.cat((old[live], added), dim=-1) for old, added in zip(self, new, strict=True)]
@@ -155,54 +143,36 @@ class Finished(NamedTuple):
 
 
 def _extend(
-    log_p: Tensor, sums: Tensor, is_greedy: Tensor, size: int, penalty: float
+    log_p: Tensor, sums: Tensor, is_greedy: Tensor, size: int
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Extend the hypotheses of each group by one token.
+    """Extend the hypotheses by one token.
 
     Args:
         log_p: [live, Q, V].
-        sums: log-probabilities so far, [live, Q]; if Q = 1, all groups extend the same hypothesis.
-        is_greedy: True where the first beam of a group is the hypothesis of greedy search, [live, G]. The
-            first continuation of the group is then the best one of this beam. Changed in place when it ends.
-        size: beams of a group, K / G.
-        penalty: λ of `beam`.
+        sums: log-probabilities so far, [live, Q].
+        is_greedy: True where the first beam is the hypothesis of greedy search, [live]. The first
+            continuation is then the best one of this beam. Changed in place when it ends.
+        size: K
 
     Returns:
-        Tokens, extended beams and log-probabilities of the new beams, each [live, K]; and log-probabilities,
-        -inf where there are none, and extended beams of the hypotheses that end, each [live, G, K / G].
+        Each [live, ≤ K]: tokens, extended beams and log-probabilities of the new beams; log-probabilities,
+        -inf where there are none, and extended beams of the hypotheses that end.
     """
-    groups = is_greedy.size(1)
-    beams = max(1, sums.size(1) // groups)
-    # [live, V]: hypotheses of earlier groups that continue with a token
-    uses = log_p.new_zeros(len(log_p), log_p.size(-1) if groups > 1 else 0)
-    extended, ended = [], []
-    for group in range(groups):
-        first = 0 if sums.size(1) == 1 else group * beams
-        own = slice(first, first + beams)
-        scores = log_p[:, own] if group == 0 else log_p[:, own] - penalty * uses[:, None]  # [live, Q', V]
-        # Each beam has one continuation with EOS, so at least K of the 2K best do not end
-        top, candidates = top_continuations(scores, min(2 * size, scores.size(-1)))  # [live, Q', ≤ 2K]
-        totals = (sums[:, own, None] + top).flatten(1)
-        ranks = totals.clone()
-        ranks[:, 0].masked_fill_(is_greedy[:, group], float("inf"))
-        order = ranks.topk(min(2 * size, totals.size(1)), dim=-1).indices  # [live, ≤ 2K]
-        best = totals.gather(1, order)
-        token, parent = candidates.flatten(1).gather(1, order), first + order // top.size(-1)
-        if group > 0:
-            best = best + penalty * uses.gather(1, token)
-        ends = token == EOS  # [live, ≤ 2K]
-        is_greedy[:, group] &= ~ends[:, 0]
-        end = best[:, :size].masked_fill(~ends[:, :size], FORBIDDEN)
-        keep = torch.sort(ends.int(), dim=-1, stable=True).indices[:, :size]  # the K best without EOS
-        ended.append((end, parent[:, :size]))
-        token, parent, best = token.gather(1, keep), parent.gather(1, keep), best.gather(1, keep)
-        best = best.masked_fill(token == EOS, FORBIDDEN)  # a tiny vocabulary has fewer than K without EOS
-        if groups > 1:
-            uses.scatter_add_(1, token, best.isfinite().float())
-        extended.append((token, parent, best))
-    token, parent, best = (torch.cat(parts, dim=1) for parts in zip(*extended, strict=True))
-    end, end_parent = (torch.stack(parts, dim=1) for parts in zip(*ended, strict=True))
-    return token, parent, best, (end, end_parent)
+    # Each beam has one continuation with EOS, so at least K of the 2K best do not end
+    top, candidates = top_continuations(log_p, min(2 * size, log_p.size(-1)))  # [live, Q, ≤ 2K]
+    totals = (sums[..., None] + top).flatten(1)
+    ranks = totals.clone()
+    ranks[:, 0].masked_fill_(is_greedy, float("inf"))
+    order = ranks.topk(min(2 * size, totals.size(1)), dim=-1).indices  # [live, ≤ 2K]
+    best = totals.gather(1, order)
+    token, parent = candidates.flatten(1).gather(1, order), order // top.size(-1)
+    ends = token == EOS  # [live, ≤ 2K]
+    is_greedy &= ~ends[:, 0]
+    ended = best[:, :size].masked_fill(~ends[:, :size], FORBIDDEN), parent[:, :size]
+    keep = torch.sort(ends.int(), dim=-1, stable=True).indices[:, :size]  # the K best without EOS
+    token, parent, best = token.gather(1, keep), parent.gather(1, keep), best.gather(1, keep)
+    best = best.masked_fill(token == EOS, FORBIDDEN)  # a tiny vocabulary has fewer than K without EOS
+    return token, parent, best, ended
 
 
 def top_continuations(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -245,9 +215,7 @@ def _trace_back(
     length_penalty: float,
 ) -> Hypotheses:
     """Follow each finished hypothesis from its last token to its first; arguments as in `beam`."""
-    scores, ends, beams = (part.flatten(1).cpu() for part in finished)  # each [B, K]
-    scores, order = scores.sort(dim=1, descending=True, stable=True)
-    ends, beams = ends.gather(1, order), beams.gather(1, order)
+    scores, ends, beams = (part.cpu() for part in finished)  # each [B, K]
     # from here on, T is the number of steps of the longest hypothesis
     record = (tokens, parents, weights, totals)
     tokens, parents, weights, totals = (part[: int(ends.max()) + 1].cpu() for part in record)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import exp
-from typing import Annotated, Any
+from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.data.alignment import output_links
@@ -27,10 +25,6 @@ from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Count, NotNegative, Positive, PositiveFraction, Seed, Size
 from attnlab.types import PAD, Batch, Hypotheses
 
-ForcedTokens = Annotated[
-    Sequence[str | int | float | bool | None], "a list of tokens, such as [the,null,cat]"
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Translator:
@@ -49,12 +43,7 @@ class Translator:
         min_length: minimum number of output tokens, EOS excluded.
         no_repeat_ngram_size: no n-gram of this size occurs twice in an output; 0 for no restriction.
         prefix_size: outputs start with the first this many tokens of the batch's targets; None for all.
-        forced_tokens: tokens at the first positions of every output; None where any token is allowed. A
-            prefix of the target has priority.
         grammar: accepts the outputs, and their beginnings; None for no restriction.
-        num_beam_groups: groups of diverse beam search, a divisor of `beam_size`; 1 for beam search.
-        diversity_penalty: λ of diverse beam search: penalty of a token for each hypothesis of earlier groups
-            that has it.
         temperature: sample at this temperature; None for greedy or beam search.
         top_k: sample from the k most probable tokens; None for all.
         top_p: sample from the most probable tokens with this total probability; None for all.
@@ -70,10 +59,7 @@ class Translator:
     min_length: Count = 0
     no_repeat_ngram_size: Count = 0
     prefix_size: Count | None = 0
-    forced_tokens: ForcedTokens | None = None
     grammar: Accepts | None = None
-    num_beam_groups: Size = 1
-    diversity_penalty: NotNegative = 0.5
     temperature: Positive | None = None
     top_k: Size | None = None
     top_p: PositiveFraction | None = None
@@ -85,24 +71,12 @@ class Translator:
             raise UsageError(
                 f"search.min_length={self.min_length} is above search.max_length={self.max_length}"
             )
-        if self.beam_size % self.num_beam_groups != 0:
-            raise UsageError(
-                f"search.num_beam_groups={self.num_beam_groups} does not divide the beam size "
-                f"{self.beam_size}: set search.beam_size to a multiple of it"
-            )
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
             raise UsageError("search.top_k and search.top_p restrict sampling: set search.temperature=1")
-        if self.temperature is not None and self.num_beam_groups > 1:
+        if self.grammar is not None and self.temperature is not None:
             raise UsageError(
-                "search.num_beam_groups needs a beam search: set search.temperature=null, or "
-                "search.num_beam_groups=1 for samples"
+                "A grammar needs greedy or beam search: set search.temperature=null, or grammar=none"
             )
-        if self.grammar is not None and (self.temperature is not None or self.num_beam_groups > 1):
-            raise UsageError(
-                "A grammar needs greedy or beam search: set search.temperature=null and "
-                "search.num_beam_groups=1, or grammar=none"
-            )
-        self._forced_ids()
 
     def __call__(
         self,
@@ -169,23 +143,16 @@ class Translator:
             batch,
             size=self.beam_size,
             early_stopping=self.early_stopping,
-            groups=self.num_beam_groups,
-            diversity_penalty=self.diversity_penalty,
             **settings,
         )
 
     def _constraints(self, batch: Batch, pairs: Sequence[Pair]) -> Constraints:
-        forced = torch.tensor([self._forced_ids()], device=batch.target.device, dtype=torch.int64)  # [1, P]
-        if self.prefix_size != 0:
-            prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P']
-            width = max(forced.size(1), prefix.size(1))
-            forced, prefix = (F.pad(ids, (0, width - ids.size(1)), value=PAD) for ids in (forced, prefix))
-            forced = torch.where(prefix == PAD, forced, prefix)  # [B, P]
+        prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P]
         return Constraints(
             min_length=self.min_length,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
             no_unknown=batch.copy_ids is not None and self.vocabularies.target.id_of(UNKNOWN) is not None,
-            forced=forced.expand(len(batch.source), -1) if forced.size(1) > 0 else None,
+            forced=None if self.prefix_size == 0 else prefix,
             grammar=None if self.grammar is None else self._grammar(self.grammar, pairs),
         )
 
@@ -194,16 +161,6 @@ class Translator:
             return self.vocabularies.decode(ids, pairs[row].source)
 
         return Grammar(accepts=accepts, decode=decode, count=2 * self.beam_size)
-
-    def _forced_ids(self) -> list[int]:
-        """Return the id of each forced token; PAD where any token is allowed."""
-        ids = []
-        for token in self.forced_tokens or ():
-            id = PAD if token is None else self.vocabularies.target.id_of(str(token))
-            if id is None:
-                raise UsageError(f"search.forced_tokens: {token!r} is not in the target vocabulary")
-            ids.append(id)
-        return ids
 
     def describe(
         self,

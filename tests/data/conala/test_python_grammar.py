@@ -16,7 +16,6 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.constraints import Constraints, log_probabilities
 from attnlab.decoding.grammar import Grammar
 from attnlab.decoding.translator import Translator
-from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction
 from attnlab.types import EOS
 from plain_search import FORBIDDEN, make, plain_beam, plain_greedy, single
@@ -123,9 +122,3 @@ def test_hypothesis_ends_without_a_continuation_only_if_no_other_has_one() -> No
         allowed = constraints(log_p, sums, torch.tensor([0]), 1, lambda rows=histories: torch.tensor([rows]))
         assert allowed[0, :, EOS].isfinite().tolist() == ends
         assert allowed[..., EOS + 1 :].isneginf().all()
-
-
-@pytest.mark.parametrize("options", [{"temperature": 1.0}, {"num_beam_groups": 2}])
-def test_other_searches_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="needs greedy or beam search"):
-        searched(0, beam_size=4, **options)

@@ -14,7 +14,6 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
 from attnlab.data.features import FEATURE
-from attnlab.data.tokenization.graphemes import grapheme_pattern
 from attnlab.data.tokenization.subwords import train_bpe, train_bpe_of_pieces, train_unigram
 from attnlab.data.tokenization.tokenizer import (
     CONTINUATION,
@@ -127,7 +126,7 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
         **settings: of the vocabulary and the normalisation.
     """
     texts = list(texts)
-    character = grapheme_pattern() if graphemes else "(?m:.)"  # m: the dot also matches a newline
+    character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
     return train_pieces(
