@@ -1,7 +1,7 @@
-"""Directive `{mechanisms}`: picture, equation, use and cost of every option of `conf/attention`.
+"""Directive `{mechanisms}`: picture, equation and use of every option of `conf/attention`.
 
 Equation and use are from `docs/gallery/mechanisms.yaml`; the pictures are drawn from
-`docs/gallery/weights.json`, which `docs/gallery/train.py` writes; the costs are in the docstrings.
+`docs/gallery/weights.json`, which `docs/gallery/train.py` writes.
 """
 
 import html
@@ -35,14 +35,6 @@ GROUPS = {
 }
 TASKS = {"reverse": "reverses", "copy": "copies"}
 PAPER = re.compile(r"arXiv (\d{4}\.\d{4,5})")
-COST = re.compile(r"^Cost: ((?:.+\n?)+)", re.MULTILINE)
-
-# A sum of products in a cost, such as 2·H·A + S·(6·A + 1), or a name with indices
-FACTOR = r"(?:\d+|[A-Zmw]²?|log₂ S|max_length|\([^()]+\))"
-TERM = rf"{FACTOR}(?:·{FACTOR})*"
-NAME = r"[UVW](?:_h)? h_j|u_{j-k}ᵀ h_k"
-FORMULA = re.compile(rf"(?<![\w·])(?:{NAME}|{TERM}(?: [+/] {TERM})*)(?![\w·])")
-TEX = {"·": " ", "²": "^2", "ᵀ": r"^\top", "log₂": r"\log_2", "max_length": r"\mathrm{max\_length}"}
 
 # Pixels of a picture
 CELL, FONT, CHARACTER = 24, 11, 6.7
@@ -83,21 +75,7 @@ def entry(name: str, text: dict[str, Any], found: dict[str, Any] | None) -> list
     for equation in text["equation"]:
         lines += ["```{math}", equation, "```", ""]
     lines += [f"**When it pays.** {text['pays']}", ""]
-    if cost := COST.search(documentation):
-        lines += [f"**Cost.** {typeset(' '.join(cost[1].split()).partition(' State:')[0])}", ""]
     return lines
-
-
-def typeset(text: str) -> str:
-    """Return a sentence with its formulas in TeX."""
-    return FORMULA.sub(lambda match: match[0] if match[0].isdigit() else f"{{math}}`{tex(match[0])}`", text)
-
-
-def tex(formula: str) -> str:
-    """Return a formula of a docstring in TeX."""
-    for symbol, command in TEX.items():
-        formula = formula.replace(symbol, command)
-    return formula
 
 
 def picture(found: dict[str, Any]) -> str:

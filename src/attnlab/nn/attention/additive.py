@@ -33,9 +33,6 @@ class Additive(Attention):
     Bahdanau, Cho & Bengio 2014 (arXiv 1409.0473), section A.1.2. v has no bias: it would shift all scores of
     a query equally, which softmax cancels.
 
-    Cost: 2·H·A + 4·S·A operations and S·A numbers; the keys U h_j take 2·S·D·A operations and S·A numbers
-    once per sentence.
-
     Args:
         size: A, the width of the hidden layer.
         bias: add a bias b inside the tanh, to W s and to U h_j.
@@ -64,9 +61,6 @@ class Concat(Attention):
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1. With W = [W_s U] the function is that of
     `Additive`, with a different initialisation: the single matrix is initialised for H + D inputs. The
     implementation adds W_s s and U h_j instead of concatenating every pair, so that the cost is the same.
-
-    Cost: 2·H·A + 4·S·A operations and S·A numbers; the keys U h_j take 2·S·D·A operations and S·A numbers
-    once per sentence.
 
     Args:
         size: A, the width of the hidden layer.

@@ -42,10 +42,6 @@ class Attention(nn.Module):
     memory). A constructor with additional arguments takes the shared ones as
     `**sizes: Unpack[Sizes]` and passes them to `super().__init__`.
 
-    Costs in the docstrings of mechanisms are per query and sentence, forward pass only. Operations count a
-    multiply-add as two and tanh, exp or a root as one; memory is in numbers, most of them kept for the
-    backward pass. The normaliser and the weighted sum (2·S·D operations, S numbers) are not included.
-
     Args:
         query_size: H
         memory_size: D

@@ -13,7 +13,7 @@ class NoAttention(Attention):
     """No attention: a context vector of width 0 and weights of 0.
 
     The decoder sees the source only through its initial state, as in Sutskever, Vinyals & Le 2014
-    (arXiv 1409.3215). Cost: none, not even the weighted sum.
+    (arXiv 1409.3215).
     """
 
     @property
@@ -31,8 +31,6 @@ class Mean(Attention):
     ::
 
         e_j = 0, hence α_j = 1/S
-
-    Cost: the weighted sum only.
     """
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
@@ -45,7 +43,7 @@ class Final(Attention):
     This is RNNencdec of Cho et al. 2014 (arXiv 1406.1078), the baseline of Bahdanau et al. 2014: a fixed
     vector that every decoder step reads. For a bidirectional encoder, c = [last forward; first backward]. For
     a memory without encoder states, c is its last real position. The weights are 0, since no position is
-    attended to. Cost: no operations, D numbers once per sentence.
+    attended to.
     """
 
     def project(self, memory: Memory) -> Tensor:

@@ -34,9 +34,6 @@ class CoverageSee(Coverage):
     See, Liu & Manning 2017 (arXiv 1704.04368), section 2.3, equations 10 and 11. The coverage c_i is the
     state. `loss.terms.coverage` is the loss term of that paper.
 
-    Cost: 2·H·A + 7·S·A operations and S·(A + 1) numbers; the keys W_h h_j take 2·S·D·A operations and S·A
-    numbers once per sentence.
-
     Args:
         size: A, the width of the hidden layer.
     """
@@ -56,9 +53,6 @@ class CoverageTu(Coverage):
 
     Tu et al. 2016 (arXiv 1601.04811), section 3.1.1. The sum of weights is the state. Fertilities are at
     least N/100, so that C fits in half precision.
-
-    Cost: 2·H·A + S·(6·A + 1) operations and S·(A + 2) numbers; the keys U h_j and the fertilities take
-    2·S·D·(A + 1) operations and S·(A + 1) numbers once per sentence.
 
     Args:
         size: A, the width of the hidden layer.

@@ -26,9 +26,6 @@ class Differential(ScoreWrapper):
     distributions give to irrelevant positions. A weight may be negative, and is so in the context; the
     returned weights are max(α, 0), for inspection and copying.
 
-    Cost: twice that of the inner scores, 2·S + 4·D operations and 2·S + D numbers; the normaliser is applied
-    twice.
-
     Args:
         initial: λ₀, the initial share of the second distribution that is subtracted, in [0, 1). The paper
             uses 0.8 - 0.6 exp(-0.3 l) in layer l, from 0; 0.8 is as good.

@@ -23,9 +23,6 @@ class Forgetting(ScoreWrapper):
     decoder-only model. There, the gates of target positions change the scores of all source positions
     equally, which softmax cancels; the gates of the source remain. The last position is forgotten least. b
     is initially 2, f about 0.88.
-
-    Cost: that of the inner scores and S operations; the gates take 2·S·D operations and 2·S numbers once per
-    sentence.
     """
 
     def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:

@@ -23,7 +23,7 @@ class Forward(ScoreWrapper):
     y may come from another normaliser. With a sparse one, gradients can occasionally be very large. Padding
     must come last: paths do not cross a gap in the mask.
 
-    Cost: that of the inner scores, 5·S operations and 4·S numbers. State: α_{i-1}, [B, Q, S].
+    State: α_{i-1}, [B, Q, S].
 
     Args:
         normaliser: computes y from the scores of the reachable positions.

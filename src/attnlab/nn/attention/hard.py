@@ -26,9 +26,6 @@ class Hard(ScoreWrapper):
     section 2.2: biased, with far lower variance. Evaluation mode samples nothing, also in the teacher-forced
     pass, so that the validation loss is that of the network used for decoding.
 
-    Cost: that of the inner scores, S operations and S numbers; in training about 10·S operations and 3·S
-    numbers. The context costs as much as with soft weights.
-
     Args:
         temperature: τ of the soft weights in the backward pass; a lower temperature gives gradients with less
             bias and more variance.

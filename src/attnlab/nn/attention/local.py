@@ -44,8 +44,6 @@ class LocalM(Windowed):
 
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.2. State: t, counted from 0 like the positions.
     Where t exceeds the last position by more than D, the window is empty and α = 0.
-
-    Cost: that of the inner scores, 4·S operations and S numbers.
     """
 
     stateful = True
@@ -69,8 +67,6 @@ class LocalP(Windowed):
 
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.2, equations 9 and 10. The Gaussian multiplies
     weights that already sum to 1, so the weights sum to less than 1.
-
-    Cost: that of the inner scores, 2·H·A + 3·A + 9·S operations and A + 4·S numbers.
 
     Args:
         size: A, the number of rows of W.

@@ -24,8 +24,6 @@ class Location(Attention):
     states. W has `max_length` rows: shorter sentences use the first ones, and positions beyond `max_length`
     get weight 0.
 
-    Cost: 2·H·max_length operations and max_length numbers; no keys.
-
     Args:
         max_length: number of positions that can be scored; later ones get weight 0.
     """
@@ -93,9 +91,6 @@ class LocationSensitive(AdditiveWithHistory):
     previous weights provides the position relative to the previous focus, which distinguishes memory states
     with the same content. State: the previous weights. They are 0 at padding, and the convolution is
     zero-padded at both ends, so padding has no influence.
-
-    Cost: 2·H·A + S·(2·C·K + 2·C·A + 6·A) operations and S·(A + C) numbers; the keys V h_j take 2·S·D·A
-    operations and S·A numbers once per sentence.
 
     Args:
         size: A, the width of the hidden layer.

@@ -31,8 +31,7 @@ class Markov(ScoreWrapper):
     at the first position, a_0 = 1. In a head of `attention=multihead` f is always α: the outputs tell about
     the mean of the heads only.
 
-    Cost: that of the inner scores, 2·H·W + 4·S·W operations and 3·S·W numbers with W = m + w + 1 jumps; the
-    scores u_{j-k}ᵀ h_k take 2·S·D·W operations and S·W numbers once per sentence. State: log f, [B, Q, S].
+    State: log f, [B, Q, S].
 
     Args:
         window: w, the largest jump.

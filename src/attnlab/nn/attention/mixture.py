@@ -33,7 +33,7 @@ class Mixture(Attention):
     component further left. The weights depend on neither the memory states nor the sentence length. Positions
     are counted from the start of the memory, so padding must come last.
 
-    Cost: 2·H·A + 6·A·K + 6·S·K operations and A + 3·S·K numbers; no keys. State: the means μ, [B, Q, K].
+    State: the means μ, [B, Q, K].
 
     Args:
         size: A, the width of the hidden layer.

@@ -41,10 +41,6 @@ class Monotonic(Additive):
     to a negative number, so that the head initially moves far; longer sources need a lower r. b is split into
     a bias of W and one of U.
 
-    Cost: 2·H·A + 4·S·A operations and S·A numbers, as for additive attention; in training 3·S·log₂ S
-    operations and 4·S·log₂ S numbers in addition. The keys U h_j take 2·S·D·A operations and S·A numbers once
-    per sentence. Evaluation also scores all S positions, although only those up to the stop are needed.
-
     State: the previous weights, [B, Q, S]; initially all weight on the first position.
 
     Args:
@@ -99,9 +95,6 @@ class MoChA(Monotonic):
     same numbers with S instead of S·w of memory, but underflow in windows whose scores are far below the
     largest score of the sentence, and support softmax only.
 
-    Cost: that of monotonic attention, 2·H·A + 4·S·A + 5·S·w operations and S·A + 3·S·w numbers; the keys
-    cost twice as much as there.
-
     State: α, [B, Q, S]; initially all weight on the first position.
 
     Args:
@@ -152,9 +145,6 @@ class MILk(MoChA):
     Arivazhagan et al. 2019 (arXiv 1906.05218): softmax over all positions up to the one where a monotonic
     head stops, which is `MoChA` with a chunk that starts at the first position. The latency loss of the paper
     is not implemented.
-
-    Cost: that of monotonic attention, 2·H·A + 4·S·A + 5·S² operations and S·A + 3·S² numbers; the keys cost
-    twice as much as there.
 
     State: α, [B, Q, S]; initially all weight on the first position.
 

@@ -24,10 +24,6 @@ class MultiHead(Attention):
     any mechanism with scores, also one with state; heads share no parameters. The returned weights are the
     mean over the heads, for inspection only: the context is not their weighted sum.
 
-    Cost: that of N scores of width A / N, 2·H·A + 2·A·D operations and 2·A + S·N numbers, and a weighted sum
-    of 2·S·A operations; keys and values take 4·S·D·A operations and 2·S·A numbers once per sentence. Heads
-    are computed one after another.
-
     Args:
         size: A, the size of all heads together, a multiple of N.
         heads: N, the number of heads.

@@ -21,8 +21,6 @@ class Dot(Attention):
         e_j = sᵀ h_j
 
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "dot". Query and memory must have equal sizes.
-
-    Cost: 2·S·D operations and S numbers; no parameters.
     """
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:
@@ -46,9 +44,6 @@ class ScaledDot(Dot):
         e_j = sᵀ h_j / √D
 
     Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.1. Query and memory must have equal sizes.
-
-    Cost: 2·S·D operations and S numbers; the scaled keys take S·D operations and numbers once per sentence.
-    No parameters.
     """
 
     def project(self, memory: Memory) -> Tensor:
@@ -63,9 +58,6 @@ class General(Attention):
         e_j = sᵀ W h_j
 
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, "general".
-
-    Cost: 2·S·H operations and S numbers; the keys W h_j take 2·S·D·H operations and S·H numbers once per
-    sentence.
     """
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:
@@ -89,9 +81,6 @@ class Cosine(Attention):
     Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3.1, where the controller emits a key W s and
     its key strength β > 0. The norm of a memory state has no influence and scores are bounded by ± β. Norms
     below 0.001 are replaced by 0.001, which keeps gradients finite.
-
-    Cost: 2·H·(D + 1) + 3·D + S·(2·D + 1) operations and 2·D + 2·S numbers; the normalised memory takes 3·S·D
-    operations and S·D numbers once per sentence.
 
     Args:
         strength: initial β for a query of zeros; cosines alone differ too little for a sharp softmax.

@@ -46,8 +46,6 @@ class Shift(ScoreWrapper):
     Padding should come last; positions inside a gap of the mask get no weight, and weight shifted into one is
     redistributed by the sharpening. State: α_{i-1}.
 
-    Cost: that of the inner scores, 2·H·(2·K + 3) + S·(4·K + 12) operations and S·(2·K + 12) numbers.
-
     Args:
         reach: K, the largest shift per step in either direction, in positions.
         gate_bias: added to the initial b_g; below 0, an untrained network mainly moves the previous weights.

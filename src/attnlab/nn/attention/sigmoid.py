@@ -21,8 +21,6 @@ class Sigmoid(ScoreWrapper):
     2409.04431), section 3. Positions do not compete for weight: the weights sum to at most S, and to about 1
     for scores of 0, which is the purpose of ln S. All of them may be 0.
 
-    Cost: that of the inner scores, 3·S operations and S numbers.
-
     Args:
         normaliser: not used.
     """

@@ -25,8 +25,6 @@ class Sink(ScoreWrapper):
     2508.10925). With another normaliser than softmax, the sink takes part in it in the same way.
 
     The weights sum to less than 1: a target position may attend to nothing.
-
-    Cost: that of the inner scores; the normaliser has one more position.
     """
 
     def __init__(self, *, score: Callable[..., Attention], **sizes: Unpack[Sizes]) -> None:

@@ -23,8 +23,6 @@ class StickBreaking(ScoreWrapper):
     high those before it are, so that no position encoding is needed to find the latest one. The weights sum
     to less than 1: what no position takes is left over.
 
-    Cost: that of the inner scores, 6·S operations and 3·S numbers.
-
     Args:
         normaliser: not used.
     """
