@@ -44,12 +44,12 @@ def first_job(overrides: list[str]) -> list[str]:
 
 
 def training_commands(text: str) -> list[list[str]]:
-    """Return the overrides of every `attnlab train`, `tune` or `bench` command in a text.
+    """Return the overrides of every `attnlab train` or `bench` command in a text.
 
     A command is a whole line, the end of a comment in conf/, or quoted by backticks.
     """
     joined = re.sub(r"\\\n\s*", " ", text)
-    commands = re.findall(r"attnlab (?:train|tune|bench) ([^`\n]*)", joined)
+    commands = re.findall(r"attnlab (?:train|bench) ([^`\n]*)", joined)
     parsed = [shlex.split(command.replace("…", ""), comments=True) for command in commands]
     return [[argument for argument in command if re.match(r"~|[\w@/.+-]+=", argument)] for command in parsed]
 

@@ -42,7 +42,7 @@ def needs(extra: str, purpose: str) -> Iterator[None]:
 
     Args:
         extra: group of optional dependencies that contains the package.
-        purpose: start of the message, such as "attnlab tune needs Optuna".
+        purpose: start of the message, such as "hydra/sweeper=optuna needs Optuna".
     """
     try:
         yield

@@ -47,9 +47,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
         ("attnlab train seed=x", []),
         ("attnlab train no=such tok", ["tokenizer.", "tokenizer=", "tokenizer@target_tokenizer="]),
         ("attnlab train --m", ["--multirun "]),
-        ("attnlab train tune", []),
-        ("attnlab tune tune=d", ["tune=default"]),
-        ("attnlab tune tune.tri", ["tune.trials="]),
+        ("attnlab train -m hydra/sweeper=op", ["hydra/sweeper=optuna"]),
         ("attnlab bench encoder.si", ["encoder.size="]),
         ("attnlab predict RUN --at", ["--attention "]),
         ("attnlab evaluate out", []),  # bash completes files
@@ -149,7 +147,7 @@ def test_documented_completion_in_an_interactive_bash(tmp_path: Path) -> None:
         shown("attnlab train attention=ad\t", "train attention=additive")
         shown("attnlab train attention=dot attention_s\t", "attention=dot attention_size=")
         shown("attnlab train attention=\t\t", "scaled_dot")
-        shown("attnlab tune tune.tri\t", "tune.trials=")
+        shown("attnlab train -m hydra/sweeper=op\t", "hydra/sweeper=optuna")
         shown("attnlab predict out\t", "predict outputs/")
         shown("attnlab predict outputs/reverse/d\t", "reverse/dot-seed0-12345678/")
         shown("attnlab report --all\t", "--all-pairs ")

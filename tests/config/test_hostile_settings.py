@@ -214,6 +214,8 @@ OPTION_VALUES = (
 )
 """Wrong values of settings of other options, and options that lack a key of an experiment."""
 
+SEARCH = "train -m hydra/sweeper=optuna"
+
 COMMANDS = (
     # arguments, expected message
     ("train embedding.dropout=1.5", r"embedding\.dropout=1\.5: must be a number in"),
@@ -252,19 +254,18 @@ COMMANDS = (
         r"trainer\.devices=1,2: these jobs are the same run, .* give one value",
     ),
     ("train -m oversubscribe=true,false", "oversubscribe=True,False: these jobs are the same run"),
-    ("tune optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
-    ("tune attention=dot,additive tune.trials=0", "tune.trials=0: must be"),
-    ("tune seed=1 tune.space=null", "Nothing to search"),
-    ("tune -m seed=1,2", "has no option -m"),
-    ("tune seed=1,2 tune.trails=3", r"Did you mean 'tune\.trials'\?"),
-    ("tune encoder.size=int(interval(8,4))", r"encoder\.size=int\(interval\(8,4\)\)"),
-    ("tune seed=1,2 tune=defalt", r"Did you mean 'default'\?"),
-    ("tune seed=1,2 tune.sampler=foo", "tune.sampler=foo: must be a section with a _target_"),
-    ("tune seed=1,2 tune.pruner=5", "tune.pruner=5: tune.pruner is a section"),
-    ("tune seed=1,2 +tune.sampler.foo=1", "Unknown setting 'tune.sampler.foo'"),
-    ("tune seed=1,2 +tune.pruner.foo=1", "Unknown setting 'tune.pruner.foo'"),
-    ("tune seed=1,2 tune.sampler._target_=optuna.Nothing", "tune.sampler: .*Nothing"),
-    ("tune seed=1,2 tune.sampler=null", "tune.sampler=null: must be a section"),
+    (f"{SEARCH} optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
+    (f"{SEARCH} attention=dot,additive hydra.sweeper.n_trials=0", "n_trials=0: must be a whole number"),
+    (f"{SEARCH} seed=1,2 hydra.sweeper.n_jobs=x", "n_jobs=x: must be a whole number"),
+    (f"{SEARCH} seed=1", "Nothing to search"),
+    (f"{SEARCH} seed=1,2 hydra.sweeper.compare=[attention]", "attention has no values: give attention=A,B"),
+    (f"{SEARCH} seed=1,2 hydra.sweeper.trails=3", r"Unknown setting 'hydra\.sweeper\.trails'"),
+    (f"{SEARCH} encoder.size=int(interval(8,4))", r"encoder\.size=int\(interval\(8,4\)\)"),
+    (f"{SEARCH} attention=glob(*)", r"attention=glob\(\*\): search an interval"),
+    (f"{SEARCH} seed=1,2 +hydra.sweeper.sampler.foo=1", "hydra.sweeper.sampler: .*foo"),
+    (f"{SEARCH} seed=1,2 hydra.sweeper.sampler._target_=optuna.Nothing", "sampler: .*Nothing"),
+    (f"{SEARCH} seed=1,2 hydra.sweeper.sampler=null", "hydra.sweeper.sampler: "),
+    ("train -m optimizer.lr=interval(0,1)", "hydra/sweeper=optuna searches intervals"),
     ("bench embedding.size=0", "embedding.size=0: must be"),
 )
 """Complete commands."""

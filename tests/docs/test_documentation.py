@@ -2,7 +2,7 @@
 
 A page is followed as `docs/extension/examples.py` describes. Sphinx executes the tutorials in full, for their
 outputs (`docs/extension/tutorial_outputs.py`); the other pages are followed here, with trainings that are
-shortened by `SHORT`, appended to every `attnlab train` and `attnlab tune`. The configurations of commands
+shortened by `SHORT`, appended to every `attnlab train`. The configurations of commands
 that are not run are composed.
 """
 
@@ -51,7 +51,7 @@ SHORT = {
 
 def shortened(arguments: list[str]) -> list[str]:
     """Return the arguments of a command with those of `SHORT` that it does not give itself."""
-    if arguments[0] not in ("train", "tune") or {"--help", "--cfg"} & {*arguments}:
+    if arguments[0] != "train" or {"--help", "--cfg"} & {*arguments}:
         return arguments
     given = {key for argument in arguments for key in re.findall(r"(?:^|[\s(+-])([\w./@]+)=", argument)}
     return arguments + [f"{key}={value}" for key, value in SHORT.items() if key not in given]
@@ -92,7 +92,7 @@ def composed() -> list[tuple[str, str]]:
         for block in blocks(page.read_text(encoding="utf-8"))
         if block.language == "console" and block.marker == "not run"
         for command in block.commands
-        if re.match(r"attnlab (train|tune) ", command)
+        if re.match(r"attnlab train ", command)
         and "--help" not in command
         and "--config-dir" not in command  # such options exist only in the folder of the page
     ]
@@ -114,7 +114,7 @@ def test_configuration_of_the_command_composes(
             first.append(
                 f"{override.input_line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}"
             )
-        elif not override.is_sweep_override() and not str(override.input_line).startswith("tune"):
+        elif not override.is_sweep_override():
             first.append(override.input_line)
     with warnings.catch_warnings():  # conf/hydra/launcher files have the names of their plugins' schemas
         warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")

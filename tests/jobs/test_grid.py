@@ -44,7 +44,7 @@ def test_command_line_replaces_the_settings_of_a_study_also_in_a_zip() -> None:
     [
         ("zip(a=1,2 b=1,2,3)", r"^zip\(a=1,2 b=1,2,3\): .* same number of values; a has 2, b has 3$"),
         ("zip(a=1,2 a=3,4)", "each setting once"),
-        ("a=interval(0,1)", "a sweep needs a list of values; attnlab tune searches intervals"),
+        ("a=interval(0,1)", "a sweep needs a list of values; hydra/sweeper=optuna searches intervals"),
     ],
 )
 def test_sweep_that_has_no_list_of_jobs_is_refused(word: str, message: str) -> None:

@@ -1,30 +1,30 @@
-"""Hyper-parameter search: distributions, pruning and resumption."""
+"""Hyper-parameter search: distributions, equal budgets, and resumption."""
 
-import multiprocessing
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import optuna
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobReturn, JobStatus
+from omegaconf import DictConfig, OmegaConf
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from attnlab.cli import tune
 from attnlab.config.compose import compose_run
-from attnlab.errors import INTERRUPTED, UserError
+from attnlab.errors import InUseError, UserError
 from attnlab.files.metrics_file import read_metrics
-from attnlab.files.run_directory import Run, prepare_run
-from attnlab.jobs import hyperparameter_search, search_plan
+from attnlab.files.run_directory import Run, run_of
+from attnlab.jobs.grid import split_space
+from attnlab.jobs.hyperparameter_search import search, suggest_value
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from daemons import wait_for
 from forked import ForkedProcess
@@ -50,7 +50,7 @@ def sweep(override: str) -> tuple[str, Override]:
 @pytest.mark.parametrize("override", DRAWN)
 def test_sweep_gives_the_expected_distribution(override: str) -> None:
     trial = optuna.create_study().ask()
-    value = search_plan.suggest_value(trial, *sweep(override))
+    value = suggest_value(trial, *sweep(override))
     (distribution,) = trial.distributions.values()
     assert distribution == DRAWN[override]
     assert value in trial.params.values()
@@ -61,290 +61,206 @@ def test_sweep_gives_the_expected_distribution(override: str) -> None:
 )
 def test_sweep_that_cannot_be_searched_is_named(override: str) -> None:
     with pytest.raises(UserError, match=re.escape(override)):
-        search_plan.suggest_value(optuna.create_study().ask(), *sweep(override))
+        suggest_value(optuna.create_study().ask(), *sweep(override))
 
 
-@pytest.mark.slow
-def test_plan_separates_search_space_and_fixed_settings(tmp_path: Path) -> None:
-    overrides = ["tune.trials=7", "attention=none,dot", "embedding.dropout=0.0,0.5", "seed=3"]
-    plan = search_plan.make_plan([*overrides, f"paths.output={tmp_path}"])
-    assert plan.overrides == ["seed=3", f"paths.output={tmp_path}", "name=reverse-tune"]
-    assert list(plan.space) == ["attention", "embedding.dropout"]
-    assert plan.space["embedding.dropout"].get_value_string() == "0.0,0.5"
-    assert plan.tune.trials == 7
-    assert plan.database == tmp_path / "reverse-tune" / "tune.db"
-    assert plan.trial_overrides({"optimizer.lr": 1e-05, "attention": "dot"})[-2:] == [
-        "optimizer.lr=1e-05",
-        "attention=dot",
-    ]
-    longer = search_plan.make_plan([*overrides, f"paths.output={tmp_path}", "tune.trials=9"])
-    other = search_plan.make_plan([*overrides, f"paths.output={tmp_path}", "optimizer.lr=0.1,0.2"])
-    assert longer.identity == plan.identity != other.identity
+def test_compared_sweeps_are_not_searched_and_the_command_line_replaces_those_of_a_study() -> None:
+    params = {"attention": "none,dot", "optimizer.lr": "interval(0,1)", "seed": "0"}
+    space, others = split_space(params, ["optimizer.lr=0.1,0.2", "+x=interval(1,2)"], ["attention"])
+    assert {key: each.get_value_string() for key, each in space.items()} == {
+        "optimizer.lr": "0.1,0.2",
+        "+x": "interval(1,2)",
+    }
+    assert others == ["attention=none,dot", "seed=0"]
 
 
-@pytest.mark.slow
-def test_command_without_a_sweep_searches_the_default_space(tmp_path: Path) -> None:
-    plan = search_plan.make_plan(["data.task=sort", f"paths.output={tmp_path}"])
-    assert list(plan.space) == ["optimizer.lr", "embedding.dropout", "batching.batch_size"]
-    assert plan.summary == (
-        "searching with 20 trials (tune.trials): optimizer.lr=tag(log, interval(1e-4, 1e-1)), "
-        "embedding.dropout=interval(0.0, 0.5), batching.batch_size=32,64,128 "
-        "(tune.space; a sweep such as attention=none,dot replaces it)"
-    )
-    given = search_plan.make_plan(["seed=1,2", "tune.trials=3", f"paths.output={tmp_path}"])
-    assert given.summary == "searching with 3 trials (tune.trials): seed=1,2"
+LR = dict([sweep("optimizer.lr=interval(0.0,1.0)"), sweep("batching.batch_size=32,64")])
+SAMPLER = {"_target_": "optuna.samplers.TPESampler", "seed": 1, "n_startup_trials": 2}
 
 
-@pytest.mark.slow
-def test_setting_of_swept_options_only_can_be_searched(tmp_path: Path) -> None:
-    overrides = ["attention=local_m,local_p", "attention.window=2,4", f"paths.output={tmp_path}"]
-    plan = search_plan.make_plan(overrides)  # the default attention has no window
-    assert list(plan.space) == ["attention", "attention.window"]
-
-
-WORKER = """
-import sys, time
-with open(sys.argv[1], "w") as file:
-    print("epoch,step,metric,value", file=file)
-    for epoch in range(1000):
-        print(f"{epoch},{epoch},val/loss,{epoch}.0", file=file, flush=True)
-        time.sleep(0.02)
+HOLD = """
+import fcntl, sys, time
+with open(sys.argv[1], "a") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print(flush=True)
+    time.sleep(60)
 """
-"""A training whose loss rises for 20 seconds."""
+"""Another process that searches."""
 
 
-def test_worker_is_stopped_by_the_pruner(tmp_path: Path) -> None:
-    pruner = optuna.pruners.ThresholdPruner(upper=2.5)
-    trial = optuna.create_study(pruner=pruner).ask()
-    run = Run(tmp_path)
-    watch = hyperparameter_search.TrialPruning(trial, run, "val/loss", interval=0.05)
-    with subprocess.Popen([sys.executable, "-c", WORKER, str(run.metrics)]) as worker:
-        assert watch.wait(worker) == -signal.SIGTERM
-    assert watch.pruned
-    assert trial.study.trials[0].intermediate_values == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
-    assert watch.reported == 4
+class KilledError(Exception):
+    """Stands for the end of the process."""
 
 
-def test_trial_killed_before_the_pruner_was_asked_is_pruned_at_the_same_step(tmp_path: Path) -> None:
-    storage = f"sqlite:///{tmp_path}/tune.db"
-    study = optuna.create_study(storage=storage, pruner=optuna.pruners.ThresholdPruner(upper=2.5))
-    trial = study.ask()
-    for step in range(4):
-        trial.report(float(step), step)  # the pruner would stop the last one
-    run = Run(tmp_path)
-    with run.metrics.open("w") as file:
-        file.write("epoch,step,metric,value\n")
-        file.writelines(f"{epoch},{epoch},val/loss,{epoch}.0\n" for epoch in range(9))
-    resumed = optuna.load_study(study_name=study.study_name, storage=storage, pruner=study.pruner)
-    watch = hyperparameter_search.TrialPruning(optuna.Trial(resumed, trial._trial_id), run, "val/loss")
-    assert watch.should_prune()
-    assert watch.reported == 4
-    assert list(resumed.trials[0].intermediate_values) == [0, 1, 2, 3]
+class Formula:
+    """A search of a formula in place of trainings.
+
+    Attributes:
+        jobs: the variant and the values of every trained trial.
+        kill_at: number of trials after which the process is killed.
+    """
+
+    def __init__(self, folder: Path, n_jobs: int = 1) -> None:
+        self.folder = folder
+        self.n_jobs = n_jobs
+        self.jobs: list[str] = []
+        self.kill_at: int | None = None
+
+    def compose(self, job: Sequence[str]) -> DictConfig:
+        return compose_run([*job, f"paths.output={self.folder}"])
+
+    def train(self, jobs: Sequence[Sequence[str]]) -> list[JobReturn]:
+        returns = []
+        for job in jobs:
+            if len(self.jobs) == self.kill_at:
+                raise KilledError
+            config = self.compose(job)
+            self.jobs.append(" ".join([config.variant, *job[-2:]]))
+            score = config.optimizer.lr - (config.attention._target_.endswith("Dot"))
+            returns.append(JobReturn(cfg=config, status=JobStatus.COMPLETED, _return_value=score))
+        return returns
+
+    def run(self, n_trials: int, variants: Sequence[str] = ("attention=none", "attention=dot")) -> Any:
+        return search(
+            [[variant] for variant in variants],
+            LR,
+            compose=self.compose,
+            train=self.train,
+            sampler=OmegaConf.create(SAMPLER),
+            n_trials=n_trials,
+            n_jobs=self.n_jobs,
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("upper", [2.5, 99.0])
-def test_run_that_finished_before_it_was_read_is_pruned_all_the_same(upper: float, tmp_path: Path) -> None:
-    """Pruning depends on the values of a trial only, not on the time at which they are read."""
-    settings = ["tune.trials=1", f"paths.output={tmp_path}", "attention=dot,none"]
-    plan = search_plan.make_plan(settings)
-    study = optuna.create_study(pruner=optuna.pruners.ThresholdPruner(upper=upper))
-    trial = study.ask()
-    attention = search_plan.suggest_value(trial, "attention", plan.space["attention"])
-    run = prepare_run(compose_run(plan.trial_overrides({"attention": attention})))
-    run.metrics.write_text(
-        "epoch,step,metric,value\n0,9,val/loss,2.0\n1,19,val/loss,3.0\n2,29,val/loss,1.0\n"
-    )
-    run.write_result("finished", metrics={"val/loss": 1.0})
-    assert hyperparameter_search.run_trial(trial, plan) == 0
-    expected = (TrialState.PRUNED, 3.0, 2) if upper < 3 else (TrialState.COMPLETE, 1.0, 3)
-    (stored,) = study.trials
-    assert (stored.state, stored.value, len(stored.intermediate_values)) == expected
-    assert run.read_result()["status"] == "finished"
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_killed_search_repeats_no_trial_and_draws_the_same_values(tmp_path: Path, n_jobs: int) -> None:
+    whole, killed = Formula(tmp_path / "whole", n_jobs), Formula(tmp_path / "killed", n_jobs)
+    best = whole.run(5)
+    assert len(whole.jobs) == len({*whole.jobs}) == 10  # five of each variant
+    assert [sum(job.startswith(name) for job in whole.jobs) for name in ("none", "dot")] == [5, 5]
+    for moment in (0, 3, 4, 7):
+        killed.kill_at = moment
+        with pytest.raises(KilledError):
+            killed.run(5)
+        del killed.jobs[len(killed.jobs) // (2 * n_jobs) * (2 * n_jobs) :]  # scores that were not stored
+    killed.kill_at = None
+    assert killed.run(5) == best
+    assert sorted(killed.jobs) == sorted(whole.jobs)
+    before = len(killed.jobs)
+    assert killed.run(5) == best  # no trial is left
+    assert len(killed.jobs) == before
+    killed.run(6)
+    assert len(killed.jobs) == before + 2
 
 
-PRUNED = """
-import signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-with open(sys.argv[1], "w") as file:
-    file.write("epoch,step,metric,value\\n0,9,val/loss,3.0\\n")
-time.sleep(60)
-"""
-"""A training that ends when the pruner stops it, and not at Ctrl-C."""
-
-
-def test_ctrl_c_while_a_trial_is_pruned_ends_the_search(
+@pytest.mark.slow
+def test_failed_trials_count_and_a_second_process_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupting(optuna.pruners.ThresholdPruner):
-        def prune(self, *arguments: Any) -> bool:
-            signal.raise_signal(signal.SIGINT)
-            return super().prune(*arguments)
+    formula = Formula(tmp_path)
 
-    def start(run: Run, **_: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-SEc", PRUNED, str(run.metrics)], start_new_session=True)
+    def fail(jobs: Sequence[Sequence[str]]) -> list[JobReturn]:
+        configs = [formula.compose(job) for job in jobs]
+        for config in configs:
+            run = run_of(config)
+            run.directory.mkdir(parents=True, exist_ok=True)
+            run.write_result("failed", error="diverged")
+        return [JobReturn(cfg=config, status=JobStatus.COMPLETED) for config in configs]
 
-    monkeypatch.setattr(hyperparameter_search.worker_process, "start_worker", start)
-    plan = search_plan.make_plan(["attention=dot,none", f"paths.output={tmp_path}"])
-    study = optuna.create_study(pruner=Interrupting(upper=2.5))
-    assert hyperparameter_search.run_trial(study.ask(), plan) == INTERRUPTED
-    assert [trial.state for trial in study.trials] == [TrialState.PRUNED]
-
-
-def search_formula(plan: search_plan.SearchPlan, *, stop_after: int | None = None) -> list[dict[str, Any]]:
-    """Search with a formula instead of trainings; interrupt it in the trial `stop_after`."""
-    study = hyperparameter_search.open_study(plan)
-    for trial in hyperparameter_search.remaining_trials(study, plan):
-        parameters = {
-            key: search_plan.suggest_value(trial, key, override) for key, override in plan.space.items()
-        }
-        if trial.number == stop_after:
-            break
-        study.tell(trial, parameters["optimizer.lr"] - (parameters["attention"] == "dot"))
-    return [trial.params for trial in study.trials]
-
-
-@pytest.mark.slow
-def test_resumed_search_suggests_the_same_parameters(tmp_path: Path) -> None:
-    overrides = [
-        "optimizer.lr=interval(0.0,1.0)",
-        "attention=none,dot",
-        "tune.trials=6",
-        "+tune.sampler.n_startup_trials=2",
-    ]
-    whole = search_formula(search_plan.make_plan([*overrides, f"paths.output={tmp_path}/whole"]))
-    assert len(whole) == 6
-    assert len({tuple(parameters.values()) for parameters in whole}) == 6
-    plan = search_plan.make_plan([*overrides, f"paths.output={tmp_path}/killed"])
-    for stop in (0, 3, 3, 5):
-        assert search_formula(plan, stop_after=stop) == whole[: stop + 1]
-    assert search_formula(plan) == whole
-    assert search_formula(plan) == whole  # no trial is left
-    assert {trial.state for trial in hyperparameter_search.open_study(plan).trials} == {TrialState.COMPLETE}
+    train, formula.train = formula.train, fail  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="none: all trials failed, see"):
+        formula.run(2, ["attention=none"])
+    formula.train = train  # type: ignore[method-assign]
+    with pytest.raises(UserError, match="none: all trials failed"):
+        formula.run(2, ["attention=none"])
+    assert formula.jobs == []
+    (best,) = formula.run(3, ["attention=none"])
+    assert len(formula.jobs) == 1
+    assert best[-2:] == formula.jobs[0].split()[1:]
+    lock = tmp_path / "reverse-trials" / "optuna.lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(InUseError, match="in use by another search"):
+            formula.run(3, ["attention=none"])
+        other.kill()
 
 
-def search_in_parallel(plan: search_plan.SearchPlan, folder: Path) -> None:
-    """Search with a formula; the first process to reach trial 3 hangs until it is killed."""
-    study = hyperparameter_search.open_study(plan)
-    for trial in hyperparameter_search.remaining_trials(study, plan):
-        value = search_plan.suggest_value(trial, "optimizer.lr", plan.space["optimizer.lr"])
-        (folder / f"{trial.number}-{os.getpid()}").touch()
-        time.sleep(0.05)
-        if trial.number == 3 and len(list(folder.glob("3-*"))) == 1:
-            time.sleep(60)
-        study.tell(trial, value)
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.slow
-def test_two_processes_share_a_search_and_one_takes_over_the_trial_of_the_other(tmp_path: Path) -> None:
-    settings = ["optimizer.lr=interval(0.0,1.0)", "tune.trials=8", f"paths.output={tmp_path}/outputs"]
-    plan = search_plan.make_plan(settings)
-    folder = tmp_path / "calls"
-    folder.mkdir()
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=search_in_parallel, args=(plan, folder)) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    wait_for(lambda: len(list(folder.iterdir())) == 8)
-    (hanging,) = folder.glob("3-*")
-    for worker in workers:
-        if str(worker.pid) == hanging.name.partition("-")[2]:
-            worker.kill()
-    for worker in workers:
-        worker.join(240)
-    assert sorted(worker.exitcode for worker in workers) == [-signal.SIGKILL, 0]
-    trials = hyperparameter_search.open_study(plan).trials
-    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 8
-    calls = sorted(path.name.partition("-")[0] for path in folder.iterdir())
-    assert calls == sorted("01234567" + "3")
+SEARCH = (
+    "-m",
+    "hydra/sweeper=optuna",
+    *TINY_REVERSE,
+    "data.train_size=800",
+    "trainer.max_epochs=3",
+    "scheduler=constant",
+    "attention=none,dot",
+    "optimizer.lr=tag(log,interval(1e-3,1e-1))",
+    "hydra.sweeper.compare=[attention]",
+    "hydra.sweeper.n_trials=2",
+    "hydra.sweeper.seeds=1",
+    "hydra.launcher.slots=2",
+)
 
 
 @pytest.mark.slow
-def test_search_resumes_after_sigkill(tmp_path: Path) -> None:
-    overrides = [
-        *TINY_REVERSE,
-        "logger=none",
-        "data.train_size=800",
-        "trainer.max_epochs=4",
-        "scheduler=constant",
-        "optimizer.lr=choice(0.01,1e-6)",
-        "tune.trials=4",
-        "tune.seed=1",
-        "tune.pruner._target_=optuna.pruners.ThresholdPruner",
-        "+tune.pruner.upper=2.0",
-        "~tune.pruner.n_startup_trials",
-        "tune.pruner.n_warmup_steps=1",
-    ]
-    folder = tmp_path / "outputs" / "reverse-tune"
-    search = ForkedProcess(
-        [ATTNLAB, "tune", *overrides], cwd=tmp_path, env=clean_environment(), start_new_session=True
+def test_search_killed_in_a_training_equals_one_that_was_not(tmp_path: Path) -> None:
+    overrides = [word for word in SEARCH if word != "optimizer.lr=0.01"]
+    folder = tmp_path / "outputs" / "reverse-trials"
+    process = ForkedProcess(
+        [ATTNLAB, "train", *overrides], cwd=tmp_path, env=clean_environment(), start_new_session=True
     )
     wait_for(lambda: list(folder.glob("*/checkpoints/last.ckpt")))
-    os.killpg(search.pid, signal.SIGKILL)
-    search.wait()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    completed = attnlab("train", *overrides, folder=tmp_path)
 
-    completed = attnlab("tune", *overrides, folder=tmp_path)
-    (name,) = optuna.get_all_study_names(f"sqlite:///{folder}/tune.db")
-    trials = optuna.load_study(study_name=name, storage=f"sqlite:///{folder}/tune.db").trials
-    assert len(trials) == 4
-    states = {trial.params["optimizer.lr"]: trial.state for trial in trials}
-    assert states == {"0.01": TrialState.COMPLETE, "1e-06": TrialState.PRUNED}
-
-    runs = {run.read_config().optimizer.lr: run for run in map(Run, folder.glob("*-seed0-*"))}
-    assert set(runs) == {0.01, 1e-6}
-    assert runs[0.01].read_result()["status"] == "finished"
-    pruned = runs[1e-6].read_result()
-    assert pruned["status"] == "interrupted"
-    assert pruned["error"].startswith("pruned after 2 validations")
-    assert len(read_metrics(runs[1e-6].metrics)["val/loss"]) < 4
-    # The interrupted run was resumed, and no run was started twice
-    logs = [run.log.read_text() for run in runs.values()]
+    storage = f"sqlite:///{folder}/optuna.db"
+    names = optuna.get_all_study_names(storage)
+    studies = [optuna.load_study(study_name=name, storage=storage) for name in names]
+    assert [[trial.state for trial in study.trials] for study in studies] == [[TrialState.COMPLETE] * 2] * 2
+    rates = [[trial.params["optimizer.lr"] for trial in study.trials] for study in studies]
+    assert rates[0] == rates[1]  # random values of the first trials, equal for both variants
+    trials = [Run(path) for path in folder.glob("*-seed0-*")]
+    assert sorted(run.read_config().optimizer.lr for run in trials) == sorted([*rates[0], *rates[1]])
+    logs = [run.log.read_text() for run in trials]
     resumed = [log.count("resuming from step") for log in logs]
     assert sum(resumed) >= 1
     assert [log.count(" training, ") for log in logs] == [1 + times for times in resumed]
-    for run in runs.values():
-        assert run.read_result()["command"].startswith("attnlab train data.symbols=5 ")
+    for run in trials:
         steps = [step for step, _ in read_metrics(run.metrics)["train/loss"]]
         assert steps == sorted(set(steps))
 
-    (command,) = [
-        line.strip() for line in completed.stdout.splitlines() if line.strip().startswith("attnlab train")
+    finals = {run.read_config().variant: run for run in map(Run, folder.parent.glob("reverse/*-seed1-*"))}
+    assert finals.keys() == {"none", "dot"}
+    for name, run in finals.items():
+        losses = {
+            trial.read_result()["metrics"]["val/loss"]: trial.read_config().optimizer.lr
+            for trial in trials
+            if trial.read_config().variant == name
+        }
+        assert run.read_config().optimizer.lr == losses[min(losses)]
+        assert f"{name}: 2 trials, 2 finished" in completed.stdout
+    assert [
+        line for line in completed.stdout.splitlines() if line.startswith("trial 1/2  dot  optimizer.lr=")
     ]
-    again = attnlab(*shlex.split(command)[1:], folder=tmp_path)
-    assert "already finished" in again.stdout
-    assert str(runs[0.01].directory) in again.stdout
-    attnlab("predict", str(runs[0.01].directory), folder=tmp_path, stdin="3 4\n")
+
+    modified = {run.result: run.result.stat().st_mtime_ns for run in [*trials, *finals.values()]}
+    again = attnlab("train", *overrides, folder=tmp_path)
+    assert "2 of 2 already finished" in again.stderr
+    assert {path: path.stat().st_mtime_ns for path in modified} == modified
 
 
 @pytest.mark.slow
-def test_search_fails_if_all_trials_fail(tmp_path: Path) -> None:
-    overrides = [*TINY_REVERSE, "optimizer=sgd", "optimizer.lr=1e38,2e38"]
-    completed = attnlab("tune", *overrides, "tune.trials=1", folder=tmp_path, code=1)
-    assert "1 trials: 0 finished, 0 pruned, 1 failed" in completed.stderr
-    assert re.search(r"The (loss|gradient norm) is", completed.stdout)
-
-
-def test_best_run_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    study = optuna.create_study()
-    trial = study.ask()
-    trial.set_user_attr("run", "outputs/[b] :x:/dot-seed0-12345678")
-    study.tell(trial, 0.5)
-    base = SimpleNamespace(checkpoint=SimpleNamespace(monitor="val/loss"))
-    plan: Any = SimpleNamespace(base=base, space={}, trial_overrides=lambda values: ["name=[b] :x:"])
-    assert tune._conclude(study, plan) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "best  outputs/[b] :x:/dot-seed0-12345678",
-        "      attnlab train 'name=[b] :x:'",
-    ]
-
-
-def test_search_without_a_finished_trial_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    study = optuna.create_study()
-    study.tell(study.ask(), state=TrialState.FAIL)
-    plan: Any = SimpleNamespace(database=Path("outputs/search/trials.db"))
-    assert tune._conclude(study, plan) == 1
-    assert capsys.readouterr().err == (
-        "attnlab: 1 trials: 0 finished, 0 pruned, 1 failed; the reasons are in outputs/search\n"
-    )
+def test_command_of_the_best_values_trains_them(tmp_path: Path) -> None:
+    overrides = [*TINY_REVERSE, "trainer.max_epochs=1", "optimizer=sgd", "optimizer.lr=1e38,0.1"]
+    overrides += ["hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.sampler.seed=1"]
+    overrides.remove("optimizer.lr=0.01")
+    completed = attnlab("train", "-m", *overrides, folder=tmp_path)  # trials that diverge are no failure
+    assert re.search(r"The (loss|gradient norm) is", completed.stdout + completed.stderr)
+    (command,) = [line for line in completed.stdout.splitlines() if line.startswith("best  attnlab train ")]
+    words = shlex.split(command)[2:]
+    assert words[-1] == "optimizer.lr=0.1"
+    attnlab(*words, folder=tmp_path)
+    (run,) = map(Run, tmp_path.glob("outputs/reverse/*-seed0-*"))
+    assert run.read_config().optimizer.lr == 0.1

@@ -12,19 +12,30 @@ from attnlab.config.compose import resolve
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 from attnlab.errors import UsageError
-from attnlab.jobs.grid import expand, list_jobs
+from attnlab.jobs.grid import expand, list_jobs, split_space
 from attnlab.jobs.preflight import find_error
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
 
 def jobs(study: str, *more: str) -> list[list[str]]:
-    """Return the overrides of every job of a study, as Hydra's sweeper creates them."""
+    """Return the overrides of every job of a study, as Hydra's sweeper creates them.
+
+    Those of a search are its variants, with the smallest or first value of every searched setting.
+    """
     overrides = [f"study={study}", *more]
     grid = composed(overrides)
     assert grid.hydra.mode.name == "MULTIRUN"
     sweeper = grid.hydra.sweeper
     loader = GlobalHydra.instance().config_loader()
+    if "compare" in sweeper:
+        space, overrides = split_space(sweeper.params, overrides, sweeper.compare)
+        values = {
+            key: sweep.value().start if sweep.is_interval_sweep() else next(sweep.sweep_string_iterator())
+            for key, sweep in space.items()
+        }
+        overrides += [f"{key}={value}" for key, value in values.items()]
+        return list_jobs({}, sweeper.zip, sweeper.overrides, overrides, loader)
     return list_jobs(sweeper.params, sweeper.zip, sweeper.overrides, overrides, loader)
 
 

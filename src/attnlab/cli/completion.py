@@ -83,8 +83,6 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     folders = [CONF, *_config_dirs(arguments)]
     files = [path.relative_to(folder) for folder in folders for path in folder.glob("*/**/*.yaml")]
     groups = {path.parent.as_posix() for path in files} | {*OPTIONAL}
-    if command != "tune":
-        groups.remove("tune")
     key, equals, value = name.partition("=")
     if equals and key in groups:
         choices = [path.stem for path in files if path.parent.as_posix() == key.partition("@")[0]]
@@ -93,7 +91,7 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
             argument
             for argument in arguments
             if "=" in argument
-            and not argument.startswith(("tune=", "-"))
+            and not argument.startswith("-")
             and (argument.lstrip("+~").partition("=")[0] in groups or "_target_=" in argument)
         ]
         known = _known_settings(command, chosen, folders)
@@ -145,9 +143,8 @@ def _compose_settings(command: str, chosen: Sequence[str], folders: Sequence[Pat
     from attnlab.config.sections import SECTIONS
     from attnlab.files.run_identity import flatten
 
-    always = ["+tune=default"] if command == "tune" else []
-    if folders:
-        always.append(f"hydra.searchpath=[{','.join(f'file://{folder.absolute()}' for folder in folders)}]")
+    paths = ",".join(f"file://{folder.absolute()}" for folder in folders)
+    always = [f"hydra.searchpath=[{paths}]"] if folders else []
     with initialize_conf():
         try:
             config = compose("train", overrides=[*always, *accept([*chosen])])
@@ -157,11 +154,7 @@ def _compose_settings(command: str, chosen: Sequence[str], folders: Sequence[Pat
     present = {key: value for key, value in flatten(composed).items() if "._" not in f".{key}"}
     sections = {name for name in SECTIONS if any(key.startswith(f"{name}.") for key in present)}
     names = {*present, *known_settings(composed)} - sections
-    return {
-        name: _values(present.get(name))
-        for name in sorted(names)
-        if command == "tune" or not name.startswith("tune")
-    }
+    return {name: _values(present.get(name)) for name in sorted(names)}
 
 
 def _config_dirs(arguments: Sequence[str]) -> list[Path]:

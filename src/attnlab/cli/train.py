@@ -73,7 +73,10 @@ def _one_line_errors() -> Iterator[None]:
     try:
         with usage_errors():
             yield
-    except UserError:
+    except UserError as error:
+        if "'hydra/sweeper/optuna' is validated" in str(error):
+            message = "hydra-optuna-sweeper has the same name: pip uninstall hydra-optuna-sweeper"
+            raise UsageError(message) from error
         raise
     except Exception as error:
         if str(error).startswith("Only one of --run"):

@@ -300,6 +300,6 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     if unknown_key is None:
         return re.sub(r"^(.*) full_key: (\S+)( object_type=.*)?$", r"\2: \1", text)
     key = unknown_key[1]
-    settings: Any = OmegaConf.to_container(compose_run(["+tune=default"] if key.startswith("tune.") else []))
+    settings: Any = OmegaConf.to_container(compose_run([]))
     near = suggest(key, known_settings(settings))
     return f"Unknown setting {key!r}.{near} attnlab train --cfg job shows all settings"

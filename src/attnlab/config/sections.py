@@ -148,16 +148,6 @@ _SCHEDULE: Types = {"factor": Positive, "patience": Count}
 
 _EARLY_STOPPING: Types = {"monitor": str | None, "mode": Directions, "patience": Count}
 
-_TUNE: Types = {
-    "trials": Size,
-    "seed": Seed,
-    "space": Mapping[str, str] | None,
-    "sampler": Component,
-    "pruner": Component | None,
-}
-
-_PRUNER: Types = {"n_startup_trials": Count, "n_warmup_steps": Count}
-
 
 def _is_devices(value: Any) -> bool:
     numbers = value if isinstance(value, list) else str(value).split(",")
@@ -296,8 +286,6 @@ SECTIONS = {
     "callbacks.early_stopping": Section(types=_EARLY_STOPPING),
     "logger": Section(optional=True),
     "explain": Section(optional=True),
-    "tune": Section(_TUNE, optional=True),
-    "tune.pruner": Section(types=_PRUNER, optional=True),
 }
 """The sections by dotted name."""
 

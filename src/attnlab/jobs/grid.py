@@ -59,6 +59,25 @@ def list_jobs(
     return [expand([*itertools.chain(*job)], further) for job in itertools.product(*choices)]
 
 
+def split_space(
+    params: Mapping[str, str], arguments: Sequence[str], compare: Sequence[str]
+) -> tuple[dict[str, Override], list[str]]:
+    """Return the sweeps of a hyper-parameter search by setting, and the other overrides.
+
+    Args:
+        params: sweeps of a study by setting.
+        arguments: overrides of the command line, which replace sweeps of the same settings.
+        compare: settings whose sweeps are not searched.
+    """
+    words = [*(f"{key}={values}" for key, values in params.items()), *arguments]
+    given = {each.key_or_group: each for each in OverridesParser.create().parse_overrides(words)}
+    if missing := [key for key in compare if key not in given]:
+        raise UsageError(f"hydra.sweeper.compare: {missing[0]} has no values: give {missing[0]}=A,B")
+    searched = [key for key, each in given.items() if each.is_sweep_override() and key not in compare]
+    space = {given[key].get_key_element().removeprefix("++"): given[key] for key in searched}
+    return space, [str(each.input_line) for key, each in given.items() if key not in searched]
+
+
 def expand(job: Sequence[str], further: Further) -> list[str]:
     """Return the overrides of a job with those that its values stand for."""
     given = dict(override.lstrip("+").split("=", maxsplit=1) for override in job)
@@ -94,6 +113,6 @@ def _single_values(override: Override) -> list[str]:
         return [f"{key}={override.get_value_element_as_str()}"]
     if not override.is_discrete_sweep():
         raise UsageError(
-            f"{override.input_line}: a sweep needs a list of values; attnlab tune searches intervals"
+            f"{override.input_line}: a sweep needs a list of values; hydra/sweeper=optuna searches intervals"
         )
     return [f"{key}={value}" for value in override.sweep_string_iterator()]

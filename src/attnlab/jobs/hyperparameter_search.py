@@ -1,170 +1,196 @@
-"""Hyper-parameter search with Optuna. Imports no torch.
+"""Hyper-parameter search with Optuna, for `hydra/sweeper=optuna`. Imports no torch.
 
-Each trial is an ordinary run in its own run directory, as `attnlab train` would train it with the same
-overrides. The search is stored in `tune.db` in the folder of the runs. If it is killed, the same command
-resumes the trial that was running, and then runs the trials that remain.
+Each trial is an ordinary run in `outputs/NAME-trials/`, where `optuna.db` stores the searches. The values of
+a trial depend only on its number and on the earlier batches of trials, so a killed search resumes exactly.
 """
 
-import os
-import shlex
-import subprocess
-import time
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import optuna
-from omegaconf import DictConfig
-from optuna import Study, Trial
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
+from hydra.errors import InstantiationException
+from omegaconf import DictConfig, OmegaConf
+from optuna import Trial
+from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
+from rich.table import Table
 
-from attnlab.config.compose import compose_run
-from attnlab.errors import INTERRUPTED, InUseError
-from attnlab.files.lock import lock_file, try_lock_file
-from attnlab.files.metrics_file import read_metrics
-from attnlab.files.run_directory import Run, prepare_run
-from attnlab.jobs import worker_process
-from attnlab.jobs.search_plan import SearchPlan, build_pruner, build_sampler, suggest_value, to_overrides
-from attnlab.jobs.status import describe, score, state
-from attnlab.jobs.worker_process import Worker
+from attnlab.config.hydra_versions import instantiate
+from attnlab.errors import InUseError, UsageError, UserError
+from attnlab.files.lock import try_lock_file
+from attnlab.files.run_directory import run_of
+from attnlab.files.run_identity import identify, short_hash
+from attnlab.files.terminal import print_table
+from attnlab.jobs.status import state
 
-WAIT_INTERVAL = 1.0
-"""Seconds between two checks whether another process has ended a trial."""
+BEST_TRIALS = 5
+"""Number of trials in the table of a search, the best ones."""
+
+Compose = Callable[[Sequence[str]], DictConfig]
 
 
-def open_study(plan: SearchPlan) -> Study:
-    """Load the search, or create it."""
-    plan.database.parent.mkdir(parents=True, exist_ok=True)
-    storage = f"sqlite:///{plan.database}"
-    with lock_file(plan.database.with_suffix(".lock")):
-        if plan.base.force and plan.identity in optuna.get_all_study_names(storage):
-            optuna.delete_study(study_name=plan.identity, storage=storage)
-        minimised = plan.base.checkpoint.mode == "min"
-        return optuna.create_study(
-            study_name=plan.identity,
-            storage=storage,
-            direction=StudyDirection.MINIMIZE if minimised else StudyDirection.MAXIMIZE,
-            pruner=build_pruner(plan.tune),
-            load_if_exists=True,
+class Search:
+    """The trials of one variant.
+
+    Args:
+        overrides: overrides of the variant.
+        space: the sweep of each setting that is searched.
+        sampler: class of the sampler and its arguments.
+        compose: returns the configuration of a job.
+    """
+
+    def __init__(
+        self, overrides: Sequence[str], space: Mapping[str, Override], sampler: DictConfig, compose: Compose
+    ) -> None:
+        base = compose(overrides)
+        values = {key: sweep.get_value_string() for key, sweep in space.items()}
+        settings = OmegaConf.to_container(sampler, resolve=True)
+        self.overrides, self.space, self.sampler, self.base = overrides, space, sampler, base
+        self.trial_overrides = [*overrides, f"name={base.name}-trials"]
+        self.folder = run_of(compose(self.trial_overrides)).directory.parent
+        self.name = short_hash({"base": identify(base), "space": values, "sampler": settings})
+
+    def open(self) -> None:
+        """Load the trials of earlier processes, or create the search."""
+        storage = f"sqlite:///{self.folder}/optuna.db"
+        if self.base.force and self.name in optuna.get_all_study_names(storage):
+            optuna.delete_study(study_name=self.name, storage=storage)
+        self.maximise = self.base.checkpoint.mode == "max"
+        direction = StudyDirection.MAXIMIZE if self.maximise else StudyDirection.MINIMIZE
+        self.study = optuna.create_study(
+            storage=storage, study_name=self.name, direction=direction, load_if_exists=True
         )
 
+    def next_batch(self, n_trials: int, n_jobs: int) -> list[tuple[Trial, list[str]]]:
+        """Return the trials of the next batch that have not ended, with their overrides."""
+        trials = self.study.get_trials(deepcopy=False)
+        unfinished = [each.number for each in trials[:n_trials] if not each.state.is_finished()]
+        start = min(unfinished, default=len(trials))
+        end = min(n_trials, (start // n_jobs + 1) * n_jobs)
+        return [self._draw(number, trials) for number in (*unfinished, *range(len(trials), end))]
 
-def remaining_trials(study: Study, plan: SearchPlan) -> Iterator[Trial]:
-    """Yield the trials whose process was killed, then new ones up to `tune.trials`.
+    def _draw(self, number: int, trials: Sequence[FrozenTrial]) -> tuple[Trial, list[str]]:
+        """Create a trial, or continue that of a process that was killed."""
+        self.study.sampler = build_sampler(self.sampler, number)
+        trial = Trial(self.study, trials[number]._trial_id) if number < len(trials) else self.study.ask()
+        values = {key: suggest_value(trial, key, sweep) for key, sweep in self.space.items()}
+        return trial, [*self.trial_overrides, *to_overrides(values)]
 
-    Several processes may search at once. Each trial belongs to one of them, and the last trials of a process
-    that ends too early are taken over by the others, which wait for that.
+    def best(self) -> list[str]:
+        """Return the overrides of the variant with the best values, and print the best trials."""
+        trials = self.study.get_trials(deepcopy=False)
+        finished = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+        if not finished:
+            raise UserError(f"{self.base.variant}: all trials failed, see {self.folder}")
+        finished.sort(key=lambda trial: trial.value or 0.0, reverse=self.maximise)
+        counts = f"{len(trials)} trials, {len(finished)} finished"
+        table = Table(self.base.checkpoint.monitor, *self.space, title=f"{self.base.variant}: {counts}")
+        for trial in finished[:BEST_TRIALS]:
+            values = [trial.value, *(trial.params[key] for key in self.space)]
+            table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in values))
+        print_table(table)
+        return [*self.overrides, *to_overrides(finished[0].params)]
+
+
+def search(
+    variants: Sequence[Sequence[str]],
+    space: Mapping[str, Override],
+    *,
+    compose: Compose,
+    train: Callable[[Sequence[Sequence[str]]], Sequence[Any]],
+    sampler: DictConfig,
+    n_trials: int,
+    n_jobs: int,
+) -> list[list[str]]:
+    """Search for each variant; returns the overrides of each with its best values.
+
+    Args:
+        variants: overrides of the variants.
+        space: the sweep of each setting that is searched.
+        compose: returns the configuration of a job.
+        train: trains jobs; returns a `JobReturn` of each, with its monitored metric, or None if it failed.
+        sampler: class of the sampler and its arguments.
+        n_trials: number of trials for each variant.
+        n_jobs: number of trials of a variant at a time.
     """
-    locks = plan.database.parent / "trials"
-    locks.mkdir(exist_ok=True)
-    while True:
-        with ExitStack() as claim:
-            with lock_file(locks / "next"):
-                trials = study.get_trials(deepcopy=False)
-                running = [trial.number for trial in trials if trial.state is TrialState.RUNNING]
-                abandoned = (
-                    number
-                    for number in running
-                    if claim.enter_context(try_lock_file(locks / str(number)))
-                    # Its process may have reported a result since `trials` was read
-                    and study.get_trials(deepcopy=False)[number].state is TrialState.RUNNING
-                )
-                number = next(abandoned, len(trials))
-                trial = None
-                if number < max(len(trials), plan.tune.trials):
-                    # Of the trial alone, so that a resumed search draws the same values
-                    seed = np.random.SeedSequence((plan.tune.seed, number)).generate_state(1)[0]
-                    study.sampler = build_sampler(plan.tune, int(seed))
-                    if number < len(trials):
-                        trial = Trial(study, trials[number]._trial_id)
-                    else:
-                        trial = study.ask()
-                        claim.enter_context(try_lock_file(locks / str(number)))
-                elif not running:
-                    return
-            if trial is None:
-                time.sleep(WAIT_INTERVAL)
-            else:
-                yield trial
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    for name, value in (("n_trials", n_trials), ("n_jobs", n_jobs)):
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(f"hydra.sweeper.{name}={value}: must be a whole number ≥ 1")
+    check_space(variants, space, sampler, compose)
+    searches = [Search(variant, space, sampler, compose) for variant in variants]
+    with ExitStack() as locks:
+        for folder in dict.fromkeys(each.folder for each in searches):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not locks.enter_context(try_lock_file(folder / "optuna.lock")):
+                raise InUseError(f"{folder} is in use by another search: wait until it ends, or stop it")
+        for each in searches:
+            each.open()
+        while batch := [(each, *job) for each in searches for job in each.next_batch(n_trials, n_jobs)]:
+            for each, trial, overrides in batch:
+                values = " ".join(overrides[-len(space) :])
+                print(f"trial {trial.number + 1}/{n_trials}  {each.base.variant}  {values}", flush=True)
+            results = train([overrides for _, _, overrides in batch])
+            for (each, trial, _), result in zip(batch, results, strict=True):
+                score, run = result.return_value, run_of(result.cfg)
+                if score is None and state(run) not in ("finished", "failed"):
+                    raise UserError(f"{run.directory} is not finished: run the same command again")
+                valid = score is not None and math.isfinite(score)
+                each.study.tell(trial, score if valid else None, None if valid else TrialState.FAIL)
+    return [each.best() for each in searches]
 
 
-def run_trial(trial: Trial, plan: SearchPlan) -> int:
-    """Train a trial's run and report its result to the search.
-
-    Returns:
-        The exit code; `INTERRUPTED` after a stop signal, whatever the result of the trial.
-    """
-    values = {key: suggest_value(trial, key, sweep) for key, sweep in plan.space.items()}
-    overrides = plan.trial_overrides(values)
-    print(f"trial {trial.number + 1}/{plan.tune.trials}  {' '.join(to_overrides(values))}", flush=True)
-    os.environ["ATTNLAB_COMMAND"] = f"attnlab train {shlex.join(overrides)}"
-    run = _prepare_when_free(compose_run(overrides))
-    trial.set_user_attr("run", str(run.directory))
-    pruning = TrialPruning(trial, run, plan.base.checkpoint.monitor)
-    # A repeated combination of values has a finished run, or one trained up to the step where it was pruned.
-    if pruning.should_prune() or state(run) == "finished":
-        code, stopped = 0, False
-    else:
-        code, stopped = worker_process.train_in_worker(run, wait=pruning.wait, to_log=True)
-    # Asked again after the end, so that the result does not depend on when the values were read
-    if pruning.should_prune():
-        if state(run) != "finished":
-            reason = f"pruned after {pruning.reported} validations: other trials were better"
-            run.write_result("interrupted", error=reason)
-        trial.study.tell(trial, state=TrialState.PRUNED)
-        code = 0
-    elif (value := score(run)) is not None:
-        trial.study.tell(trial, value)
-    elif code != INTERRUPTED:
-        trial.study.tell(trial, state=TrialState.FAIL)
-    print(describe(run))
-    return INTERRUPTED if stopped else code  # the signal may arrive while a run ends or is pruned
+def check_space(
+    variants: Sequence[Sequence[str]], space: Mapping[str, Override], sampler: DictConfig, compose: Compose
+) -> None:
+    """Raise `UsageError` before any trial if a sweep cannot be searched or a value is not allowed."""
+    if not space:
+        raise UsageError("Nothing to search: give an interval, such as optimizer.lr=interval(1e-4,1e-2)")
+    trial = optuna.create_study(sampler=build_sampler(sampler, 0)).ask()  # in memory
+    drawn = {key: suggest_value(trial, key, sweep) for key, sweep in space.items()}
+    for variant in variants:
+        for key, sweep in space.items():
+            for value in sweep.sweep_string_iterator() if sweep.is_choice_sweep() else [drawn[key]]:
+                # With values of the other sweeps: a setting may exist only for options of a searched group
+                compose([*variant, *to_overrides({**drawn, key: value})])
 
 
-def _prepare_when_free(config: DictConfig) -> Run:
-    """Create a trial's run directory; wait while another process tries the same values."""
-    while True:
-        try:
-            return prepare_run(config)
-        except InUseError:
-            time.sleep(WAIT_INTERVAL)
+def build_sampler(sampler: DictConfig, number: int) -> BaseSampler:
+    """Build the sampler of a trial; raise `UsageError` if it cannot be built."""
+    try:
+        options = {"seed": 0, **sampler}
+        seed = np.random.SeedSequence((options["seed"], number)).generate_state(1)[0]
+        return instantiate({**options, "seed": int(seed)})  # type: ignore[no-any-return]
+    except (InstantiationException, TypeError, ValueError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise UsageError(f"hydra.sweeper.sampler: {reason}; see its class in Optuna's manual") from error
 
 
-@dataclass
-class TrialPruning:
-    """Reports a trial's metric to the search, and stops its worker if the trial is pruned.
+def suggest_value(trial: Trial, key: str, sweep: Override) -> str | int | float:
+    """Return the trial's value of a setting; raise `UsageError` if Optuna cannot search this sweep."""
+    value: Any = sweep.value()
+    try:
+        if isinstance(value, ChoiceSweep):
+            return trial.suggest_categorical(key, list(sweep.sweep_string_iterator()))
+        options: dict[str, Any] = {}
+        if isinstance(value, IntervalSweep):
+            low, high, options["log"] = value.start, value.end, "log" in value.tags
+        elif isinstance(value, RangeSweep):
+            values: list[Any] = sorted(sweep.sweep_iterator())
+            low, high, options["step"] = values[0], values[-1], abs(value.step or 1)
+        else:
+            raise UsageError(f"{sweep.input_line}: search an interval, a range or a list of values")
+        draw: Callable[..., float] = trial.suggest_int if isinstance(low, int) else trial.suggest_float
+        return draw(key, low, high, **options)
+    except (ValueError, IndexError) as error:
+        raise UsageError(f"{sweep.input_line}: {error}") from error
 
-    A search may be killed after a value was stored and before the pruner was asked about it. A resumed trial
-    therefore asks again for its last stored value.
-    """
 
-    trial: Trial
-    run: Run
-    metric: str  # that the search optimises
-    interval: float = 1.0  # seconds between two checks of the metric
-
-    def __post_init__(self) -> None:
-        self.reported = len(self.trial.study.trials[self.trial.number].intermediate_values)
-        self.pruned = self.reported > 0 and self.trial.should_prune()
-
-    def wait(self, worker: Worker) -> int:
-        """Wait until the worker ends; returns its exit code."""
-        while True:
-            try:
-                return worker.wait(self.interval)
-            except subprocess.TimeoutExpired:
-                if not self.pruned and self.should_prune():
-                    worker.terminate()
-
-    def should_prune(self) -> bool:
-        """Report the values logged since the last call; returns whether the pruner stops the trial."""
-        metrics = read_metrics(self.run.metrics) if self.run.metrics.is_file() else {}
-        for _, value in metrics.get(self.metric, [])[self.reported :]:
-            if self.pruned:
-                break
-            self.trial.report(value, self.reported)
-            self.reported += 1
-            self.pruned = self.trial.should_prune()
-        return self.pruned
+def to_overrides(values: Mapping[str, Any]) -> list[str]:
+    """Return the values of settings as command-line overrides."""
+    return [f"{key}={value}" for key, value in values.items()]

@@ -141,6 +141,11 @@ class TrainTask:
                 raise UsageError(_same_run(run, first, config))
             self.runs[run.directory] = run
 
+    def forget(self, configs: Sequence[DictConfig]) -> None:
+        """Remove the runs of trials that ended from the list: a failed trial is no failure of the search."""
+        for config in configs:
+            self.runs.pop(run_of(config).directory, None)
+
     def train_batch(self, configs: Sequence[DictConfig], scheduler: Scheduler) -> list[float | None]:
         """Train the runs of some jobs of a sweep; returns their monitored metrics, None for failed jobs."""
         runs = [self.prepare_run(config) for config in configs]

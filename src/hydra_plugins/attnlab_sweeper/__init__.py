@@ -1,8 +1,9 @@
-"""Sweeper of every combination of values: `hydra/sweeper=grid`.
+"""Sweepers: every combination of values, `hydra/sweeper=grid`, and a search, `hydra/sweeper=optuna`.
 
 Hydra imports this module at every start, so it imports attnlab only when a sweep starts.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,12 +49,62 @@ class GridSweeper(Sweeper):
         """Train all jobs; called by Hydra with the overrides of the command line."""
         from attnlab.jobs.grid import list_jobs
 
-        jobs = list_jobs(*self.grid, [*arguments, *self.task.zips], self.loader)
-        self.task.expect_runs([self.task.compose_job(self.loader, self.config, job) for job in jobs])
+        return self.train_all(list_jobs(*self.grid, [*arguments, *self.task.zips], self.loader))
+
+    def compose(self, job: Sequence[str]) -> DictConfig:
+        """Return the configuration of a job."""
+        config: DictConfig = self.task.compose_job(self.loader, self.config, job)
+        return config
+
+    def train_all(self, jobs: Sequence[Sequence[str]]) -> Any:
+        """Check and record the runs of all jobs, then train them."""
+        self.task.expect_runs([self.compose(job) for job in jobs])
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         returns = self.launcher.launch(jobs, initial_job_idx=0)
         for result in returns:
             _ = result.return_value  # raises the error of a job that failed
+        return returns
+
+
+class OptunaSweeper(GridSweeper):
+    """Sweeper that searches for the best values of each variant, see conf/hydra/sweeper/optuna.yaml.
+
+    Args:
+        compare: settings whose values are compared; the other sweeps are searched.
+        seeds: values of `seed` with which the best values of each variant are trained; None for no training.
+        params, zip, overrides: as for `GridSweeper`.
+        **options: arguments of `attnlab.jobs.hyperparameter_search.search`.
+    """
+
+    def __init__(
+        self, params: Any, zip: Any, overrides: Any, compare: Sequence[str], seeds: str | None, **options: Any
+    ) -> None:
+        super().__init__(params, zip, overrides)
+        self.compare, self.seeds, self.options = compare, seeds, options
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Search, and train the best values with all seeds; called by Hydra."""
+        from attnlab.errors import needs
+        from attnlab.jobs.grid import list_jobs, split_space
+
+        with needs("tune", "hydra/sweeper=optuna needs Optuna"):
+            from attnlab.jobs.hyperparameter_search import search
+
+        params, zips, further = self.grid
+        space, others = split_space(params, arguments, self.compare)
+        variants = list_jobs({}, zips, further, [*others, *self.task.zips], self.loader)
+        best = search(variants, space, compose=self.compose, train=self.train_trials, **self.options)
+        if self.seeds is not None:
+            seeded = [list_jobs({}, [], {}, [*words, f"seed={self.seeds}"]) for words in best]
+            return self.train_all([job for jobs in seeded for job in jobs])
+        for words in best:
+            print(f"best  attnlab train {shlex.join(word.removeprefix('++') for word in words)}")
+        return []
+
+    def train_trials(self, jobs: Sequence[Sequence[str]]) -> Any:
+        """Train trials; those that failed are no failures of the sweep."""
+        returns = self.launcher.launch(jobs, initial_job_idx=0)
+        self.task.forget([result.cfg for result in returns])
         return returns
