@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.training import checkpoints
+from attnlab.training import build, checkpoints
 from networks import randomise
 
 WORDS = [

@@ -4,9 +4,8 @@ import torch
 from lightning import Trainer
 from omegaconf import DictConfig
 
-from attnlab.config import build
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch
 

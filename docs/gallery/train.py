@@ -16,12 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.config.build import build_network, build_vocabularies
 from attnlab.config.compose import compose_run
 from attnlab.config.options import options_of
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.decoding.search import greedy
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training.build import build_network, build_vocabularies
 from attnlab.types import EOS, PAD, SOS, Batch
 
 FILE = Path(__file__).with_name("weights.json")

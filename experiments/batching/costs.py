@@ -13,9 +13,8 @@ from statistics import fmean
 
 import torch
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 
 HERE = Path(__file__).parent

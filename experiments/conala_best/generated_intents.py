@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from attnlab.api.model import load as load_model
-from attnlab.config import build
 from attnlab.data.conala import dataset as conala
 from attnlab.data.corpus import Corpus, Pair, plain_pair
 from attnlab.data.tokenization.tokenizer import UNKNOWN
 from attnlab.report.collect import collect
+from attnlab.training import build
 
 SAMPLES = 4
 TEMPERATURE = 0.5

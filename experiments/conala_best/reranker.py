@@ -23,7 +23,6 @@ import torch
 from numpy.typing import NDArray
 
 from attnlab.api.model import Model, load
-from attnlab.config import build
 from attnlab.config.compose import apply_overrides
 from attnlab.data.conala import metrics as conala
 from attnlab.data.conala.placeholders import RestorePlaceholders, replace_in_code
@@ -36,6 +35,7 @@ from attnlab.metrics.texts import WORDS, Texts
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
+from attnlab.training import build
 
 RESULTS = Path(__file__).with_name("reranker.csv")
 BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), registry.metric("conala_exact_match").sentence_counts()

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
-from attnlab.config.build import build_translator, encode_pairs
 from attnlab.data.corpus import Pair
 from attnlab.deploy.export import folder, graphs
 from attnlab.deploy.export.translate import Translator
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import locate_run
+from attnlab.training.build import build_translator, encode_pairs
 from attnlab.training.models import load_network
 
 ROUNDS = 3

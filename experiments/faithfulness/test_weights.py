@@ -7,12 +7,12 @@ from adversarial import MovedWeights, attack, jensen_shannon
 from distractors import distract, partners
 from torch import nn
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Pair
 from attnlab.explain.scorecard import Explained
 from attnlab.nn.attention import Differential, Dot
 from attnlab.nn.attention.interventions import intervene
+from attnlab.training import build
 from attnlab.types import Batch, Memory
 
 PAIRS = [Pair("3 4", "4 3"), Pair("5 6 3", "3 6 5"), Pair("4", "4"), Pair("7 3 3 4 5", "5 4 3 3 7")]

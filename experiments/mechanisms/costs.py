@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 

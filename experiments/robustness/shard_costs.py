@@ -18,9 +18,8 @@ import torch
 from lightning import Trainer
 from torch.nn.utils import clip_grad_norm_
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark.timing import time_interleaved
 from attnlab.training.callbacks.reproducibility import digest
 from attnlab.training.environment import cpu_name

@@ -31,7 +31,6 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from attnlab.cli.bench import measurements_table
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.config.options import options_of
 from attnlab.decoding.beam import beam
@@ -39,7 +38,7 @@ from attnlab.decoding.search import greedy
 from attnlab.fast import make_plain
 from attnlab.files.terminal import print_line, print_table
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.timing import Row, Settings
 from attnlab.training.environment import environment

@@ -19,7 +19,6 @@ import torch
 from matplotlib.figure import Figure
 from tables import write_csv
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.decoding.beam import beam
 from attnlab.fast import make_plain
@@ -27,7 +26,7 @@ from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.report.files import save
 from attnlab.report.style import COLOURS, STYLE_SHEET
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import EOS, Batch

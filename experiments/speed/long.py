@@ -20,12 +20,11 @@ from typing import Any
 import torch
 from tables import print_table
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.types import EOS
 

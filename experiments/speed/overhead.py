@@ -18,11 +18,10 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from tables import print_table
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from attnlab.types import Batch

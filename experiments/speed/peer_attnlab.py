@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from peers import STEPS
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization.train import symbols
@@ -18,7 +17,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.environment import keep_freed_memory
 from attnlab.types import EOS, Batch

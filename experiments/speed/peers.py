@@ -21,10 +21,9 @@ from statistics import median
 import numpy as np
 from tables import precisions, print_table
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.types import Batch
 
 HERE = Path(__file__).parent

@@ -15,10 +15,9 @@ from statistics import median
 import torch
 from tables import print_table
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 
 

@@ -22,10 +22,9 @@ from tables import precisions, print_table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.types import PAD, Batch

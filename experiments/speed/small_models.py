@@ -34,12 +34,11 @@ from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
 
 from attnlab.api.model import Model
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.module import Seq2SeqModule

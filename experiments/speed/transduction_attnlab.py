@@ -8,10 +8,9 @@ import warnings
 import torch
 from lightning import Callback, LightningModule, Trainer, seed_everything
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.length_limits import choose_max_length
 
 MODEL = [
@@ -57,7 +56,7 @@ def main(settings: str) -> None:
     vocabularies = build.build_vocabularies(config, corpus)
     data = components.build_data(config, corpus, vocabularies)
     network = build.build_network(config, vocabularies)
-    config = choose_max_length(config, network, data)
+    config = choose_max_length(config, data)
     module = components.build_module(config, network, vocabularies, corpus)
     accuracies = Accuracies()
     trainer = Trainer(

@@ -13,8 +13,6 @@ from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config import build
-from attnlab.config.build import build_corpus
 from attnlab.config.compose import apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
 from attnlab.config.sections import SECTIONS, Section
@@ -23,7 +21,8 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_directory import prepare_run
-from attnlab.training import components
+from attnlab.training import build, components
+from attnlab.training.build import build_corpus
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 

@@ -10,13 +10,13 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.build import build_network, build_translator
 from attnlab.config.checks import check_plain, known_settings
 from attnlab.config.compose import compose_run, explain
 from attnlab.config.sections import SECTIONS
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.training.build import build_network, build_translator
 
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2**31, 10**20, 0.5, -0.5, 1e308),

@@ -48,7 +48,7 @@ def test_composing_gives_no_warnings(tmp_path: Path) -> None:
 
 def test_hydra_1_4_refuses_functions_of_packages_that_a_section_does_not_name() -> None:
     assert instantiate({"_target_": "builtins.dict", "a": {"_target_": "builtins.int"}}) == {"a": 0}
-    getter = {"_target_": "attnlab.config.build.get_object", "path": "os.getpid"}
+    getter = {"_target_": "attnlab.training.build.get_object", "path": "os.getpid"}
     if not IS_1_4:
         assert instantiate(getter) is os.getpid
         return

@@ -12,13 +12,12 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import ModelSummary
 from omegaconf import DictConfig
 
-from attnlab.config import build
 from attnlab.config.construct import construct
 from attnlab.errors import UserError, needs
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import prepare_run
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.callbacks.reproducibility import Reproducible
 from attnlab.training.checkpoints import read_checkpoint
 from attnlab.training.components import AtomicCheckpointIO

@@ -10,7 +10,6 @@ import torch
 from omegaconf import DictConfig
 from scipy.stats import kendalltau
 
-from attnlab.config import build
 from attnlab.data.corpus import Pair
 from attnlab.errors import UserError
 from attnlab.explain.scorecard import (
@@ -23,6 +22,7 @@ from attnlab.explain.scorecard import (
     top_agreement,
 )
 from attnlab.metrics import registry
+from attnlab.training import build
 from networks import make_network, randomise
 from tiny_runs import TINY
 

@@ -14,10 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from attnlab.config.build import build_network
 from attnlab.errors import UserError
 from attnlab.nn.bridge import ZeroBridge
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training.build import build_network
 from attnlab.types import EOS, PAD
 from networks import forced_logits, random_batch, randomise, stepwise
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from attnlab.config import build
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import subwords
@@ -20,7 +19,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import InterruptedRunError, UserError
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import checkpoints, recipe
+from attnlab.training import build, checkpoints, recipe
 from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.initialisation import (
     PARTS,

@@ -2,11 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.config import build
 from attnlab.data.examples import Examples, Sequences
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.length_limits import (
     check_positions,
     choose_max_length,
@@ -73,13 +72,13 @@ def test_limit_of_the_search_follows_the_longest_target(composed, caplog: pytest
             "search.max_length=null",
             *settings,
         )
-        module, data = build_all(config)
-        limits[length, *settings[:1]] = choose_max_length(config, module.network, data).search.max_length
+        _, data = build_all(config)
+        limits[length, *settings[:1]] = choose_max_length(config, data).search.max_length
     # 1.5 × 103 = 154.5; 256 learned positions, one of them for <eos>, are more
     assert limits == {(41,): 100, (103,): 155, (103, "decoder=transformer"): 155}
     assert caplog.messages[0] == "search.max_length=155: the longest target has 103 tokens"
     fixed = composed(*TINY, *SYNTHETIC, "search.max_length=7")
-    assert choose_max_length(fixed, module.network, data).search.max_length == 7
+    assert choose_max_length(fixed, data).search.max_length == 7
     few = composed(
         *TINY,
         *SYNTHETIC,
@@ -89,8 +88,8 @@ def test_limit_of_the_search_follows_the_longest_target(composed, caplog: pytest
         "attention_size=8",
         "search.max_length=null",
     )
-    module, data = build_all(few)
-    assert choose_max_length(few, module.network, data).search.max_length == 39
+    _, data = build_all(few)
+    assert choose_max_length(few, data).search.max_length == 39
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])

@@ -9,8 +9,7 @@ import torch
 from lightning import Callback, Trainer
 from omegaconf import DictConfig
 
-from attnlab.config import build
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint
 from attnlab.training.callbacks.weight_averaging import WeightAveraging
 

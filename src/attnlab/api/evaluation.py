@@ -10,8 +10,8 @@ import torch
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
+from attnlab.api import evaluation_data
 from attnlab.api.model import RunPath, attention_replaced, locate_all, trusted_names
-from attnlab.config import build, evaluation_data
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides, as_list
 from attnlab.config.construct import construct
@@ -31,7 +31,7 @@ from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.report.curves import plot_curves
 from attnlab.report.files import save_png_and_svg
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.checkpoints import read_data_record
 from attnlab.training.models import load_model

@@ -16,7 +16,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from attnlab.config.build import build_preparation, build_translator, encode_pairs
 from attnlab.config.checks import check_values
 from attnlab.data.corpus import Pair, Preparation
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -32,6 +31,7 @@ from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.positions import max_positions
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.training.build import build_preparation, build_translator, encode_pairs
 from attnlab.training.models import load_model
 from attnlab.types import EOS, Batch
 

@@ -56,11 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from lightning import seed_everything
 
-    from attnlab.config import build
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.jobs.logs import quieten_lightning
     from attnlab.jobs.worker_process import import_from_current_folder
-    from attnlab.training import components
+    from attnlab.training import build, components
     from attnlab.training.benchmark import timing
     from attnlab.training.environment import environment
 

@@ -64,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be translated, else 0."""
+    from attnlab.api import evaluation_data
     from attnlab.api.model import HYPOTHESES
     from attnlab.cli import attention_output
-    from attnlab.config import evaluation_data
     from attnlab.fast import machine
 
     attention = attention_output.check(options.attention)

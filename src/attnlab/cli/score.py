@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be scored, else 0."""
+    from attnlab.api import evaluation_data
     from attnlab.api.model import BATCH, load
-    from attnlab.config import evaluation_data
 
     stream = input_lines.standard_input("a source and a target per line, separated by a tab")
     model = load(options.runs, trust=options.trust)

@@ -14,7 +14,6 @@ import torch
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.config.build import build_network
 from attnlab.config.construct import construct
 from attnlab.config.trust import walk
 from attnlab.data.tokenization.tokenizer import Tokenizer
@@ -24,6 +23,7 @@ from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.supervision import end_with_parent
 from attnlab.jobs.worker_process import import_from_current_folder
+from attnlab.training.build import build_network
 from attnlab.types import UNK
 
 BUILT = (

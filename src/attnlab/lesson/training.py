@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from lightning import seed_everything
 from torch import Tensor
 
-from attnlab.config import build
 from attnlab.config.compose import compose_run
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.files.predictions import Prediction
@@ -19,7 +18,7 @@ from attnlab.nn.attention import Additive, Final
 from attnlab.nn.decoders import BahdanauDecoder, DecoderOutput, DecoderState
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.types import EOS, Memory
 
 Functions = Mapping[str, Callable[..., Any]]

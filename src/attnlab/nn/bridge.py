@@ -98,7 +98,8 @@ class LinearBridge(nn.Module):
                 f"decoder ({layers}); make them equal or use bridge.layers_from=top"
             )
         self.layers = layers
-        self.skip = sizes["memory_size"] // 2 if half == "backward" else 0
+        self.reads_half = half == "backward"
+        self.skip = sizes["memory_size"] // 2 if self.reads_half else 0
         self.activation = torch.tanh if activation == "tanh" else nn.Identity()
         self.top_only = layers_from == "top"
         self.maps = nn.ModuleList(

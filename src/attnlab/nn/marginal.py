@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.decoders import ExactHardDecoder
+from attnlab.nn.attention.interventions import has_weights
+from attnlab.nn.decoders import Decoder, ExactHardDecoder
 from attnlab.nn.decoders.base import DecoderState
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.seq2seq import Decoded, Encoded, Seq2Seq, sample_inputs
@@ -76,6 +77,14 @@ class Marginal(nn.Module):
         self.dropout = Dropout(dropout)
         self.state = nn.Linear(state_size, vocabulary_size, bias=False)
         self.memory = nn.Linear(context_size, vocabulary_size)
+
+    def check_decoder(self, decoder: Decoder) -> None:
+        """Raise `ValueError` if the decoder has no latent alignment, or no attention weights."""
+        if not isinstance(decoder, ExactHardDecoder) or not has_weights(decoder.attention):
+            raise ValueError(
+                "readout=marginal needs decoder=exact_hard and an attention with weights, such as "
+                "attention=additive or attention=markov"
+            )
 
     def emissions(self, states: Tensor, memory: Memory) -> Emissions:
         """Return the output distributions of decoder states [B, T, H] at all source positions."""

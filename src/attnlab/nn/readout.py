@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from annotated_types import MinLen
 from torch import Tensor, nn
 
-from attnlab.nn.decoders import DecoderOutput
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, DecoderOutput, ExactHardDecoder
 from attnlab.nn.dropout import Dropout
 from attnlab.settings import Fraction, Size
 
@@ -96,6 +96,20 @@ class Readout(nn.Module):
         """True if `features` needs the previous states."""
         return "previous_state" in self.parts
 
+    def check_decoder(self, decoder: Decoder) -> None:
+        """Raise `ValueError` if the readout cannot read the outputs of a decoder."""
+        if self.reads_previous_state and not isinstance(decoder, BahdanauDecoder):
+            raise ValueError(
+                "readout.parts: previous_state is defined for Bahdanau's order only. Set decoder=bahdanau, "
+                "or read state"
+            )
+        is_latent = isinstance(decoder, ExactHardDecoder)
+        if is_latent:
+            raise ValueError(
+                "decoder=exact_hard needs readout=marginal, and the configuration has another readout, for "
+                "example that of its experiment. Add readout=marginal"
+            )
+
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
         """Compute t [B, T, F].
 
@@ -152,6 +166,10 @@ class PointerGenerator(nn.Module):
     def reads_previous_state(self) -> bool:
         """True if `features` needs the previous states."""
         return self.generator.reads_previous_state
+
+    def check_decoder(self, decoder: Decoder) -> None:
+        """Raise `ValueError` if the readout cannot read the outputs of a decoder."""
+        self.generator.check_decoder(decoder)
 
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
         """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column.

@@ -13,7 +13,6 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.build import build_translator, check_alignments, copies_source
 from attnlab.config.construct import construct, constructor, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
@@ -25,6 +24,7 @@ from attnlab.metrics.registry import default_metrics, name, names, score
 from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.nn.seq2seq import TranslationModel
+from attnlab.training.build import build_translator, check_alignments, copies_source
 from attnlab.training.callbacks import progress
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, Interruption, LastCheckpoint
 from attnlab.training.callbacks.guard import Guard

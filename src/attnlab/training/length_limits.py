@@ -50,7 +50,7 @@ def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
             log.info(message, side, part, limit)
 
 
-def choose_max_length(config: DictConfig, network: Seq2Seq, data: Seq2SeqData) -> DictConfig:
+def choose_max_length(config: DictConfig, data: Seq2SeqData) -> DictConfig:
     """Return the configuration with a number for `search.max_length`, which follows from the data if null."""
     if config.search.max_length is not None:
         return config
@@ -58,8 +58,11 @@ def choose_max_length(config: DictConfig, network: Seq2Seq, data: Seq2SeqData) -
     length = max(LONGEST_OUTPUT, ceil(1.5 * longest))
     if length > LONGEST_OUTPUT:
         log.info("search.max_length=%d: the longest target has %d tokens", length, longest)
+    decoder = config.decoder
+    if decoder.get("positions") == "learned":
+        length = min(length, decoder.max_positions - 1)  # one position for <eos>
     config = config.copy()
-    config.search.max_length = min(length, max_positions(network, "decoder") - 1)  # one position for <eos>
+    config.search.max_length = length
     return config
 
 

@@ -10,13 +10,13 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from attnlab.config.build import build_network, copies_source
 from attnlab.config.trust import check
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training import checkpoints
+from attnlab.training.build import build_network, copies_source
 
 RESTORE_ERRORS = (
     AttributeError,

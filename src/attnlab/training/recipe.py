@@ -11,9 +11,9 @@ from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
 from torch import Tensor
 
-from attnlab.config import build
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus
+from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UserError
 from attnlab.fast import describe_speed
@@ -21,7 +21,7 @@ from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import signatures
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
 from attnlab.training.callbacks.reproducibility import EpochDigests
 from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, read_newest_checkpoint
@@ -48,7 +48,6 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         `test/NAME/…` for each of several test sets.
     """
     seed_everything(config.seed, workers=True, verbose=False)
-    config = with_precision(config, run.read_result().get("precision"))
     metrics = MetricsFile(run.metrics)
     # First, so that they record later failures
     loggers = [metrics, *components.build_loggers(config, run)]
@@ -57,11 +56,10 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     log.info("reading the data")
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)
-    init = config.get("init") or {}
-    if "shrink" in init and init.get("from") is None:
-        raise UserError("init.shrink is a factor of loaded weights: set init.from to a run or checkpoint too")
+    init = _initial_weights(config)
     source, vocabularies = find_source(init.get("from"), run, vocabularies)
     data = components.build_data(config, corpus, vocabularies)
+    config = derive(config, run, data)
 
     # Model
     log.info("building the network")
@@ -71,7 +69,6 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
     choices = choose_for_machine(config, network, run)
-    config = choose_max_length(config, network, data)
     module = components.build_module(config, network, vocabularies, corpus)
     components.check_monitored(config, module, data)
     _log_sizes(corpus, vocabularies, network)
@@ -129,6 +126,22 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         for path in sorted(run.directory.glob("fit-profile*")):
             log.info("profile: %s", path)
     return scores
+
+
+def derive(config: DictConfig, run: Run, data: Seq2SeqData) -> DictConfig:
+    """Return the configuration with the settings that follow from the machine, the data and other settings.
+
+    These are the precision, the sizes of `encoder.match` and `attention.match`, and `search.max_length`.
+    """
+    config = with_precision(config, run.read_result().get("precision"))
+    return choose_max_length(build.match_sizes(config, data.vocabularies), data)
+
+
+def _initial_weights(config: DictConfig) -> dict[str, Any]:
+    init = config.get("init") or {}
+    if "shrink" in init and init.get("from") is None:
+        raise UserError("init.shrink is a factor of loaded weights: set init.from to a run or checkpoint too")
+    return init
 
 
 def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> None:

@@ -9,13 +9,13 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from attnlab.config.build import build_network
 from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export import graphs
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive
 from attnlab.nn.attention.normalisers import Entmax
+from attnlab.training.build import build_network
 from networks import make_network
 from tiny_runs import TINY
 

@@ -8,10 +8,9 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from attnlab.config import build
 from attnlab.decoding import search
 from attnlab.errors import UserError
-from attnlab.training import components
+from attnlab.training import build, components
 from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import Batch

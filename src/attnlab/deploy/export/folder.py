@@ -23,11 +23,11 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from attnlab import __version__
-from attnlab.config.build import copies_source
 from attnlab.data.tokenization.tokenizer import PresplitTokenizer, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
+from attnlab.training.build import copies_source
 
 FOLDER = Path(__file__).parent
 SETTINGS = "export.json"

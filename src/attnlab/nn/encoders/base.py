@@ -33,6 +33,13 @@ class Encoder(nn.Module, ABC):
         self.layers = layers
         self.directions = directions
 
+    def check_bridge(self, bridge: nn.Module) -> None:
+        """Raise `ValueError` if a bridge reads a part of the final states that this encoder does not have."""
+        if getattr(bridge, "reads_half", False) and self.directions == 1:
+            raise ValueError(
+                "bridge.half=backward needs an encoder with two directions: encoder.bidirectional=true"
+            )
+
     @abstractmethod
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         """Encode a batch of sources.

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from attnlab.config.build import check_alignments
 from attnlab.config.compose import usage_errors
 from attnlab.config.construct import construct
 from attnlab.data import digests
@@ -14,6 +13,7 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import alignment_files, read_evaluation_sets
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.training.build import check_alignments
 
 LAYOUT = ("languages", "header", "source_column", "target_column", "features_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.config.evaluation_data import check_unchanged, read, separate
+from attnlab.api.evaluation_data import check_unchanged, read, separate
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization import train

@@ -1,8 +1,13 @@
-"""Building the parts of a run from its configuration. Sizes that follow from other sizes are derived here."""
+"""Builders of the objects of a run from its configuration: data, network and search.
+
+Sizes that follow from other sizes are derived here. The builders of what trains them are in
+`attnlab.training.components`, since predicting does not need Lightning, whose import takes seconds.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +30,8 @@ from attnlab.errors import UsageError, UserError
 from attnlab.fast import accelerate
 from attnlab.metrics import registry
 from attnlab.nn.attention import Attention
-from attnlab.nn.attention.interventions import INTERVENTIONS, has_weights, intervene
-from attnlab.nn.decoders import BahdanauDecoder, Decoder, ExactHardDecoder
+from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
+from attnlab.nn.decoders import Decoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder
 from attnlab.nn.features import Concatenated
@@ -100,32 +105,13 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    """Build embeddings, encoder, bridge, attention, decoder and readout."""
-    config = match_sizes(config, vocabularies)
-    return _build_network(config, vocabularies)
+    """Build embeddings, encoder, bridge, attention, decoder and readout; see `match_sizes`."""
+    return _build_network(match_sizes(config, vocabularies), vocabularies)
 
 
 def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    source_embedding = _build_embedding(config, "embedding", vocabularies.source)
-    target_embedding = source_embedding
-    if not config.embedding.get("shared"):
-        side = "embedding" if config.get("target_embedding") is None else "target_embedding"
-        target_embedding = _build_embedding(config, side, vocabularies.target)
-    elif not config.shared_vocabulary:
-        raise UserError(
-            "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
-        )
-    elif config.get("target_embedding") is not None:
-        raise UserError("embedding.shared=true has one embedding: leave out target_embedding")
-
-    def make_encoder() -> Encoder:
-        encoder: Encoder = construct(
-            _without(config.encoder, "match"),
-            input_size=source_embedding.width,
-            **_tokenizer_argument(config.encoder, vocabularies.source),
-        )
-        return encoder
-
+    source_embedding, target_embedding = _build_embeddings(config, vocabularies)
+    make_encoder = partial(_build_encoder, config, vocabularies.source, source_embedding.width)
     encoder = make_encoder()
     features = construct(
         config.features,
@@ -134,50 +120,18 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
         memory_size=encoder.memory_size,
         make_encoder=make_encoder,
     )
-    attention = construct(
-        _without(config.attention, "match"),
-        query_size=config.decoder.size,
-        memory_size=encoder.memory_size,
-        normaliser=construct(section(config, "normaliser")),
-    )
-    decoder: Decoder = construct(config.decoder, input_size=target_embedding.width, attention=attention)
-    if config.bridge.get("half") == "backward" and encoder.directions == 1:
-        raise UserError(
-            "bridge.half=backward needs an encoder with two directions: encoder.bidirectional=true"
-        )
+    decoder = _build_decoder(config, encoder.memory_size, target_embedding.width)
     bridge = construct(
         config.bridge,
         memory_size=encoder.memory_size,
         encoder_layers=encoder.layers,
         **decoder.state_shape._asdict(),
     )
-    table = target_embedding.table if config.readout.get("tied") else None
-    readout = construct(
-        _without(config.readout, "tied"),
-        state_size=decoder.output_size,
-        context_size=decoder.context_size,
-        input_size=target_embedding.width,
-        vocabulary_size=vocabularies.target.size,
-        **({"tied": table} if "tied" in config.readout else {}),
-    )
-    if readout.reads_previous_state and not isinstance(decoder, BahdanauDecoder):
-        raise UserError(
-            "readout.parts: previous_state is defined for Bahdanau's order only. Set decoder=bahdanau, or "
-            "read state"
-        )
-    kind = Seq2Seq
-    if isinstance(readout, Marginal):
-        if not isinstance(decoder, ExactHardDecoder) or not has_weights(attention):
-            raise UserError(
-                "readout=marginal needs decoder=exact_hard and an attention with weights, such as "
-                "attention=additive or attention=markov"
-            )
-        kind = MarginalSeq2Seq
-    elif isinstance(decoder, ExactHardDecoder):
-        raise UserError(
-            "decoder=exact_hard needs readout=marginal, and the configuration has another readout, for "
-            "example that of its experiment. Add readout=marginal"
-        )
+    readout = _build_readout(config, decoder, target_embedding)
+    with report_errors("the network"):
+        encoder.check_bridge(bridge)
+        readout.check_decoder(decoder)
+    kind = MarginalSeq2Seq if isinstance(readout, Marginal) else Seq2Seq
     network = kind(
         source_embedding=source_embedding,
         encoder=encoder,
@@ -190,6 +144,24 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     if config.get("fused", True):
         accelerate(network)
     return network
+
+
+def _build_embeddings(
+    config: DictConfig, vocabularies: Vocabularies
+) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """Build the embeddings of source and target, which are one object if `embedding.shared`."""
+    source = _build_embedding(config, "embedding", vocabularies.source)
+    own = config.get("target_embedding") is not None
+    if not config.embedding.get("shared"):
+        name = "target_embedding" if own else "embedding"
+        return source, _build_embedding(config, name, vocabularies.target)
+    if not config.shared_vocabulary:
+        raise UserError(
+            "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
+        )
+    if own:
+        raise UserError("embedding.shared=true has one embedding: leave out target_embedding")
+    return source, source
 
 
 def _build_embedding(config: DictConfig, name: str, tokenizer: Tokenizer) -> TokenEmbedding:
@@ -219,6 +191,38 @@ def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
     return is_feature
 
 
+def _build_encoder(config: DictConfig, tokenizer: Tokenizer, input_size: int) -> Encoder:
+    encoder: Encoder = construct(
+        _without(config.encoder, "match"),
+        input_size=input_size,
+        **_tokenizer_argument(config.encoder, tokenizer),
+    )
+    return encoder
+
+
+def _build_decoder(config: DictConfig, memory_size: int, input_size: int) -> Decoder:
+    attention = construct(
+        _without(config.attention, "match"),
+        query_size=config.decoder.size,
+        memory_size=memory_size,
+        normaliser=construct(section(config, "normaliser")),
+    )
+    decoder: Decoder = construct(config.decoder, input_size=input_size, attention=attention)
+    return decoder
+
+
+def _build_readout(config: DictConfig, decoder: Decoder, embedding: TokenEmbedding) -> Any:
+    table = embedding.table if config.readout.get("tied") else None
+    return construct(
+        _without(config.readout, "tied"),
+        state_size=decoder.output_size,
+        context_size=decoder.context_size,
+        input_size=embedding.width,
+        vocabulary_size=embedding.table.num_embeddings,
+        **({"tied": table} if "tied" in config.readout else {}),
+    )
+
+
 def match_sizes(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
     """Return the configuration with the sizes that `encoder.match` and `attention.match` stand for.
 
@@ -237,7 +241,7 @@ def match_sizes(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
             reference.attention = sized.attention = config.attention.match
         size = _nearest_size(sized, resized, _count_parameters(reference, vocabularies), vocabularies)
         config = config.copy()
-        config[resized].size = size
+        config[resized].size, config[matched].match = size, None
     return config
 
 
